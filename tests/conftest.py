@@ -22,6 +22,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
 from redrive.broker import EmbeddedBroker
+from redrive.kafka.cluster import Cluster
+from redrive.messages import TopicPartition as Lane
 
 # Time never decides a test: the machine may be busy.
 settings.register_profile("redrive", deadline=None)
@@ -123,6 +125,33 @@ def topics(admin: KafkaAdminClient, request: pytest.FixtureRequest) -> TopicFact
         return full_name
 
     return create
+
+
+@pytest.fixture
+def without_leader(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Make partitions seem to have no leader: ``without_leader("orders:1")``; asking them fails."""
+
+    taken: set[Lane] = set()
+
+    def take(*names: str) -> None:
+        taken.clear()
+        taken.update(
+            Lane(topic, int(number))
+            for topic, _, number in (name.rpartition(":") for name in names)
+        )
+
+    monkeypatch.setattr(Cluster, "leaderless", lambda _, lanes: taken & frozenset(lanes))
+    for question in ("extents", "ends", "read"):
+        asked = getattr(Cluster, question)
+
+        def ask(
+            self: Cluster, lanes: Iterable[Lane], *rest: Any, asked: Any = asked, **named: Any
+        ) -> Any:
+            assert taken.isdisjoint(lanes)
+            return asked(self, lanes, *rest, **named)
+
+        monkeypatch.setattr(Cluster, question, ask)
+    return take
 
 
 @pytest.fixture

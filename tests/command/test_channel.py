@@ -342,6 +342,31 @@ def test_a_trigger_sets_free_what_waits_now(
     }
 
 
+def test_a_trigger_leaves_out_a_partition_without_a_leader_and_names_it(
+    name: str,
+    admin: KafkaAdminClient,
+    produce: Callable[..., None],
+    entries: Callable[[str], dict[str, Any]],
+    without_leader: Callable[..., None],
+) -> None:
+    """What waits on the others is released; so are undeliverable messages, which browse shows."""
+    sent = transmission_topic(queue="ORDERS", queue_manager=f"{name}MOON", to=f"{name}SUN")
+    pulled = transmission_topic(queue="HOME", queue_manager=f"{name}SUN", to=f"{name}MOON")
+    kept = [remaining_topic(f"app{name}", f"{name}--{name}{other}") for other in "BC"]
+    create(admin, sent, pulled, *kept)
+    produce(sent, [{"value": b"1"}])
+    produce(kept[0], [{"key": b"a", "value": b"2"}])
+    without_leader(f"{pulled}:0", f"{kept[1]}:0")
+    result = redrive("trigger", f"{name}MOON")
+    assert result.stdout == f"1 message released at {name}MOON\n"
+    assert f"no broker leads them: {pulled}:0" in result.stderr
+    for command in (["browse", name, "--remaining"], ["queue", "release", name]):
+        result = redrive(*command)
+        assert result.stdout.startswith("1 ")
+        assert f"no broker leads them: {kept[1]}:0" in result.stderr
+    assert set(entries(name)) == {f"release/{sent}/0", f"release/{kept[0]}/0"}
+
+
 def test_a_trigger_with_nothing_to_move_says_so(name: str, admin: KafkaAdminClient) -> None:
     """It is no error; a topic that is missing is one."""
     missing = redrive("trigger", f"{name}MOON")

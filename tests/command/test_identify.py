@@ -73,6 +73,23 @@ def test_the_newest_messages_are_looked_at(topic: str, bootstrap_servers: str) -
     assert found["messages"] <= 1
 
 
+def test_a_partition_without_a_leader_is_left_out_and_named(
+    topic: str,
+    bootstrap_servers: str,
+    admin: KafkaAdminClient,
+    without_leader: Callable[..., None],
+) -> None:
+    """The sample is of the others; a record of its own can't be shown, and that is said."""
+    admin.create_partitions({topic: 2})
+    without_leader(f"{topic}:1")
+    server = ("--bootstrap-server", bootstrap_servers)
+    result = redrive("identify", topic, *server)
+    assert f"{topic}: the newest 10 messages" in result.stdout
+    assert f"no broker leads them: {topic}:1" in result.stderr
+    result = redrive("identify", f"{topic}:1:0", *server)
+    assert (result.exit_code, f"no broker leads {topic}:1" in result.stderr) == (1, True)
+
+
 def test_a_table_is_written_once(topic: str, bootstrap_servers: str) -> None:
     """It has no error, and is never written over what somebody has changed."""
     arguments = ("identify", topic, "--bootstrap-server", bootstrap_servers, "--write", "a.rul")

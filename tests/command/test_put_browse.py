@@ -116,10 +116,7 @@ def test_a_put_without_options_leaves_everything_to_the_queue(
     assert redrive("put", "ORDERS", "--at", manager, data="from a pipe").exit_code == 0
     (record,) = read_all(f"{manager}--redrive-put")
     assert (record.key, record.value) == (None, b"from a pipe")
-    assert list(record.headers) == [
-        ("redrive.oq", b"ORDERS"),
-        ("JMS_IBM_MQMD_Persistence", b"2"),
-    ]
+    assert list(record.headers) == [("redrive.oq", b"ORDERS"), ("JMS_IBM_MQMD_Persistence", b"2")]
 
 
 def test_a_file_is_put_byte_by_byte_as_often_as_wanted(
@@ -199,6 +196,25 @@ def test_messages_are_shown_and_stay(manager: str, produce: Callable[..., None])
         "    body (2 bytes, hexadecimal): 0001",
     ]
     assert redrive("browse", manager, "ORDERS").stdout == first.stdout
+
+
+@pytest.mark.parametrize("start", ["waiting", "earliest", "latest"])
+def test_a_partition_without_a_leader_is_left_out_and_named(
+    manager: str,
+    admin: KafkaAdminClient,
+    produce: Callable[..., None],
+    without_leader: Callable[..., None],
+    start: str,
+) -> None:
+    """The messages of the others are shown: of a queue, and of a topic by itself."""
+    topic = f"{manager}--ORDERS"
+    admin.create_partitions({topic: 2})
+    produce(topic, [{"value": b"here", "partition": 0}])
+    without_leader(f"{topic}:1")
+    for place in ([manager, "ORDERS"], [topic]):
+        result = redrive("browse", *place, "--from", start, "--json")
+        assert [one["body"] for one in json.loads(result.stdout)] == ["here"]
+        assert f"no broker leads them: {topic}:1" in result.stderr
 
 
 def test_as_many_as_wanted_are_shown_from_either_end(
@@ -341,10 +357,7 @@ def undelivered(manager: str, admin: KafkaAdminClient, bootstrap_servers: str) -
     producer = KafkaProducer(bootstrap_servers=bootstrap_servers)
 
     def keep(source: str, number: int, queue: str, queue_manager: str) -> None:
-        names: Headers = [
-            ("redrive.oqm", queue_manager.encode()),
-            ("redrive.oq", queue.encode()),
-        ]
+        names: Headers = [("redrive.oqm", queue_manager.encode()), ("redrive.oq", queue.encode())]
         origin = f"{sources[source]}:0:{number}"
         record = Message(b"k", b"two chairs", names, number, origin, origin, 1)
         copy = remaining(

@@ -18,12 +18,7 @@ from tests.conformance.vectors import Vector
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE
 from redrive.topology.mq.puts import put_message
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import (
-    Persistence,
-    PutResult,
-    Resolution,
-    Target,
-)
+from redrive.topology.mq.results import Persistence, PutResult, Resolution, Target
 
 
 def transmission_queue(opened: Resolution) -> str:

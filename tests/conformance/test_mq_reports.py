@@ -5,21 +5,18 @@ Their form is told at the head of ``own/mq_reports.yaml`` and ``own/mq_streams.y
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from tests.conformance.decided_network import NOW, DecidedNetwork
+from tests.conformance.test_one_put import resolved
 from tests.conformance.traffic_networks import Numbered, numbered
 from tests.conformance.vectors import Vector, load
 
-from redrive.command import main
 from redrive.messages import OutputRecord, decode_dead_letter, mqmd_fields, remove_header
 from redrive.messages.reports import REPORT_OPTIONS, ReportKind, ReportOptions
-from redrive.topology.mq.results import Persistence
 from redrive.topology.names import put_topic, topic_name
 
 OWN = Path(__file__).parent / "own"
@@ -57,9 +54,8 @@ def put_of(one: Numbered) -> OutputRecord:
     if "open" in put:
         names.append(("redrive.bind", put["open"].encode()))
     headers = [(f"JMS_IBM_MQMD_{name}", str(value).encode()) for name, value in fields.items()]
-    body = str(put.get("body", "a body")).encode()
     created = NOW - 100 * put.get("waits", 0)
-    return OutputRecord(put_topic(one.at), b"key", body, [*names, *headers], created)
+    return OutputRecord(put_topic(one.at), b"key", one.body, [*names, *headers], created)
 
 
 def place(told: str) -> str:
@@ -157,34 +153,17 @@ def test_attributes(vector: Vector) -> None:
         assert len(network.lying[place(expect["waits_on"])]) == 1
 
 
-def persistence(one: Numbered) -> list[str]:
-    """The persistence of a vector's message as an option."""
-    names = {Persistence.PERSISTENT: "--persistent", Persistence.NOT_PERSISTENT: "--not-persistent"}
-    return [name for value, name in names.items() if value is one.persistence]
-
-
 def foretold(vector: Vector) -> list[tuple[str, str]]:
     """Where ``redrive resolve`` says that a copy or a report of a vector is: kind and place."""
     one = numbered("mq_routes", vector, 0)
     put: Mapping[str, Any] = one.vector["put"]
-    for number, script in enumerate(one.scripts):
-        Path(f"{number}.mqsc").write_bytes(script.data)
     names = "@".join(filter(None, (put.get("replyq"), put.get("replyqm"))))
-    options = [
-        *(f"--topology={one.queue_manager}={n}.mqsc" for n, one in enumerate(one.scripts)),
-        *(f"--report={name}" for name in put.get("report", ())),
-        *([f"--reply-to={names}"] if names else []),
-        *persistence(one),
-        f"--length={len(str(put.get('body', 'a body')))}",
-        f"--at={one.at}",
-    ]  # fmt: skip
-    queue = f"{one.queue}@{one.queue_manager}" if one.queue_manager else one.queue
-    shown = CliRunner().invoke(main, ["resolve", queue, "--json", *options])
-    assert shown.exit_code in {0, 1}, shown.output
+    options = [f"--report={name}" for name in put.get("report", ())]
+    trace = resolved(one, *options, *([f"--reply-to={names}"] if names else []))
     is_late = put.get("waits", 0) > put.get("expiry", 600)
     return [
         ("copy" if caused["what"].startswith("a copy") else "report", place(caused["final"]))
-        for caused in json.loads(shown.stdout)["caused"]
+        for caused in trace["caused"]
         if caused["final"] and is_late == ("late" in caused["what"])
     ]
 

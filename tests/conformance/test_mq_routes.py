@@ -17,7 +17,7 @@ from tests.conformance.mq_notation import (
     read_topology,
     request_of,
 )
-from tests.conformance.vectors import Vector
+from tests.conformance.vectors import FURTHER_ROUTES, Vector
 from tests.engine.walks import MqWalk
 
 from redrive.engine.outcome import Result
@@ -96,6 +96,12 @@ def carried_out(vector: Vector) -> tuple[Route, MqWalk]:
     way = MqWalk(topology, depths_at(put.get("depth"), at))
     way.put(at, request, message, expiry=put.get("expiry_tenths"))
     return follow_route(topology.network(), at, request, message), way
+
+
+@pytest.mark.parametrize("vector", FURTHER_ROUTES, ids=lambda vector: vector["id"])
+def test_further_route(vector: Vector) -> None:
+    """What receivers, channels and dead-letter queues do that no vector tells."""
+    test_route(vector)
 
 
 @pytest.mark.vectors("mq_routes")

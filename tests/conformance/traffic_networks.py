@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 
 from tests.conformance.mq_notation import open_options, persistence_option
 from tests.conformance.vectors import Vector, vector_id
-from tests.topology.mqe import notation
+from tests.topology.mqe import notation, texts
 
-from redrive.topology import mqe
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.mq.results import OpenOption, Persistence
+from redrive.topology.mqe import objects as mqe
 
 LONGEST = 16 * 1024 * 1024
 """Bytes of the longest message that is put; the topics of a test take no more."""
@@ -78,7 +78,7 @@ class Numbered:
     @property
     def body(self) -> bytes:
         """What is put."""
-        text = self.id.encode()
+        text = str(self.vector["put"].get("body", self.id)).encode()
         return (
             text if self.length is None else (text * (self.length // len(text) + 1))[: self.length]
         )
@@ -97,7 +97,7 @@ class Numbered:
 def network_text(networks: Iterable[mqe.Network]) -> SourceText:
     """Networks of MQ Everyplace in one file, as a topology has one at most."""
     managers = tuple(manager for network in networks for manager in network.queue_managers)
-    text = mqe.write_network(mqe.Network(queue_managers=managers))
+    text = texts.network_text(mqe.Network(queue_managers=managers))
     return SourceText("networks.yaml", text.encode())
 
 
@@ -233,8 +233,7 @@ class _Scripts:
         both = f"NPMSPEED({given.get('NPMSPEED') or 'FAST'})"
         queue, to = given["CHAN"], given["TO"]
         self._tell(
-            manager,
-            f"DEFINE CHANNEL({name}) CHLTYPE(SDR) XMITQ('{queue}') CONNAME('{to}') {both}",
+            manager, f"DEFINE CHANNEL({name}) CHLTYPE(SDR) XMITQ('{queue}') CONNAME('{to}') {both}"
         )
         use = given.get("USEDLQ") or "YES"
         # The product's default would make a vector of a disabled queue last for ten seconds.

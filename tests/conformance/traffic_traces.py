@@ -18,11 +18,14 @@ from redrive.engine.outcome import Result
 from redrive.engine.rules_decider import LOOP
 from redrive.messages import Headers, OutputRecord
 from redrive.messages.own_headers import read_own
-from redrive.topology import mqe
 from redrive.topology.files import Topology
 from redrive.topology.layout import TopicRole, topics_of
 from redrive.topology.mq.results import Call, OpenRequest, Persistence, PutMessage
 from redrive.topology.mq.routes import End, follow_route
+from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.message import Conditions
+from redrive.topology.mqe.results import Delivered, Failed, Failure, Stored
+from redrive.topology.mqe.results import End as MqeEnd
 from redrive.topology.names import Names, put_topic, topic_name, transmission_topic
 
 
@@ -79,14 +82,14 @@ def message_trace(one: Numbered, topology: Topology) -> MessageTrace:
         if one.role is TopicRole.TRANSMISSION and one.is_read
     }
     end = _end_of_vector(one)
-    rests = isinstance(end, mqe.Stored) and end.undeliverable in {None, mqe.Failure.LINK_DOWN}
+    rests = isinstance(end, Stored) and end.undeliverable in {None, Failure.LINK_DOWN}
     # A vector says when something happens; a running channel moves a message at once. Both come to
     # the same end if just the channel is stopped on whose store the vector's message rests.
     stopped = stores.get(_topic(end)) if rests else None
     running = {channel: channel != stopped for channel in stores.values()}
     trace = _decided(one, topology, running)
     is_refused = trace.results[0] != Result.ROUTED
-    if is_refused != isinstance(end, mqe.Failed) or (
+    if is_refused != isinstance(end, Failed) or (
         not is_refused and trace.records[-1].topic != _topic(end)
     ):
         raise InexpressibleError(f"conditions that no definition states decide: {end}")
@@ -145,19 +148,19 @@ def _check_that_the_call_does_not_matter(one: Numbered, topology: Topology) -> N
         raise InexpressibleError("it asks about MQOPEN, and the job puts as MQPUT1 does")
 
 
-def _end_of_vector(one: Numbered) -> mqe.End:
+def _end_of_vector(one: Numbered) -> MqeEnd:
     """The end with what the vector says happens afterwards, and with its links down."""
     assert one.network is not None
-    said = notation.Topology(one.network, mqe.Conditions(down=one.down), one.at)
+    said = notation.Topology(one.network, Conditions(down=one.down), one.at)
     return carry_out(said, {**one.vector["put"], "length": len(one.body)}).end
 
 
-def _topic(end: mqe.End) -> str:
+def _topic(end: MqeEnd) -> str:
     """Where a message lies at an end: store-and-forward queues have a topic for each target."""
     match end:
-        case mqe.Delivered(names):
+        case Delivered(names):
             return topic_name(queue=names.queue, queue_manager=names.queue_manager)
-        case mqe.Stored(queue=queue, queue_manager=at):
+        case Stored(queue=queue, queue_manager=at):
             of_target = isinstance(queue, mqe.StoreAndForwardQueue)
             to = end.names.queue_manager if of_target else queue.queue_manager
             return transmission_topic(queue=queue.name, queue_manager=at, to=to)

@@ -18,8 +18,6 @@ from typing import Any, TypeAlias
 
 import yaml
 
-__all__ = ["Vector", "is_subset", "load", "octets", "of_kinds", "vector_id"]
-
 Vector: TypeAlias = dict[str, Any]
 """One vector as its file has it."""
 
@@ -41,6 +39,12 @@ def load(directory: Path, stem: str) -> list[Vector]:
             vectors: list[Vector] = json.loads(text) if suffix == ".json" else yaml.safe_load(text)
             return vectors or []
     return []
+
+
+FURTHER_ROUTES, FURTHER_PUTS = (
+    load(Path(__file__).parent / "traffic", stem) for stem in ("mq_routes", "mqe_puts")
+)
+"""Ends of messages that the vectors leave open, in their form."""
 
 
 def of_kinds(vectors: list[Vector], kinds: Collection[str] | None) -> list[Vector]:

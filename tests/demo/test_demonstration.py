@@ -55,9 +55,7 @@ def _free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def slow_demo(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[dict[str, Any], Observation]:
+def slow_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Observation]:
     """The result of a demo with a slow broker, and everything that lies on the broker after it."""
     folder = tmp_path_factory.mktemp("slow") / "demo"
     port, advertised = _free_port(), _free_port()

@@ -10,7 +10,7 @@ from rich.console import Console
 from tests.demo.world import sample_table
 
 from redrive.configuration import EmitterChoice, JobConfiguration
-from redrive.demo.view import LiveView, Progress
+from redrive.demo.view import LiveView
 from redrive.streaming.lifecycle import BatchSummary
 
 CONFIGURATION = cast("JobConfiguration", None)  # observers of the demo do not look at it
@@ -44,60 +44,52 @@ def clock() -> _Clock:
 
 
 @pytest.fixture
-def progress(clock: _Clock) -> Progress:
-    """A job that has just started, with RETRYINT(6)."""
-    progress = Progress(6, clock=clock)
-    progress.started(CONFIGURATION)
-    return progress
-
-
-def test_parked_messages_are_those_not_due_yet(progress: Progress, clock: _Clock) -> None:
-    """What is due is taken back by the job and counts no longer."""
-    progress.batch(_batch(1000, parked=30, retried=10))
-    clock.now = 1002.0
-    progress.batch(_batch(1002, parked=5))
-    clock.now = 1004.0
-    snapshot = progress.snapshot()
-    assert (snapshot.parked, snapshot.next_due, snapshot.elapsed) == (35, 2.0, 4.0)
-    clock.now = 1007.0
-    assert progress.snapshot().parked == 5
-    clock.now = 1009.0
-    assert progress.snapshot().next_due is None
-
-
-def test_results_are_added_up_by_rule(progress: Progress) -> None:
-    """Every attempt counts; a message ends once."""
-    progress.batch(_batch(1000, parked=3, retried=1))
-    progress.batch(_batch(1006, parked=1, retried=2))
-    snapshot = progress.snapshot()
-    assert snapshot.results == {(29, "parked"): 4, (29, "retried"): 3}
-    assert snapshot.ended == 3
-
-
-def test_the_rate_is_that_of_the_last_seconds(progress: Progress, clock: _Clock) -> None:
-    """What was long ago does not count."""
-    clock.now = 1100.0
-    progress.batch(_batch(1100, retried=50))
-    assert progress.snapshot().rate == 10
-    clock.now = 1110.0
-    assert progress.snapshot().rate == 0
+def stream() -> io.StringIO:
+    """What the view of a test wrote."""
+    return io.StringIO()
 
 
 @pytest.fixture
-def view(progress: Progress) -> tuple[LiveView, io.StringIO]:
-    """A view without a terminal, and what it wrote."""
-    stream = io.StringIO()
-    console = Console(file=stream, width=120)
-    return LiveView(console, progress, sample_table(), 100, "{:.0f} s of load".format), stream
+def view(clock: _Clock, stream: io.StringIO) -> LiveView:
+    """The view of a job with RETRYINT(6) that has just started, without a terminal."""
+    console, table = Console(file=stream, width=120), sample_table()
+    assert table.control.retry_interval == 6
+    view = LiveView(console, table, 100, "{:.0f} s of load".format, clock)
+    assert view.line() == "the job is starting ..."
+    view.started(CONFIGURATION)
+    return view
 
 
-def test_the_picture_shows_every_rule_and_what_it_did(
-    view: tuple[LiveView, io.StringIO], progress: Progress
-) -> None:
-    """With the line of the rule in the table."""
-    progress.batch(_batch(1000, parked=12, retried=34))
+def test_parked_messages_are_those_not_due_yet(view: LiveView, clock: _Clock) -> None:
+    """What is due is taken back by the job and counts no longer."""
+    view.batch(_batch(1000, parked=30, retried=10))
+    clock.now = 1002.0
+    view.batch(_batch(1002, parked=5))
+    clock.now = 1004.0
+    assert view.line().startswith("  4.0 s: ")
+    assert view.line().endswith(", 35 parked, next due in 2.0 s")
+    clock.now = 1007.0
+    assert ", 5 parked, next" in view.line()
+    clock.now = 1009.0
+    assert view.line().endswith(", 0 parked")
+
+
+def test_the_rate_is_that_of_the_last_seconds(view: LiveView, clock: _Clock) -> None:
+    """What was long ago does not count; each message is done once."""
+    clock.now = 1100.0
+    view.batch(_batch(1100, retried=30, parked=20))
+    assert "30 of 100 done, 10 a second" in view.line()
+    clock.now = 1110.0
+    view.batch(_batch(1110))
+    assert "30 of 100 done, 0 a second" in view.line()
+
+
+def test_the_picture_shows_every_rule_and_what_it_did(view: LiveView) -> None:
+    """With the line of the rule in the table; every attempt counts."""
+    view.batch(_batch(1000, parked=10, retried=34))
+    view.batch(_batch(1000, parked=2))
     console = Console(file=io.StringIO(), width=120)
-    console.print(view[0].picture())
+    console.print(view.picture())
     text = cast("Any", console.file).getvalue()
     [row] = [line for line in text.splitlines() if line.split()[:1] == ["29"]]
     assert "REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(50)" in row
@@ -107,10 +99,8 @@ def test_the_picture_shows_every_rule_and_what_it_did(
     assert "0 s of load" in text
 
 
-def test_a_notice_is_a_line_where_there_is_no_terminal(
-    view: tuple[LiveView, io.StringIO],
-) -> None:
+def test_a_notice_is_a_line_where_there_is_no_terminal(view: LiveView, stream: io.StringIO) -> None:
     """With what differs from time to time."""
-    view[0].notice("the query ended", error="no answer", lane="A:0")
-    view[0].warning("stalled")
-    assert view[1].getvalue() == "the query ended (error no answer, lane A:0)\nstalled\n"
+    view.notice("the query ended", error="no answer", lane="A:0")
+    view.warning("stalled")
+    assert stream.getvalue() == "the query ended (error no answer, lane A:0)\nstalled\n"

@@ -87,8 +87,7 @@ def _discarded_too(seen: Observation) -> Observation:
         lambda seen: replace(seen, found=[*seen.found, _first(seen, State.LEFT)]),
         lambda seen: replace(seen, found=[*seen.found, _first(seen, State.REMAINING)]),
         lambda seen: replace(
-            seen,
-            found=[*seen.found, replace(_first(seen, State.LEFT), state=State.REMAINING)],
+            seen, found=[*seen.found, replace(_first(seen, State.LEFT), state=State.REMAINING)]
         ),
         _discarded_too,
     ],
@@ -168,10 +167,7 @@ def test_a_dead_letter_for_another_reason_is_found() -> None:
     outcome = Outcome(message="m", time=0, result="", topic="", rule_line=0, attempt=1, reason=2053)
     wanted = End(end.what, end.place, reason=2030)
     wrong = replace(
-        one,
-        message=replace(one.message, ends=(wanted,)),
-        ends=[(end, found)],
-        outcomes=[outcome],
+        one, message=replace(one.message, ends=(wanted,)), ends=[(end, found)], outcomes=[outcome]
     )
     [problem] = wrong.problems()
     assert "with reasons [2053], and not 2030" in problem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from base64 import b64decode
 from hashlib import sha256
 from typing import Any
@@ -316,9 +317,14 @@ def test_a_message_from_too_long_ago_or_the_future_is_refused_before_it_is_sent(
 
 def test_a_message_larger_than_its_topic_takes_is_refused_before_it_is_sent() -> None:
     """Headers and key count too, with MQRC_MSG_TOO_BIG_FOR_Q."""
-    outcome = refusal_by(TopicFacts(max_message_bytes=1000), key=bytes(1000))
-    assert outcome["reason"] == 2030
-    assert "more than the 1000 that topic Q1 takes" in outcome["detail"]
+    noise = random.Random(1).randbytes(1000)
+    for facts, key in (
+        (TopicFacts(max_message_bytes=1000), noise),
+        (TopicFacts(max_message_bytes=1000, is_uncompressed=True), bytes(1000)),
+    ):
+        outcome = refusal_by(facts, key=key)
+        assert outcome["reason"] == 2030
+        assert "are more than the 1000 that topic Q1 takes" in outcome["detail"]
 
 
 CONNECT: Headers = [

@@ -226,12 +226,15 @@ def attempts_of(table: str, letters: list[OutputRecord]) -> list[tuple[int, floa
 
 
 def test_a_backoff_grows_from_attempt_to_attempt_and_stops_at_its_cap() -> None:
-    """Each wait is as the rule says, less its jitter; the next rule comes after the last."""
+    """Each wait is as the rule says, less its jitter; the next rule comes after the last.
+
+    The delay of the first is over: the dead letter is old.
+    """
     table = "ACTION(RETRY) RETRY(5) BACKOFF(30s,2,2m)\nACTION(FWD) FWDT('dead')\n"
     lines, times = zip(*attempts_of(table, [letter(connect())]), strict=True)
     assert lines == (2, 2, 2, 2, 2, 3)
     waits = [after - before for before, after in pairwise(times)]
-    for wait, delay in zip(waits, [30, 60, 120, 120, 120], strict=True):
+    for wait, delay in zip(waits, [60, 120, 120, 120, 10], strict=True):
         assert delay * (1 - JITTER) < wait <= delay
 
 
@@ -243,9 +246,9 @@ def test_each_rule_has_delays_of_its_own() -> None:
     )
     times = [time for _, time in attempts_of(table, [letter(connect())])]
     waits = [after - before for before, after in pairwise(times)]
-    for wait, delay in zip(waits, [100, 100, 10, 10, 7], strict=True):
+    for wait, delay in zip(waits, [100, 10, 10, 7, 700], strict=True):
         assert delay * (1 - JITTER) < wait <= delay
-    assert waits[2:4] == [10, 10]
+    assert waits[1:3] == [10, 10]
 
 
 def test_messages_that_failed_together_come_back_apart_and_decided_again_the_same() -> None:

@@ -247,7 +247,7 @@ def test_a_put_too_large_to_be_kept_waits_as_a_pointer_and_is_put_whole_when_it_
     large = names("Q", "B", Format="MQSTR", Persistence="1")
     large += [("large", b"x" * 600_000)]
     facts = {name: TopicFacts(max_message_bytes=700_000) for name in ("B--Q", "REMAINING")}
-    facts["B--Q"] = TopicFacts(max_message_bytes=1_000)
+    facts["B--Q"] = TopicFacts(max_message_bytes=1_000, is_uncompressed=True)
     outputs = KnownCluster(facts).decided(work_on(b"m", large, source=TRANSMISSION))
     copy, outcome = [one for _, one in outputs]
     assert (copy.topic, json.loads(outcome.value or b"")["result"]) == ("REMAINING", "remains")

@@ -212,6 +212,18 @@ def test_a_refusal_that_a_whole_batch_shares_counts_when_each_record_has_a_batch
     assert results(OPEN.decided(work)) == ["parked", "retried"]
 
 
+def test_a_record_that_fits_only_compressed_is_sent_and_a_refusal_is_its_own() -> None:
+    """It has a batch of its own, as it is larger than a batch may be: nobody shares its blame."""
+    letters = part(FIRST, 0, ["Q", "R"])
+    letters.records.values[0] = bytes(5_000)
+    work, cluster = slice_of(letters), KnownCluster({"Q": TopicFacts(max_message_bytes=2_000)})
+    first = min(puts(cluster.decided(work)))
+    assert (work.is_packed, work.batch_limit, work.has_to_be_split) == (True, 2_000, False)
+    work.refuse([Refused(first, 2030, "refused")], ["Q"])
+    assert results(cluster.decided(work)) == ["parked", "retried"]
+    assert (work.is_packed, work.has_to_be_split) == (False, False)
+
+
 def test_a_large_slice_is_split_until_its_records_can_have_batches_of_their_own() -> None:
     """Twenty thousand single batches would take longer than a record may wait."""
     work = slice_of(part(FIRST, 0, ["Q"] * 1500))

@@ -24,8 +24,10 @@ from redrive.messages import Headers, OutputRecord, decode_dead_letter
 from redrive.messages.reports import REPORT_OPTIONS
 from redrive.topology.files import SourceText, Topology
 from redrive.topology.files import read_topology as read_files
-from redrive.topology.mq import End, Link, Network, QueueManager, follow_route
+from redrive.topology.mq.network import Link, Network
+from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage, job_request
+from redrive.topology.mq.routes import End, follow_route
 from redrive.topology.names import Names, put_topic
 
 ONE_HOP = ("QM1: DEF QL(QM2) USAGE(XMITQ)", "QM1: CHAN(QM2) TO(QM2)", "QM2: DEF QL(Q)")
@@ -54,8 +56,8 @@ def ended(way: MqWalk) -> tuple[Result, str]:
     [
         ([], "has no DEADQ"),
         (["QM2: ALTER QMGR DEADQ(DLQ)"], "does not exist"),
-        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QA(DLQ) TARGET(Q)"], "is no QLOCAL"),
-        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) USAGE(XMITQ)"], "is no QLOCAL"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QA(DLQ) TARGET(Q)"], "is not a QLOCAL"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) USAGE(XMITQ)"], "is not a QLOCAL"),
         (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) PUT(DISABLED)"], "disabled"),
         (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) MAXDEPTH(0)"], "its limit is 0"),
         (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) MAXMSGL(3)"], "limit of 3"),

@@ -83,10 +83,7 @@ def test_the_first_table_has_a_rule_for_what_is_frequent() -> None:
     """What can't be read is kept, what may pass is tried again, each on its own topic."""
 
     def failed(topic: bytes, error: bytes) -> Headers:
-        return [
-            ("__connect.errors.topic", topic),
-            ("__connect.errors.exception.class.name", error),
-        ]
+        return [("__connect.errors.topic", topic), ("__connect.errors.exception.class.name", error)]
 
     kinds = [failed(b"orders", b"a.DataException"), failed(b"bills", b"b.TimeoutException")]
     found = identified("dlq", [stored(n, b"k", b"v", kinds[n % 3 == 0]) for n in range(9)], KNOWN)
@@ -96,7 +93,10 @@ def test_the_first_table_has_a_rule_for_what_is_frequent() -> None:
     assert table is not None
     rules = [(rule.action.value, dict(rule.keywords())) for rule in table.rules]
     assert [action for action, _ in rules] == ["IGNORE", "RETRY", "RETRY"]
-    assert "DESTQ('bills') +\nREASON(MQRC_Q_MGR_NOT_AVAILABLE) ACTION(RETRY) RETRY(30)" in text
+    assert (
+        "TOPIC('bills') +\n"
+        "REASON(MQRC_Q_MGR_NOT_AVAILABLE) ACTION(RETRY) RETRY(5) BACKOFF(30s,2,10m)"
+    ) in text
 
 
 def test_an_empty_topic_has_a_table_too() -> None:

@@ -32,7 +32,7 @@ def row(**members: Any) -> dict[str, Any]:
     return {
         "handler": "dlq", "message": "dlq:0:7", "origin": "dlq:0:7", "table_hash": hashed,
         "time": NOON, "attempt": 2, "rule_line": 3, "form": "headers", "error_class": None,
-        "consumer_group": None, "hop": 0, **NO_FIELDS, **members,
+        "consumer_group": None, "hop": 0, "reason": 2053, **NO_FIELDS, **members,
     }  # fmt: skip
 
 
@@ -62,8 +62,26 @@ def test_the_next_attempt_by_a_backoff_is_due_to_the_millisecond() -> None:
     rows = [row(**told, attempt=number) for number in (1, 2, 3)]
     found = what_next(rows, deciders(rules))
     partitions = table.backoff_partitions
-    waits_on = partitions.partition(0, 120, jitter_of("dlq:0:7", 3))
+    waits_on = partitions.partition(0, 240, jitter_of("dlq:0:7", 3))
     assert found.due == NOON + timedelta(seconds=partitions.seconds(waits_on))
+
+
+def test_rounds_are_counted_over_the_dead_letters_of_a_message() -> None:
+    """Each put that came back is a failed attempt; one that waits for its time is none yet."""
+    rules = "DIALECT(KAFKA)\nACTION(RETRY) RETRY(3) BACKOFF(30s,2,1h)\nACTION(QUARANTINE)\n"
+    told = {"action": "RETRY", "rule_line": 2, "table_hash": parse(rules).required().hash[:16]}
+    rows = []
+    for number in (1, 2):
+        here = {**told, "origin": f"dlq:0:{number}", "attempt": number, "reason": 0}
+        rows += [row(**here, result="parked"), row(**here, result="retried")]
+    waits = row(**told, result="parked", origin="dlq:0:3", attempt=3, reason=0)
+    assert what_next([*rows, waits], deciders(rules)).text.startswith(
+        "attempt 3 by the rule at line 2: RETRY"
+    )
+    failed = row(**told, result="parked", origin="dlq:0:3", attempt=3)
+    assert what_next([*rows, waits, failed], deciders(rules)).text.startswith(
+        "attempt 4 by the rule at line 3: QUARANTINE"
+    )
 
 
 @pytest.mark.parametrize("result", ["skipped", "cancelled"])

@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.rules.findings import findings, warnings
 
 from redrive.diagnostics import Severity
 from redrive.errors import ConfigurationError
 from redrive.rules import decode_source, parse
-from redrive.rules.keywords import KEYWORDS
+from redrive.rules.keywords import KAFKA
 
 _pieces = st.sampled_from(
     [
-        *KEYWORDS,
-        *"()'',+-*&\n\r\t=$0aé",
-        *(
-            "\n",
-            " ",
-            "\r\n",
-            "+\n",
-            "-\n",
-            "\n* ",
-            "''",
-            "'A'",
-            "&DESTQ",
-            "&REPLYQM",
-            "MQRC_Q_FULL",
-        ),
+        *KAFKA.names,
+        *"()()'',+-*&\n\r\t=$0aé/|>\\[\0",
+        *("\n", " ", "\r\n", "+\n", "-\n", "\n* ", "''", "'A'", "&DESTQ", "MQRC_Q_FULL"),
         *("(RETRY)", "(FWD)", "(*)", "(2053)", "('a')", "ACTION(RETRY)", "FWDQ(A)", "WAIT(NO)"),
+        *("<=", "2h", "&TOPIC", "$.a", "FWD", "NOT ", "TOPIC(", "JSON($.a,"),
     ]
+)  # fmt: skip
+table_like = st.builds(
+    "{}{}".format,
+    st.sampled_from(["", "DIALECT(KAFKA)\n"]),
+    st.lists(_pieces, max_size=25).map("".join),
 )
-table_like = st.lists(_pieces, max_size=25).map("".join)
 
 
+@settings(deadline=None, max_examples=400)
 @given(st.text() | table_like)
 @example("FORMAT('+\n")
 @example("FORMAT(\n+")
@@ -98,10 +92,10 @@ def test_a_missing_end_is_shown_behind_the_last_character() -> None:
         ("REASON(MQRC_Q_FUL) ACTION(RETRY)", "MQRC_Q_FULL"),
         ("REASON(Q_FULL) ACTION(RETRY)", "MQRC_Q_FULL"),
         ("REASON(MQRC_A_NEW_ONE_OF_2031) ACTION(RETRY)", "as its number"),
-        ("ACTION(FORWARD) FWDQ(A)", "ACTION(FWD)"),
+        ("ACTION(FORWARD) FWDQ(A)", "did you mean FWD?"),
         ("REASON(1) DISCARD", "ACTION(DISCARD)"),
         ("ACTION(FWD) FWDQ(&DEST)", "&DESTQ"),
-        ("ACTION(FWD) FWDQ(A) HEADER(NOT)", "HEADER(NO)"),
+        ("ACTION(FWD) FWDQ(A) HEADER(NOT)", "did you mean NO?"),
         ("APPLNAME(MY APP) ACTION(RETRY)", "APPLNAME('MY APP')"),
         ("APPLNAME(O'BRIEN) ACTION(RETRY)", "APPLNAME('O''BRIEN')"),
         ("FORMAT() ACTION(RETRY)", "FORMAT(' ')"),

@@ -9,7 +9,15 @@ from tests.rules import reference
 from tests.rules.reference import LENGTHS
 from tests.rules.tables import messages, plain_rules, table_of, text_patterns, text_values
 
-from redrive.rules import Matcher, StringPattern, parse
+from redrive.rules import (
+    Matcher,
+    StringPattern,
+    explain,
+    parse,
+    turns,
+    write_action,
+    write_clause,
+)
 from redrive.rules import matcher as matcher_module
 
 tables = st.lists(plain_rules(), min_size=1, max_size=8)
@@ -20,10 +28,15 @@ tables = st.lists(plain_rules(), min_size=1, max_size=8)
 def test_matcher_agrees_with_the_specification(
     rules: list[reference.PlainRule], rows: list[dict[str, str | int]], data: st.DataObject
 ) -> None:
-    """The rules that match a message are those of the naive reading."""
-    matcher = Matcher(table_of(rules, data))
-    expected = [reference.candidates(rules, row) for row in rows]
-    assert [matcher.candidates_of(row) for row in rows] == expected
+    """The rules that match a message, and the explanation, are those of the naive reading."""
+    table = table_of(rules, data)
+    matcher = Matcher(table)
+    for row in rows:
+        expected = reference.candidates(rules, row)
+        assert matcher.candidates_of(row) == expected
+        explanation = explain(table, row)
+        assert sum(it.matches << it.index for it in explanation.verdicts) == expected
+        assert explanation.turns == tuple(turns(table, expected))
 
 
 @pytest.mark.parametrize("keyword", list(LENGTHS))
@@ -68,3 +81,14 @@ def test_a_nul_in_a_pattern_matches_nothing() -> None:
     """No value holds a NUL, because the first one ends it."""
     assert not StringPattern("A\0*", 8).matches("A")
     assert not StringPattern("A\0", 8).matches("A")
+
+
+def test_each_clause_has_its_own_verdict() -> None:
+    """Which patterns match and which do not, with what they were compared."""
+    table = parse("FORMAT(MQSTR) REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(2)\n").required()
+    (verdict,) = explain(table, {"REASON": 2053}).verdicts
+    assert not verdict.matches
+    assert [
+        (write_clause(it.keyword, it.pattern), it.value, it.matches) for it in verdict.clauses
+    ] == [("FORMAT(MQSTR)", "", False), ("REASON(MQRC_Q_FULL)", 2053, True)]
+    assert write_action(verdict.rule) == "ACTION(RETRY) RETRY(2)"

@@ -29,53 +29,31 @@ ANY = {"REASON": 2053}
 def test_selection_agrees_with_the_specification(
     rules: list[reference.PlainRule], message: dict[str, str | int], data: st.DataObject
 ) -> None:
-    """Failure by failure the same rule applies as when attempts are counted one by one."""
+    """By all failures, by those of each rule, and by turns, as when attempts are counted."""
     table = table_of(rules, data)
     candidates = Matcher(table).candidates_of(message)
     expected = reference.attempts(rules, message, 30)
     assert [select_rule(table, candidates, failures) for failures in range(30)] == expected
-
-
-@settings(deadline=None)
-@given(rules=st.lists(plain_rules(), min_size=1, max_size=6), message=messages(), data=st.data())
-def test_counts_by_rule_say_the_same_while_the_same_rules_match(
-    rules: list[reference.PlainRule], message: dict[str, str | int], data: st.DataObject
-) -> None:
-    """Until an attempt cannot fail, both ways of counting select the same rule."""
-    table = table_of(rules, data)
-    candidates = Matcher(table).candidates_of(message)
     failed: Counter[int] = Counter()
-    for failures in range(30):
-        index = select_untried(table, candidates, failed)
-        assert index == select_rule(table, candidates, failures)
+    for index in expected:
+        assert select_untried(table, candidates, failed) == index
         if index is None or not table.rules[index].action.can_fail:
             break
         failed[index] += 1
+    failures = 0
+    *taken, last = turns(table, candidates)
+    for turn in taken:
+        assert turn.seconds == 60 * failures
+        assert expected[failures : failures + turn.attempts] == [turn.rule] * turn.attempts
+        failures += turn.attempts
+    assert expected[failures] == last.rule
+    assert last.rule is None or not table.rules[last.rule].action.can_fail
 
 
 @given(st.sets(st.integers(0, 200)))
 def test_rules_of_gives_the_bits_in_order(indexes: set[int]) -> None:
     """The lowest bit, the first rule of the table, comes first."""
     assert list(rules_of(sum(1 << index for index in indexes))) == sorted(indexes)
-
-
-@settings(deadline=None)
-@given(rules=st.lists(plain_rules(), min_size=1, max_size=6), message=messages(), data=st.data())
-def test_turns_follow_selection(
-    rules: list[reference.PlainRule], message: dict[str, str | int], data: st.DataObject
-) -> None:
-    """The rule whose turn it is after n failures is the rule that applies after n failures."""
-    table = table_of(rules, data)
-    candidates = Matcher(table).candidates_of(message)
-    failures = 0
-    *taken, last = turns(table, candidates)
-    for turn in taken:
-        assert turn.seconds == 60 * failures
-        for _ in range(turn.attempts):
-            assert select_rule(table, candidates, failures) == turn.rule
-            failures += 1
-    assert select_rule(table, candidates, failures) == last.rule
-    assert last.rule is None or not table.rules[last.rule].action.can_fail
 
 
 def test_the_next_matching_rule_waits_for_the_interval() -> None:

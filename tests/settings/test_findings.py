@@ -88,12 +88,7 @@ def underlined(finding: Diagnostic) -> str:
         (GOOD + "[job]\nenrichment = 'json'", "BAD_VALUE", "'json'", "package.module:function"),
         (GOOD + "[job]\nenrichment = 'jso:x'", "BAD_VALUE", "'jso:x'", "No module named 'jso'"),
         (GOOD + "[job]\nenrichment = 'json:lo'", "BAD_VALUE", "'json:lo'", "no attribute 'lo'"),
-        (
-            GOOD + "[job]\nenrichment = 'json:__doc__'",
-            "BAD_VALUE",
-            "'json:__doc__'",
-            "json:__doc__ is not a function",
-        ),
+        (GOOD + "[job]\nenrichment = 'json:__doc__'", "BAD_VALUE", "'json:__doc__'", "json:__doc_"),
         # Schemes of one's own
         (GOOD + "[schemes.a]\n", "MISSING", "a", "either recognise or assume"),
         (GOOD + SCHEME + "assume = 'x'", "BAD_VALUE", "'x'", "dead letter"),
@@ -109,12 +104,7 @@ def underlined(finding: Diagnostic) -> str:
         (GOOD.replace("9092", "99999"), "BAD_VALUE", '"localhost:99999"', "not an address"),
         (GOOD.replace("9092", "9092,"), "BAD_VALUE", '"localhost:9092,"', "an address is empty"),
         (IN_KAFKA.format("security_protocol = 'TLS'"), "BAD_VALUE", "'TLS'", "SASL_PLAINTEXT"),
-        (
-            IN_KAFKA.format("sasl_username = 'a'"),
-            "WITHOUT_EFFECT",
-            "sasl_username",
-            "no effect with security_protocol PLAINTEXT",
-        ),
+        (IN_KAFKA.format("sasl_username = 'a'"), "WITHOUT_EFFECT", "sasl_username", "no effect wi"),
         (IN_KAFKA.format("ssl_ca_file = 'ca'"), "WITHOUT_EFFECT", "ssl_ca_file", "SSL or SASL_SSL"),
         (
             IN_KAFKA.format("security_protocol = 'SSL'\nssl_ca_file = 'ca.pem'"),
@@ -129,37 +119,17 @@ def underlined(finding: Diagnostic) -> str:
             "'kafka.key'",
             "there is no file kafka.key",
         ),
-        (
-            SIGNED_IN.format("sasl_password_file = '.'"),
-            "UNREADABLE_FILE",
-            "'.'",
-            "can't be read: Is a directory",
-        ),
+        (SIGNED_IN.format("sasl_password_file = '.'"), "UNREADABLE_FILE", "'.'", "can't be read:"),
         # Environment variables
         (GOOD.replace("localhost", "${HOST}"), "UNSET_VARIABLE", '"${HOST}:9092"', "export HOST"),
-        (
-            GOOD.replace("localhost", "${A B}"),
-            "BAD_VALUE",
-            '"${A B}:9092"',
-            "'A B' is not a valid name",
-        ),
+        (GOOD.replace("localhost", "${A B}"), "BAD_VALUE", '"${A B}:9092"', "'A B' is not a valid"),
         # Handlers
-        (
-            GOOD.replace("orders.rul", "order.rul"),
-            "MISSING_FILE",
-            '"order.rul"',
-            "mean orders.rul?",
-        ),
+        (GOOD.replace("orders.rul", "order.rul"), "MISSING_FILE", '"order.rul"', "mean orders.rul"),
         (GOOD.replace("orders.rul", "x/y"), "MISSING_FILE", '"x/y"', "there is no folder x either"),
         (GOOD.replace("orders.rul", "."), "UNREADABLE_FILE", '"."', "can't be read: Is a dir"),
         (GOOD.replace('rules = "orders.rul"', ""), "MISSING", "[[handlers]]", "needs rules"),
         (GOOD.replace('queue = "ORDERS.DLQ"', ""), "MISSING", "[[handlers]]", "needs queue"),
-        (
-            GOOD.replace("ORDERS.DLQ", "A B"),
-            "BAD_VALUE",
-            '"A B"',
-            "'A B' is not a valid name of a topic",
-        ),
+        (GOOD.replace("ORDERS.DLQ", "A B"), "BAD_VALUE", '"A B"', "'A B' is not a valid name of a"),
         (GOOD.replace("ORDERS.DLQ", ".."), "BAD_VALUE", '".."', "not a valid name of a topic"),
         (GOOD.replace("ORDERS.DLQ", "x" * 250), "BAD_VALUE", f'"{"x" * 250}"', "up to 249"),
         (
@@ -177,12 +147,7 @@ def underlined(finding: Diagnostic) -> str:
             "name ORDERS.DLQ has a handler already",
         ),
         (IN_HANDLER.format('name = "a_b"'), "BAD_VALUE", '"a_b"', "letters, digits, dots"),
-        (
-            IN_HANDLER.format(f'name = "{"n" * 230}"'),
-            "BAD_VALUE",
-            f'"{"n" * 230}"',
-            "too long or ambiguous",
-        ),
+        (IN_HANDLER.format(f'name = "{"n" * 230}"'), "BAD_VALUE", f'"{"n" * 230}"', "too long or"),
     ],
 )
 def test_an_error_is_found_at_its_place(
@@ -330,6 +295,13 @@ def test_a_table_that_may_be_meant_is_not_refused(check: Check, rules: str) -> N
     Path("orders.rul").write_text(rules)
     findings = check(GOOD + '[topology]\nqueue_managers = ["QM1"]\n')
     assert not [finding for finding in findings if finding.severity == "error"]
+
+
+def test_rules_may_ask_for_schemes_of_the_settings(check: Check) -> None:
+    """Any other name that no scheme has is warned of."""
+    Path("orders.rul").write_text("DIALECT(KAFKA)\nSCHEME(mine|min) ACTION(IGNORE)\n")
+    (finding,) = check(GOOD + SCHEME)
+    assert (finding.code, finding.hint) == ("UNKNOWN_SCHEME", "did you mean mine?")
 
 
 def test_context_authority_is_accepted_when_the_settings_allow_it(check: Check) -> None:

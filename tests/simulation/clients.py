@@ -8,6 +8,7 @@ clients do was measured; the sentences beside the code say what.
 
 from __future__ import annotations
 
+import pickle
 import random
 import sys
 from collections import deque
@@ -38,7 +39,7 @@ from redrive.kafka.administration import NewTopic
 from redrive.kafka.deadline import ANSWER
 from redrive.kafka.errors import translated
 from redrive.kafka.producer import RETRY_BACKOFF
-from redrive.messages import OutputRecord, Records, TopicPartition
+from redrive.messages import OutputRecord, Records, TopicPartition, packed_size, wire_size
 from redrive.rules import parse
 
 _Answer = TypeVar("_Answer")
@@ -274,6 +275,7 @@ class SimulatedProducer:
         self._network: Network = settings[_KEY]
         self._id: str = settings.get("transactional.id", "")
         self._batch_size: int = settings.get("batch.size", 1_000_000)
+        self._is_packed = settings.get("compression.type") == "zstd"
         self._message_timeout = settings.get("message.timeout.ms", 0) / 1000
         self._born = self._network.cluster.restarts
         self._epoch = -1
@@ -530,7 +532,9 @@ class SimulatedProducer:
             return [KafkaError.UNKNOWN_TOPIC_OR_PART] * len(batch)
         if not topic.may_write:
             return [KafkaError.TOPIC_AUTHORIZATION_FAILED] * len(batch)
-        if sum(self._network.cluster.wire_size(one.record) for one in batch) > topic.limit:
+        size = packed_size if self._is_packed and topic.packs else wire_size
+        records = [one.record for one in batch]
+        if sum(size(one.key, one.value, one.headers or []) for one in records) > topic.limit:
             return [KafkaError.MSG_SIZE_TOO_LARGE] * len(batch)  # whole, innocents included
         is_invalid = [topic.finds_invalid(one.record) for one in batch]
         if not any(is_invalid):
@@ -1061,7 +1065,9 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.checkpoints.states.socket": _MACHINE,
     "redrive.checkpoints.states.os": _MACHINE,
     "redrive.kafka.watch.Consumer": SimulatedConsumer,
-    "redrive.streaming.batch.pickle": SimpleNamespace(dumps=lambda order: order),
+    "redrive.streaming.batch.pickle": SimpleNamespace(
+        dumps=lambda order: order, loads=pickle.loads
+    ),
     "redrive.streaming.emission.Records": SimpleNamespace(from_arrow=Rows.records),
     "redrive.streaming.emission._lanes": Rows.lanes,
     "redrive.operations.replay.instructions._CHUNK_RECORDS": 1,

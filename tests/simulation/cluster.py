@@ -79,6 +79,8 @@ class Topic:
     identity: str
     limit: int = DEFAULT_LIMIT
     """Bytes of the largest batch of records."""
+    packs: bool = True
+    """Whether it keeps the compression of a producer; else records are as large as without any."""
     wants_keys: bool = False
     refuses: bytes | None = None
     """The value of records that the broker finds invalid, for reasons that nobody can ask for."""

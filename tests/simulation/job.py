@@ -8,6 +8,7 @@ project's: preparing a run, planning what is held, batches, upkeep, emission and
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from json import loads
@@ -39,7 +40,7 @@ from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.preparation import Preparation
 from redrive.streaming.start import Start
 from redrive.streaming.upkeep import Upkeep
-from redrive.streaming.workers import TaskResult, pack, refuse_second_attempt
+from redrive.streaming.workers import TaskResult, refuse_second_attempt
 from redrive.topology.put import QueueLimits
 
 APPLICATION: Final = "app"
@@ -282,11 +283,7 @@ class _Run:
     @property
     def last_progress(self) -> dict[str, Any]:
         """What Spark tells of the query."""
-        return {
-            "sources": [{"endOffset": _nested(self._read)}],
-            "inputRowsPerSecond": 0.0,
-            "processedRowsPerSecond": 0.0,
-        }
+        return {"inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0}
 
     def batches(self) -> bool:
         """One batch after the other; whether everything is done, or another run has to begin."""
@@ -295,7 +292,7 @@ class _Run:
             if planned == self._read:
                 is_over = self._instance._is_over()
                 if is_over and not self._has_work():
-                    self.processor.commit_positions(planned)
+                    self._upkeep.end()
                     return True
                 self._scheduler.sleep(self._network.random.choice(_IDLE[is_over]))
             else:
@@ -448,7 +445,7 @@ class _Run:
         answers = [task.answer for task in started if task.answer is not None]
         if len(answers) < len(started):
             raise TransientFault("an executor was lost")
-        return [SimpleNamespace(result=pack(one.result)) for one in answers]
+        return [SimpleNamespace(result=pickle.dumps(one.result)) for one in answers]
 
     def _start_task(self, slot: int, rows: list[list[Received]], now: int) -> _Task:
         worker = self._workers.get(slot)

@@ -691,7 +691,8 @@ class _World:
         reason, queue = chance.choice(_REASONS), f"Q{number % 3}"
         if self.plan.has_full_queue and chance.random() < 0.6:
             reason, queue = 2053, "Q1"
-        body = chance.choice([b"small", b"small", b"small", b"large" * 800, POISON])
+        large = chance.choice([b"large" * 800, chance.randbytes(4_000)])  # one can be compressed
+        body = chance.choice([b"small", b"small", b"small", large, POISON])
         if self.plan.is_duel:
             reason, body = 2053, b"small"  # what happens is to happen between the instances
         headers: list[tuple[str, bytes | None]] = [
@@ -724,6 +725,7 @@ class _World:
         topic = self.cluster.topics.get(name)
         if topic is not None:
             topic.limit = _SMALL if topic.limit == DEFAULT_LIMIT else DEFAULT_LIMIT
+            topic.packs = self.scheduler.random.random() < 0.5
             self._tell(f"{name} takes {topic.limit} bytes")
             if topic.limit == _SMALL:
                 self._matters(name, Reason.MSG_TOO_BIG_FOR_Q)

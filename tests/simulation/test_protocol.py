@@ -10,6 +10,7 @@ import json
 import logging
 import multiprocessing
 import os
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -367,13 +368,28 @@ def test_a_small_record_is_not_blamed_for_the_batch_of_a_large_one() -> None:
     """A topic that was made smaller refuses batches whole; who is too large is told one by one."""
     course = Course()
     course.letters("Q0", "Q1")
-    course.letters("Q0", body=b"large" * 800)
+    course.letters("Q0", body=random.Random(1).randbytes(4_000))
     course.letters("Q0", "Q0")
     shrinks = lambda: setattr(course.cluster.topics["Q0"], "limit", 2_000)  # noqa: E731
     course.after("describe_configs", shrinks)
     course.run(course.settings("REASON(2053) ACTION(RETRY) RETRY(1)"))
     assert course.results() == {("retried", 0): 4, ("remains", 2030): 1}
     assert [one["size"] for one in course.outcomes() if one["reason"]] == [4_000]
+
+
+@pytest.mark.parametrize("packs", [False, True])
+def test_whether_a_large_record_fits_once_it_is_compressed_is_for_its_topic_to_say(
+    *, packs: bool
+) -> None:
+    """Its refusal costs no other record anything, and no slice is split for it."""
+    course = Course()
+    course.cluster.topics["Q0"].limit, course.cluster.topics["Q0"].packs = 2_000, packs
+    course.letters("Q0", "Q1")
+    course.letters("Q0", body=b"large" * 800)
+    course.letters("Q0", "Q0")
+    course.run(course.settings("REASON(2053) ACTION(RETRY) RETRY(1)"))
+    refused = {} if packs else {("remains", 2030): 1}
+    assert course.results() == {("retried", 0): 4 + packs, **refused}
 
 
 def test_a_driver_that_stood_still_for_longer_than_its_transaction_goes_on() -> None:

@@ -20,7 +20,7 @@ StartJob = Callable[[JobConfiguration], RunningJob]
 
 
 def connect(topic: str, error: str, **record: Any) -> dict[str, Any]:
-    """A record that a sink of Kafka Connect could not write."""
+    """A record that a sink of Kafka Connect could not write, an hour ago unless told else."""
     told = {
         "topic": topic,
         "partition": "1",
@@ -33,7 +33,8 @@ def connect(topic: str, error: str, **record: Any) -> dict[str, Any]:
         "exception.message": error,
     }
     headers = [(f"__connect.errors.{name}", text.encode()) for name, text in told.items()]
-    return {"headers": [("x", b"1"), *headers], **record}
+    hour_ago = int(time.time() * 1000) - 3_600_000
+    return {"headers": [("x", b"1"), *headers], "timestamp_ms": hour_ago, **record}
 
 
 @pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])

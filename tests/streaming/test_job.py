@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
@@ -168,7 +170,7 @@ def test_what_kafka_refuses_is_a_failed_attempt_of_that_message_only(
     produce(
         dlq,
         [
-            letter(2053, small, b"fits"), letter(2053, small, bytes(range(256)) * 20),
+            letter(2053, small, b"fits"), letter(2053, small, random.Random(1).randbytes(5_000)),
             letter(2053, short, b"12345"), letter(2053, short, b"123456"),
             letter(2053, closed), letter(2053, small, b"fits too"),
         ],
@@ -312,10 +314,33 @@ def test_records_that_are_gone_stop_the_start_unless_allowed(
     refused = start_job(configuration)
     eventually(lambda: not refused.is_alive, "the start was refused")
     assert isinstance(refused.error, ConfigurationError)
-    assert f"{dlq}:0" in str(refused.error)
+    assert f"{dlq}:0 holds offsets 3 to 4, but the job stands at 1" in str(refused.error)
+    assert f"--topic {dlq}:0" in str(refused.error.hint)
     allowed = start_job(replace(configuration, data_loss=DataLoss.CONTINUE))
     allowed.join()
     assert allowed.records == 1
+
+
+def test_a_marker_that_expired_behind_the_last_record_is_no_loss(
+    queues: Any, bootstrap_servers: str, admin: KafkaAdminClient,
+    configure: Configure, start_job: StartJob,
+) -> None:  # fmt: skip
+    """A job that ends in order has committed its position behind the marker, however soon."""
+    dlq = queues("dlq")
+    configuration = configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": dlq})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for _ in range(3):
+        producer.produce(dlq, **letter(1, "x"))
+    producer.commit_transaction(60)
+    job = start_job(configuration)
+    job.join()
+    assert job.records == 3
+    admin.delete_records({TopicPartition(dlq, 0): -1})  # what a short retention does
+    again = start_job(configuration)
+    again.join()
+    assert again.records == 0
 
 
 def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(

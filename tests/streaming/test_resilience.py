@@ -570,6 +570,46 @@ def test_a_target_may_be_made_smaller(
     assert Counter(reasons) == {0: 21, 2030: 20}
 
 
+def test_what_was_large_enough_to_be_compressed_is_put_back_compressed(
+    queues: Any, produce: Any, configure: Configure, start_job: StartJob, bootstrap_servers: str
+) -> None:  # fmt: skip
+    """Five times what its topic takes, uncompressed: as good as the producer that wrote it.
+
+    Where the topic compresses worse than the job the broker refuses it, and nothing else. All is
+    read by the product's own client here, as the other one does not know zstd.
+    """
+    chance = random.Random(1)
+    words = [chance.randbytes(6).hex().encode() for _ in range(200)]
+    body = b" ".join(chance.choices(words, k=400_000))
+    assert len(body) > 5_000_000
+    dlq, orders = queues("dlq"), queues("orders")
+    fast = queues("fast", config={"compression.type": "lz4"})
+    plain = queues("plain", config={"compression.type": "uncompressed"})
+    producer = Producer({
+        "bootstrap.servers": bootstrap_servers, "compression.type": "zstd",
+        "message.max.bytes": 10_000_000,
+    })  # fmt: skip
+    for target in (orders, fast, plain):
+        producer.produce(dlq, **letter(2053, target, body))
+    assert producer.flush(60) == 0
+    produce(dlq, [letter(2053, target, b"small") for target in (orders, fast, plain)])
+    configuration = configure({dlq: "WAIT(NO)\nACTION(RETRY)\n"})
+    start_job(configuration).join()
+
+    def values(topic: str) -> list[bytes]:
+        with Cluster.open(configuration.connection, timeout=PATIENCE) as cluster:
+            lanes = dict.fromkeys(cluster.lanes([topic]), 0)
+            return [one.value or b"" for one in cluster.read(lanes)]
+
+    assert values(orders) == [body, b"small"]
+    told = map(json.loads, values(configuration.outcomes_topic))
+    outcomes = sorted(told, key=lambda one: one["offset"])
+    assert [one["reason"] for one in outcomes] == [0, 2030, 2030, 0, 0, 0]
+    assert [one["size"] > 5_000_000 for one in outcomes] == [True] * 3 + [False] * 3
+    assert "MSG_SIZE_TOO_LARGE" in outcomes[1]["detail"]
+    assert f"more than the 1048588 that topic {plain} takes" in outcomes[2]["detail"]
+
+
 def _is_too_small(produce: Any, topic: str) -> bool:
     try:
         produce(topic, [{"value": bytes(5000)}])

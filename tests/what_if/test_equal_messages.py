@@ -11,7 +11,7 @@ from tests.engine.known_cluster import KnownCluster
 from tests.engine.samples import dead_letter, handler_of
 
 from redrive.engine.context import SliceContext
-from redrive.engine.decision import Decision, Discard, Keep, Put
+from redrive.engine.decision import Decision, Discard, Keep, Put, Wait
 from redrive.engine.facts import Facts, TopicFacts
 from redrive.engine.outcome import Result
 from redrive.engine.rules_decider import RulesDecider
@@ -208,6 +208,8 @@ def walked(handler: RulesDecider, decision: Decision) -> tuple[list[str], bool, 
         puts.append(decision.target.queue)
         if isinstance(decision, Put):
             decision = handler.on_refusal(decision, Refusal(2053, "it is full"))
+        elif isinstance(decision, Wait):
+            del puts[-1:]  # it is made when its time has come
         if isinstance(decision, Keep):
             return puts, False, False
         decision = handler.decide_profile(decision.profile, decision.attempts, hops=0)

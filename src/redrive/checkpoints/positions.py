@@ -19,6 +19,8 @@ class PositionsOnly:
     """Nothing."""
     batch_limit = 1 << 62
     """Nothing is put."""
+    is_packed = False
+    """Nothing is put."""
     has_to_be_split = False
     """Nothing can be refused."""
 

@@ -39,7 +39,7 @@ from redrive.errors import (
     SupersededFault,
     TransientFault,
 )
-from redrive.kafka.reports import LARGEST_BATCH, TransactionReport
+from redrive.kafka.reports import Batching, TransactionReport
 from redrive.messages import OutputRecord, Refused, TopicPartition
 
 
@@ -140,6 +140,10 @@ class TransactionInput(Protocol):
     def batch_limit(self) -> int:
         """Bytes of the largest produce batch that every target takes; 1 for batches of a record."""
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether a record may fit its topic only if it is compressed well."""
+
     def learn(self, answers: Answers) -> None:
         """Takes facts."""
 
@@ -223,7 +227,7 @@ class Emitter:
 
     def __init__(
         self,
-        make_producer: Callable[[int], Producer],
+        make_producer: Callable[[Batching], Producer],
         cluster: Cluster,
         run: Run,
         clock: Clock,
@@ -234,8 +238,8 @@ class Emitter:
         """Create an emitter without a producer yet.
 
         Args:
-            make_producer: Makes a producer with this emitter's transactional id, whose produce
-                batches have at most so many bytes; it is not initialised yet.
+            make_producer: Makes a producer with this emitter's transactional id; it is not
+                initialised yet.
             cluster: Answers questions.
             run: The run that this emitter works for.
             clock: Time.
@@ -249,8 +253,9 @@ class Emitter:
         self._policy = policy or RetryPolicy()
         self._failed = failed
         self._producer: Producer | None = None
-        self._batch_size = LARGEST_BATCH
-        self._batch_limit = LARGEST_BATCH
+        self._batching = Batching()
+        self._needed = Batching()
+        """What this batch of the query needs, of what the producer has."""
         self._is_registered = False
         self._with_reports = False
         self._fenced = 0
@@ -260,12 +265,12 @@ class Emitter:
     def begin_batch(self) -> None:
         """Forgets where lanes stand: another process may have carried them meanwhile.
 
-        Produce batches become large again when nothing in the batch before needed small ones.
+        Produce batches become large and quick again when the batch before needed no others.
         """
-        if self._batch_limit > self._batch_size:
-            self._batch_size = self._batch_limit
+        if self._needed != self._batching:
+            self._batching = self._needed
             self.drop_producer()
-        self._batch_limit = LARGEST_BATCH
+        self._needed = Batching()
         self._known.clear()
 
     def emit(self, work: TransactionInput) -> Sequence[TransactionInput]:
@@ -310,7 +315,7 @@ class Emitter:
         """Step 1; the producer, open and known to be this run's."""
         if self._producer is not None:
             return self._producer
-        producer = self._make_producer(self._batch_size)
+        producer = self._make_producer(self._batching)
         try:
             if not self._is_registered:
                 self._run.register(producer.transactional_id)
@@ -366,7 +371,7 @@ class Emitter:
             self._decide(work)  # step 3
             if work.has_to_be_split:
                 break
-            producer = self._with_room(work.batch_limit)
+            producer = self._with_room(Batching(work.batch_limit, work.is_packed))
             assert ends.keys() <= self._known.keys()
             verdict = self._transact(producer, work, ends)
             # What was refused once is likely to be refused in the next slice too.
@@ -406,11 +411,12 @@ class Emitter:
                 return
         raise TransientFault("what has to be known of the cluster changed while it was asked for")
 
-    def _with_room(self, limit: int) -> Producer:
+    def _with_room(self, asked: Batching) -> Producer:
         """The producer, opened anew if a batch of its records would be too large for a target."""
-        self._batch_limit = min(limit, self._batch_limit)
-        if limit < self._batch_size:
-            self._batch_size = limit
+        self._needed = self._needed.joined(asked)
+        batching = self._batching.joined(asked)
+        if batching != self._batching:
+            self._batching = batching
             self._renew_producer()
         return self.open()
 
@@ -438,7 +444,8 @@ class Emitter:
         self._figures.aborted += 1  # until it is known to be committed
         producer.begin()
         outputs = work.outputs
-        producer.produce(outputs, with_reports=self._with_reports)
+        # Whether a record fits that has to be compressed is for the broker to say, of that record.
+        producer.produce(outputs, with_reports=self._with_reports or work.is_packed)
         verdict = verdict_of(producer.flush())
         if verdict.commit:
             verdict = verdict_of(producer.send_offsets(ends))

@@ -10,11 +10,13 @@ import click
 
 from redrive.command.opening import DEFAULT_SETTINGS, TopicSource, open_cluster
 from redrive.command.options import json_option, network_options
-from redrive.command.output import counted, print_json
+from redrive.command.output import counted, print_json, print_notes
 from redrive.errors import UsageError
+from redrive.kafka.cluster import without_leader
+from redrive.masking import Mask
 from redrive.messages import DeadLetterHeader, reason_name
 from redrive.messages.dead_letters import DEAD_LETTER_FORMAT
-from redrive.operations.browse import BrowsedMessage, Start, browse_topic, topics_of_queue
+from redrive.operations.browse import Browsed, BrowsedMessage, Start, browse_topic, topics_of_queue
 from redrive.operations.browse import browse as browse_queue
 from redrive.operations.depths import NO_DEPTH, retried
 from redrive.operations.durations import clock
@@ -22,8 +24,6 @@ from redrive.operations.network import Network, read_network
 from redrive.operations.undelivered import sources_of_queue, undelivered
 from redrive.printable import printable
 from redrive.settings import read_settings
-
-__all__ = ["browse"]
 
 _SHOWN_TEXT: Final = 400
 """Characters of a body that are shown."""
@@ -98,7 +98,7 @@ def browse(
         nothing = f"{topic} holds no message"
         if begin is Start.WAITING and not bootstrap_server:
             nothing += " that the job has not read; --from earliest shows all that it keeps"
-        _show([one.masked(mask) for one in found], nothing, as_json=as_json)
+        _show(found, mask, nothing, as_json=as_json)
         return
     network = read_network(config, bootstrap_server, files)
     network.checked_manager(queue_manager)
@@ -112,7 +112,7 @@ def browse(
     names = ", ".join(one.topic for one in topics)
     unread = " that was not read yet" if start == Start.WAITING else ""
     nothing = f"{queue}@{queue_manager} holds no message{unread} (topic {names})"
-    _show([one.masked(network.mask) for one in found], nothing, as_json=as_json)
+    _show(found, network.mask, nothing, as_json=as_json)
 
 
 def _is_manager(name: str, config: Path | None) -> bool:
@@ -122,7 +122,9 @@ def _is_manager(name: str, config: Path | None) -> bool:
     return topology is not None and name in topology.manager_names
 
 
-def _show(messages: Sequence[BrowsedMessage], nothing: str, *, as_json: bool) -> None:
+def _show(found: Browsed, mask: Mask, nothing: str, *, as_json: bool) -> None:
+    print_notes(without_leader(found.silent))
+    messages = [one.masked(mask) for one in found.messages]
     if as_json:
         print_json([_as_json(one) for one in messages])
         return
@@ -139,8 +141,9 @@ def _show_undelivered(
     sources = sources_of_queue(network.topology, queue_manager, queue)
     job = network.required_job()
     with network.cluster() as cluster:
-        found = undelivered(job, cluster, sources)
+        found, silent = undelivered(job, cluster, sources)
         again = retried(cluster, network, sources)
+    print_notes(without_leader(silent))
     for source in sources:
         if tried := again.get(source.topic, NO_DEPTH).messages:
             see = f"redrive browse {source.queue_manager} {source.queue}"

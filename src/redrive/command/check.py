@@ -32,8 +32,6 @@ from redrive.topology.files import (
 )
 from redrive.topology.mq.reader import is_mqsc
 
-__all__ = ["check"]
-
 _STANDARD_INPUT: Final = "-"
 _KIND: Final = re.compile(r"^kind:\s*(\w+)", re.MULTILINE)
 _SEVERITIES: Final = tuple(Severity)
@@ -62,7 +60,7 @@ def _check_rules(file: str, text: str, options: _Options) -> FileFindings:
 
     name = "<stdin>" if file == _STANDARD_INPUT else file
     source = RulesSource(text, name, options.strict)
-    result = source.parsed(options.input_queue)
+    result = source.parsed(options.input_queue, None if options.has_settings else ())
     if result.table is None:
         return FileFindings(file, "rules table", result.diagnostics)
     found: Sequence[Diagnostic] = result.diagnostics

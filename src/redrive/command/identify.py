@@ -19,14 +19,13 @@ from redrive.command.options import (
     number_option,
     optional_config_option,
 )
-from redrive.command.output import print_json, print_lines
+from redrive.command.output import print_json, print_lines, print_notes
 from redrive.errors import UsageError
+from redrive.kafka.cluster import without_leader
 from redrive.messages import NO_VALID_SCHEME, DeadLetterView
 from redrive.operations.first_table import first_table
 from redrive.operations.identify import Identification, SchemeFound, identified, sample
 from redrive.operations.record_view import RecordView, read_record, record_place
-
-__all__ = ["identify"]
 
 _LISTED: Final = 5
 """Names of one kind that are shown."""
@@ -84,7 +83,9 @@ def identify(
             else:
                 click.echo("\n".join(record.lines(view)))
             return
-        found = identified(topic, sample(cluster, topic, count), schemes, mask)
+        records, silent = sample(cluster, topic, count)
+        found = identified(topic, records, schemes, mask)
+    print_notes(without_leader(silent))
     if as_json:
         listed = [_scheme_as_json(one, found.count) for one in found.by_share()]
         print_json({"topic": found.topic, "messages": found.count, "schemes": listed})

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from redrive.diagnostics import did_you_mean
 from redrive.errors import UsageError
 from redrive.messages.constants import constant_family, constant_value
 from redrive.messages.dead_letter_header import MQDLH, DeadLetterHeader, encode_header
@@ -16,12 +17,9 @@ from redrive.messages.fields import MQMD, FieldType, Headers, mqmd_headers
 from redrive.messages.schemes import Message, SchemeTable
 from redrive.messages.schemes.redrive import DLH_PREFIX
 from redrive.rules import PATTERN_KEYWORDS, Dialect, FieldReader, FieldValue, RulesTable
-from redrive.rules.diagnosis import did_you_mean
 from redrive.rules.fields import RuleInput
 from redrive.rules.keywords import KAFKA_PATTERNS, Keyword, Value, field_name, split_field
 from redrive.rules.values import read_number
-
-__all__ = ["WrittenRecord", "message_fields", "message_from_json", "parse_field", "read_written"]
 
 _FORM: Final = (
     'a JSON object {"md": {"Field": value, ...}, "dlh": {"Field": value, ...}}, '

@@ -21,8 +21,6 @@ from redrive.topology.layout import topics_of
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
 
-__all__ = ["Cluster", "Observation", "SlowConsumer", "remaining_among"]
-
 _PATIENCE: Final = 300.0
 """Seconds without any answer after which the broker counts as gone; a busy one takes a few."""
 _AT_ONCE: Final = 10_000
@@ -40,7 +38,6 @@ class Observation:
     found: Sequence[Found]
     """All messages where they are now; those that the job has read are not on their topic."""
     outcomes: Mapping[str, Sequence[Outcome]]
-    """By message, in the order of time."""
 
 
 @contextmanager

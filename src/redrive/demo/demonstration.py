@@ -18,8 +18,6 @@ from redrive.demo.script import Operator, Script, ScriptRunner
 from redrive.settings import read_settings
 from redrive.streaming.lifecycle import JobControl
 
-__all__ = ["Demonstration", "Report"]
-
 _SHOWN_PROBLEMS: Final = 20
 
 
@@ -29,10 +27,8 @@ class Report:
 
     script: Script
     traces: Sequence[Trace]
-    """Every message."""
     reconciliation: Reconciliation
     seconds: float
-    """How long the job ran."""
 
     @property
     def adds_up(self) -> bool:
@@ -114,7 +110,7 @@ class Demonstration:
     def _run_job(self, environment: Environment, operator: Operator) -> None:
         """Run the job, and the script beside it, until one of them has come to its end."""
         view = self._script.view(environment.console)
-        control = JobControl(*self._script.observers, view)
+        control = JobControl(view)
         runner = ScriptRunner(self._script, operator, control)
         control.add_observer(runner)
         with view.shown(), environment.asking(control):

@@ -25,14 +25,11 @@ if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.streaming.lifecycle import JobControl
 
-__all__ = ["Environment", "Interruption", "folder_for", "output_to"]
-
 ShowProgress: TypeAlias = Callable[[str], None]
 _JOB_LOG: Final = "job.log"
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OUTPUTS: Final = (1, 2)
-"""The file descriptors of standard output and standard error."""
 _START_TIMEOUT: Final = 300.0
 """Seconds for the broker to start, which takes 3 on an idle machine."""
 
@@ -188,7 +185,6 @@ class Interruption:
         self._ask: Callable[[str], None] | None = None
         self._is_ignored = False
         self.came = False
-        """Whether there was a signal."""
 
     @contextmanager
     def heeded(self) -> Iterator[None]:

@@ -6,10 +6,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-__all__ = [
-    "NUMBER_HEADER", "SETTINGS", "WAITING", "End", "Found", "Message", "Outcome", "Record", "State",
-]  # fmt: skip
-
 SETTINGS: Final = "redrive.toml"
 """The settings of the job, in the folder of the demo."""
 NUMBER_HEADER: Final = "demo.number"
@@ -57,7 +53,6 @@ class Message:
     original: Record
     """What has to arrive, once a dead-letter header is taken off."""
     ends: tuple[End, ...]
-    """Where it may end."""
     stage: str = ""
     """The part of the script in which it is put."""
 
@@ -87,7 +82,6 @@ class Found:
     """The record itself; of a copy that the job keeps, the record of which it is a copy."""
     state: State = State.LEFT
     rule_line: int = 0
-    """Line of the rule that put it there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,4 +100,3 @@ class Outcome:
     attempt: int
     """From 1; 0 if nothing was attempted."""
     reason: int
-    """Why the attempt failed, or 0."""

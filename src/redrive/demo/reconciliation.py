@@ -14,8 +14,6 @@ from redrive.demo.cluster import Observation
 from redrive.demo.messages import WAITING, End, Found, Message, Outcome, Record
 from redrive.messages import decode_dead_letter, remove_header
 
-__all__ = ["Reconciliation", "Trace", "reconcile", "trace"]
-
 _GONE = frozenset({"discarded", "expired"})
 """Results after which a message is nowhere, as it has to be."""
 
@@ -30,7 +28,6 @@ class Trace:
     ends: Sequence[tuple[End, Found | None]]
     """Everywhere it was found; without a record if an outcome says that it is gone."""
     outcomes: Sequence[Outcome]
-    """In the order of time."""
 
     @property
     def reasons(self) -> list[int]:
@@ -71,19 +68,16 @@ class Reconciliation:
     """The sum of all messages."""
 
     expected: int
-    """Messages of the demo."""
     inputs: int
     """Messages that were found where they were put."""
     counted: str
     """What an input is called: ``in`` or ``put``."""
     ends: Mapping[str, int]
-    """Messages by kind of end."""
     lost: int
     """Messages that are nowhere, without being discarded or expired."""
     duplicated: int
     """Messages with more than one end."""
     problems: Sequence[str] = field(default=())
-    """Everything else that is wrong, a sentence each."""
 
     @cached_property
     def adds_up(self) -> bool:

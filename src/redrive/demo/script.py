@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from redrive.demo.messages import End, Found, Message, Outcome
     from redrive.demo.reconciliation import Trace
 
-__all__ = ["Operator", "Script", "ScriptRunner", "View", "notice_text", "titled_table"]
-
 _LOOK: Final = 0.3
 """Seconds between two looks at the broker."""
 _PATIENCE: Final = 300.0
@@ -47,7 +45,6 @@ class Operator:
         self.places: dict[int, str] = {}
         """Where each message was put, by its number."""
         self.ended = Event()
-        """Set when it has to end."""
 
     def put(self, messages: Sequence[Message]) -> None:
         """Put messages, as applications and channels do."""
@@ -115,15 +112,11 @@ class Script(ABC):
     counted: ClassVar[str]
     """What an input is called in the sum."""
     ends: ClassVar[Sequence[str]]
-    """Kinds of ends, in the order of the sum."""
     title: str
-    """The demo in one line."""
     verdict: ClassVar[str]
     """What holds if the sum adds up."""
     messages: Sequence[Message]
     """Every message of the demo, each with its number as its index."""
-    observers: Sequence[JobObserver] = ()
-    """Further observers of the job."""
 
     @abstractmethod
     def write_files(self, folder: Path, bootstrap_servers: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from redrive.engine.commands import Replay
     from redrive.engine.context import SliceContext
-    from redrive.engine.decision import Decision
+    from redrive.engine.decision import Decision, Wait
     from redrive.engine.message import Attempts, Message
     from redrive.engine.rules_decider import RulesDecider
     from redrive.messages import DeadLetterProfile, Headers
@@ -44,6 +44,7 @@ class DecisionCache:
         # Decisions keep their profiles, so the id of a profile stays taken as long as it is a key.
         self._profiles: dict[int, DeadLetterProfile] = {}
         self._decisions: dict[tuple[int, int, Attempts, int, int, str], Decision] = {}
+        self._waiting: dict[int, Wait] = {}
         self._refused: dict[tuple[int, int, str], Decision] = {}
         self._prepared: dict[tuple[int, tuple[str, ...]], dict[int, PreparedPut | None]] = {}
 
@@ -106,6 +107,13 @@ class DecisionCache:
             following = self._refused[key] = decider.on_refusal(decision, refusal)
         return following
 
+    def waiting(self, decider: RulesDecider, decision: Put) -> Wait:
+        """The decision to wait with a put; the decision to put came from here."""
+        waiting = self._waiting.get(id(decision))
+        if waiting is None:
+            waiting = self._waiting[id(decision)] = decider.waiting(decision)
+        return waiting
+
     def prepared(
         self, decider: RulesDecider, layout: tuple[str, ...]
     ) -> dict[int, PreparedPut | None]:
@@ -148,9 +156,13 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
     topic = facts.facts.topic(destination.topic)
     if destination.is_choice or longest is None or topic.wants_keys or topic.silent:
         return None
-    if put.profile.is_wrapped or put.profile.view.pointer:
+    profile = put.profile
+    if profile.is_wrapped or profile.view.pointer or (put.rounds and profile.drops_headers):
         return None
-    return min(topic.max_message_bytes - HEADROOM, longest), *topic.timestamps(facts.now)
+    earliest, latest = topic.timestamps(facts.now)
+    if put.wait:
+        earliest, latest = max(earliest, 1), min(latest, facts.now - 1000 * put.wait)
+    return min(topic.max_message_bytes - HEADROOM, longest), earliest, latest
 
 
 class PreparedPut:
@@ -184,7 +196,7 @@ class PreparedPut:
         self._edits: list[tuple[int, tuple[str, bytes | None]]] = []
         self._gaps: list[int] = []
         self._added: Headers = []
-        self._tail: Headers = [*put.headers, (own.HOPS, b"1")]
+        self._tail: Headers = [*put.added_headers(facts.now), (own.HOPS, b"1")]
         self._prepare_edits(put.profile, layout, strip=put.strip)
 
     def headers(self, headers: Headers, identity: bytes) -> Headers:

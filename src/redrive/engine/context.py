@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from redrive.engine.cache import DecisionCache
 from redrive.engine.facts import DepthQuestion, Facts, TopicFacts
-from redrive.messages import OutputRecord, Refused, body_length, wire_size
+from redrive.messages import OutputRecord, Refused, body_length, packed_size, wire_size
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Refusal, check_limits
 
 if TYPE_CHECKING:
     from redrive.engine.decision import Decision
+    from redrive.engine.message import Message
     from redrive.engine.putter import Putter
     from redrive.topology.put import Destination, QueueLimits
 
@@ -24,6 +25,8 @@ Entry: TypeAlias = tuple[int, OutputRecord]
 
 _ROOM_FOR_A_NAME = 64
 """Bytes taken for the name of a header where its length is not looked at."""
+_SURELY_TOO_LARGE = 1.05
+"""Factor above a limit from which on a compressed record is not even sent."""
 
 
 @dataclass(slots=True)
@@ -42,6 +45,9 @@ class SliceContext:
     """Definitions that are kept there already."""
     refused: dict[int, Refused] = field(default_factory=dict)
     """Refusals by entry."""
+    packed: set[int] = field(default_factory=set)
+    """Entries whose records fit their topics only if they are compressed well. Each is larger than
+    a produce batch may be, so it has a batch of its own, and the broker's answer is about it."""
     puts: Counter[str] = field(default_factory=Counter)
     """Puts of this slice on queues whose depth has a limit, by topic."""
     decisions: Counter[Decision] = field(default_factory=Counter)
@@ -56,12 +62,17 @@ class SliceContext:
 
     def begin(self) -> None:
         """Forget what was decided; refusals and facts stay."""
+        self.packed.clear()
         self.puts.clear()
         self.decisions.clear()
         self.replayed.clear()
         self.noted.clear()
         self.cache = DecisionCache()
         self.putters.clear()
+
+    def failed_at(self, message: Message) -> int:
+        """When the processing of a message failed, in milliseconds: now, where nobody knows."""
+        return message.failed_at if 0 < message.failed_at <= self.now else self.now
 
     def check(
         self, entry: int, put: OutputRecord, persistence: int, destination: Destination
@@ -80,10 +91,30 @@ class SliceContext:
         limits, topic = destination.limits, destination.topic
         depth = self._depth(topic, limits)
         refusal = check_limits(limits, body_length(put.value), depth, persistence)
-        refusal = refusal or _problem(put, self.facts.topic(topic), self.now)
+        facts = self.facts.topic(topic)
+        refusal = refusal or _problem(put, facts, self.now) or self._too_large(entry, put, facts)
         if refusal is None and depth is not None:
             self.puts[topic] += 1
         return refusal
+
+    def _too_large(self, entry: int, put: OutputRecord, facts: TopicFacts) -> Refusal | None:
+        """Why a record is surely too large; whether one that is nearly so fits, the broker says."""
+        most = facts.max_message_bytes
+        if not _is_large(put, most):
+            return None
+        headers = put.headers or []
+        size = wire_size(put.key, put.value, headers)
+        if size <= most:
+            return None
+        found = f"{size} bytes"
+        if not facts.is_uncompressed:
+            size = packed_size(put.key, put.value, headers)
+            found += f", {size} compressed,"
+        if facts.is_uncompressed or size > _SURELY_TOO_LARGE * most:
+            detail = f"{found} are more than the {most} that topic {put.topic} takes"
+            return Refusal(Reason.MSG_TOO_BIG_FOR_Q, detail)
+        self.packed.add(entry)
+        return None
 
     def _depth(self, topic: str, limits: QueueLimits) -> int | None:
         """Messages on a queue that can be full; None for any other (design 4)."""
@@ -111,11 +142,6 @@ def _problem(put: OutputRecord, facts: TopicFacts, now: int) -> Refusal | None:
     if put.timestamp > 0 and not earliest <= put.timestamp <= latest:
         detail = f"topic {put.topic} takes no record with a timestamp of {put.timestamp}"
         return Refusal(Reason.FORMAT_ERROR, detail)
-    most = facts.max_message_bytes
-    size = wire_size(put.key, put.value, put.headers or []) if _is_large(put, most) else 0
-    if size > most:
-        detail = f"{size} bytes are more than the {most} that topic {put.topic} takes"
-        return Refusal(Reason.MSG_TOO_BIG_FOR_Q, detail)
     return None
 
 

@@ -1,7 +1,7 @@
 """Decisions: what one attempt makes of all messages that are equal to what decides.
 
 ``Put`` and ``Discard`` end Redrive's work on a message, ``Park`` and ``Keep`` leave a copy of it on
-a topic of Redrive's own, ``Skip`` leaves everything as it was.
+a topic of Redrive's own (``Wait`` before the first attempt), ``Skip`` leaves everything as it was.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from redrive.engine.outcome import (
     static_members,
 )
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
+from redrive.messages import own_headers as own
 from redrive.rules import Action, Rule
 from redrive.topology.names import NO_NAMES, Names
 
 if TYPE_CHECKING:
     from redrive.engine.commands import Replay
     from redrive.engine.names import HandlerIdentity
+    from redrive.messages import Headers
+    from redrive.messages.own_headers import Rounds
     from redrive.topology.put import Destination
 
 __all__ = [
@@ -39,6 +42,7 @@ __all__ = [
     "Park",
     "Put",
     "Skip",
+    "Wait",
     "with_detail",
     "with_replay",
 ]
@@ -89,6 +93,16 @@ class Put(Decision):
     """Whether the dead-letter header is removed before the put."""
     headers: tuple[tuple[str, bytes | None], ...] = ()
     """Headers that the put adds, the same for all messages."""
+    wait: int = 0
+    """Seconds from the failure of the processing to the put."""
+    rounds: Rounds | None = None
+    """What the put adds to count rounds, without its time; None where none are counted."""
+
+    def added_headers(self, now: int) -> Headers:
+        """What the put adds at a time, in milliseconds; the same for all messages."""
+        if self.rounds is None:
+            return [*self.headers]
+        return [*self.headers, (own.ROUNDS, self.rounds._replace(put_at=now).value)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,6 +111,11 @@ class Park(Decision):
 
     delay: int | None = None
     """Seconds that it waits by its rule's BACKOFF; None for RETRYINT."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Wait(Park):
+    """The message waits until its delay since the failure is over, and is put then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -38,7 +38,9 @@ class TopicFacts:
 
     exists: bool = True
     max_message_bytes: int = NO_LIMIT
-    """The largest record the topic takes."""
+    """The largest produce batch the topic takes, as compressed as it is stored."""
+    is_uncompressed: bool = False
+    """Whether the topic stores records uncompressed, however they are sent."""
     may_write: bool = True
     """Whether this user may write to it."""
     wants_keys: bool = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.engine import waiting
 from redrive.engine.deciders import Decided
-from redrive.engine.decision import Decision, Keep, Park, Skip, with_detail
+from redrive.engine.decision import Decision, Keep, Park, Skip, Wait, with_detail
 from redrive.engine.outcome import key_members
 from redrive.engine.profiles import rule_input
 from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind, source_of
@@ -169,7 +169,7 @@ class Lane:
             partition=partition,
             table=self._part.decider.table_id,
             attempts=decision.attempts,
-            now=self._facts.now,
+            now=self._facts.failed_at(message) if isinstance(decision, Wait) else self._facts.now,
         )
 
     def _tombstone(self, message: Message) -> OutputRecord:

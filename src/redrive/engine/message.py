@@ -36,6 +36,9 @@ class Message(NamedTuple):
     """Which header no client can read, so that the message can't be written again as it was."""
     profile: DeadLetterProfile | None = None
     """What it says of its failure; None for a put."""
+    failed_at: int = 0
+    """Milliseconds; when the processing failed that a delay counts from: now, if that is no time of
+    the past. 0 for a message that has waited already."""
 
 
 class Attempts(NamedTuple):
@@ -47,6 +50,8 @@ class Attempts(NamedTuple):
     """Rules by number with their failed attempts, where that decides which rule is next."""
     is_quarantined: bool = False
     """Whether no table looks at the message again."""
+    counted: int = 0
+    """How many of the puts before a RETRY of the same queue counted, whichever table it had."""
 
 
 NO_ATTEMPTS: Final = Attempts(0)

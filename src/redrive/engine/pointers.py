@@ -12,7 +12,7 @@ from redrive.messages.cuts import Content
 from redrive.messages.dead_letters import read_view
 
 if TYPE_CHECKING:
-    from redrive.engine.facts import Facts
+    from redrive.engine.facts import Facts, Original
     from redrive.messages.schemes import SchemeTable
 
 
@@ -43,6 +43,34 @@ def restored(message: Message, facts: Facts) -> Message | Gone:
     return message._replace(**whole._asdict())
 
 
+def own_headers_of_original(
+    message: Message, schemes: SchemeTable, facts: Facts
+) -> own.OwnHeaders | Gone:
+    """Redrive's headers of the record that a dead letter was made of.
+
+    Args:
+        message: The dead letter, of a program that leaves headers out.
+        schemes: The schemes to read it by.
+        facts: What is known of the cluster. What is not is asked for, and there are no headers
+            meanwhile: the message is decided about again.
+
+    Returns:
+        The headers, or why they are not to be had.
+    """
+    found = _original(message, schemes, facts)
+    if found is None or isinstance(found, Gone):
+        return own.NO_OWN_HEADERS if found is None else found
+    return own.read_own(found.headers)
+
+
+def _original(message: Message, schemes: SchemeTable, facts: Facts) -> Original | Gone | None:
+    """The record that a dead letter names as its origin; None while that is asked for."""
+    origin = read_view(message.key, message.value, message.headers, schemes=schemes).origin
+    if origin.topic is None or origin.partition is None or origin.offset is None:
+        return Gone("the dead letter does not say where its original is")
+    return facts.record(RecordQuestion(origin.topic, origin.partition, origin.offset))
+
+
 def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message | Gone:
     """The record that a dead letter points at, with the headers that make it a dead letter.
 
@@ -55,10 +83,7 @@ def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message
     Returns:
         The original, or why it is not to be had.
     """
-    origin = read_view(message.key, message.value, message.headers, schemes=schemes).origin
-    if origin.topic is None or origin.partition is None or origin.offset is None:
-        return Gone("the dead letter has no payload and does not say where that is")
-    found = facts.record(RecordQuestion(origin.topic, origin.partition, origin.offset))
+    found = _original(message, schemes, facts)
     if found is None:
         return message
     if isinstance(found, Gone):

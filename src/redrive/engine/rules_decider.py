@@ -15,16 +15,18 @@ from redrive.engine.decision import (
     Park,
     Put,
     Skip,
+    Wait,
     with_detail,
 )
 from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import Result
-from redrive.engine.pointers import original_of, restored
+from redrive.engine.pointers import original_of, own_headers_of_original, restored
 from redrive.engine.profiles import ProfileMatcher
 from redrive.messages import (
     DeadLetterProfile,
+    Headers,
     OutputRecord,
     TopicPartition,
     decode_dead_letter,
@@ -61,6 +63,9 @@ LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
 
 NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
 """Reason of a dead letter whose payload is not where it points to."""
+
+_NOT_KNOWN: Final = 1 << 62
+"""A time of a failure of which is only known that it is over."""
 
 _CHAIN: Final = 8
 """Topics of a chain of origins that are named."""
@@ -129,15 +134,73 @@ class RulesDecider:
                 gone = whole
             else:
                 message = whole if whole.cut else self._decoded(whole)
-        matcher = self.profiles
-        if matcher.is_kafka:
-            profile = matcher.matched(message, facts.now)
+        detail = ""
+        if message.failed_at and not message.hops and self._lacks_own_headers(message):
+            mine = own_headers_of_original(message, self.schemes, facts.facts)
+            if not isinstance(mine, Gone):
+                message, attempts = self.returned(message, mine)
+            elif mine.may_come:
+                gone = mine
+            else:
+                detail = f"how often it was tried is not known: {mine.detail}"
+        decided = self._decided(message, attempts, facts, entry=entry, replay=replay, gone=gone)
+        if detail:
+            return decided._replace(decision=with_detail(decided.decision, detail))
+        return decided
+
+    def returned(self, message: Message, mine: own.OwnHeaders) -> tuple[Message, Attempts]:
+        """A dead letter with what Redrive's headers say of earlier rounds (design 6.22).
+
+        A service may copy headers to the events that it makes of a message. They count only if the
+        message comes back from the topic that it was put to.
+
+        Args:
+            message: The dead letter as it was read, under an identity of its own.
+            mine: Redrive's headers, of the dead letter or of its original.
+
+        Returns:
+            The message, and its failed attempts.
+        """
+        rounds, profile = mine.rounds, message.profile or NO_PROFILE
+        known = message._replace(identity=mine.identity or message.identity, hops=mine.hops)
+        if rounds is None or not self.profiles.is_kafka:
+            return known, NO_ATTEMPTS
+        if profile.comes_from_kafka and profile.view.origin.topic != rounds.target:
+            return message, NO_ATTEMPTS
+        if message.failed_at <= rounds.put_at:  # some programs copy the time of the record
+            known = known._replace(failed_at=_NOT_KNOWN)
+        if rounds.queue != self.identity.topic:
+            return known, NO_ATTEMPTS
+        if rounds.table != self.table_id:
+            return known, Attempts(0, counted=rounds.counted)
+        failures = sum(failed for _, failed in rounds.by_rule)
+        return known, Attempts(failures, rounds.by_rule, counted=rounds.counted)
+
+    def _lacks_own_headers(self, message: Message) -> bool:
+        """Whether the program that made a dead letter leaves out the headers of the record."""
+        return self.profiles.is_kafka and (message.profile or NO_PROFILE).drops_headers
+
+    def _decided(
+        self,
+        message: Message,
+        attempts: Attempts,
+        facts: SliceContext,
+        *,
+        entry: int,
+        replay: Replay | None,
+        gone: Gone | None,
+    ) -> Decided:
+        """What is decided about a message, of which a part may be gone."""
+        if self.profiles.is_kafka:
+            profile = self.profiles.matched(message, facts.now)
         else:
             profile = message.profile or NO_PROFILE
         decision = facts.cache.decide(self, profile, attempts, message, replay)
         if isinstance(decision, Put):
             if gone is not None:
                 return Decided(message, self._without_payload(decision, gone, facts))
+            if message.failed_at and facts.now < facts.failed_at(message) + 1000 * decision.wait:
+                return Decided(message, facts.cache.waiting(self, decision))
             return self._put(message, decision, attempts, facts, entry)
         if gone is not None and isinstance(decision, Keep):
             decision = with_detail(decision, gone.detail)
@@ -201,7 +264,7 @@ class RulesDecider:
         headers = [
             *headers,
             (own.ID, message.identity.encode("ascii")),
-            *put.headers,
+            *put.added_headers(facts.now),
             (own.HOPS, own.number(message.hops + 1)),
         ]
         topic = put.destination.topic
@@ -263,7 +326,7 @@ class RulesDecider:
             return self._keep(profile, attempts, None, why, replay)
         rule = self.table.rules[index]
         if self.profiles.is_kafka and rule.action.can_fail:
-            loop = _loop(profile, hops, self._hop_limit)
+            loop = _loop(profile, hops, attempts.counted, self._hop_limit)
             if loop is not None:
                 kept = attempts._replace(is_quarantined=True)
                 return self._keep(profile, kept, None, loop.detail, replay, reason=loop.reason)
@@ -278,6 +341,23 @@ class RulesDecider:
             target=decision.target,
             refusal=refusal,
             replay=decision.replay,
+        )
+
+    def waiting(self, decision: Put) -> Wait:
+        """The decision to wait until the delay of a put is over."""
+        rule = decision.rule
+        assert rule is not None, "only rules of a table have delays"
+        tried = dict(decision.attempts.by_rule).get(self._numbers[id(rule)], 0)
+        return self._decisions.write(
+            Wait,
+            Result.PARKED,
+            decision.profile,
+            attempts=decision.attempts,
+            attempt=decision.attempt,
+            rule=rule,
+            target=decision.target,
+            detail=f"round {tried + 1} of {rule.retry} is {decision.wait} s after the failure",
+            of_kind={"delay": self._delay(rule, decision.attempts)},
         )
 
     def skip(
@@ -315,8 +395,8 @@ class RulesDecider:
 
         Args:
             message: The message.
-            rule: The rule whose attempt failed; None if it is not known.
-            attempts: The failed ones, this one included.
+            rule: The rule of the next attempt; None if it is not known.
+            attempts: The failed ones.
         """
         return self._decisions.write(
             Park,
@@ -373,7 +453,9 @@ class RulesDecider:
                 )
         queue, queue_manager = resolve_target(rule, profile.fields)
         target = Names(queue=queue, queue_manager=queue_manager)
-        destination = self._destination(profile, rule, target, hops, seed)
+        destination = self._destination(
+            profile, rule, target, counted=attempts.counted, hops=hops, seed=seed
+        )
         if isinstance(destination, Refusal):
             return self._after_failure(
                 profile, rule, attempts, target=target, refusal=destination, replay=replay
@@ -392,18 +474,28 @@ class RulesDecider:
             of_kind={
                 "partition": _partition(profile, destination) if is_retry else -1,
                 "strip": is_retry or not rule.header,
+                "wait": self._wait(rule, attempts) if is_retry and replay is None else 0,
+                "rounds": self._rounds(rule, attempts, destination),
                 "headers": (
                     *destination.headers,
                     (own.RULE, own.number(rule.line)),
                     (own.TABLE, self.table_id.encode("ascii")),
+                    *self._meant_for(profile, rule),
                 ),
             },
         )
 
     def _destination(
-        self, profile: DeadLetterProfile, rule: Rule, target: Names, hops: int, seed: int
+        self,
+        profile: DeadLetterProfile,
+        rule: Rule,
+        target: Names,
+        *,
+        counted: int,
+        hops: int,
+        seed: int,
     ) -> Destination | Refusal:
-        if loop := _loop(profile, hops, self._hop_limit):
+        if loop := _loop(profile, hops, counted, self._hop_limit):
             return loop
         if missing := missing_insert(rule, profile.fields):
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"the message has nothing for {missing}")
@@ -426,21 +518,23 @@ class RulesDecider:
         replay: Replay | None,
     ) -> Park | Keep:
         """What follows a failed attempt of a rule: the next one, or the message remains."""
-        attempts, is_left = before, False
+        attempts, following = before, None
         if replay is None or replay.to in {To.RULES, To.ATTEMPT}:  # else the table had no part
             attempts = self._counted(rule, before)
             candidates = self.profiles.candidates_of(profile)
-            is_left = self._selected(candidates, attempts) is not None
+            following = self._selected(candidates, attempts)
         header = profile.header
         is_known = header is not None and (refusal.reason, target) == (
             header.reason,
             Names(queue=header.dest_q_name, queue_manager=header.dest_q_mgr_name),
         )
-        delay = {"delay": self._delay(rule, attempts)} if is_left else {}
-        kind: type[Park | Keep] = Park if is_left else Keep
+        kind: type[Park | Keep] = Keep
+        delay: dict[str, int | None] = {}
+        if following is not None:
+            kind, delay = Park, {"delay": self._delay(self.table.rules[following], attempts)}
         return self._decisions.write(
             kind,
-            Result.PARKED if is_left else Result.REMAINS,
+            Result.REMAINS if following is None else Result.PARKED,
             profile,
             attempts=attempts,
             attempt=before.failures + 1,
@@ -454,17 +548,49 @@ class RulesDecider:
 
     def _counted(self, rule: Rule | None, before: Attempts) -> Attempts:
         """The attempts with one more that failed."""
-        by_rule = dict(before.by_rule)
+        counts = dict(before.by_rule)
         if self.profiles.is_kafka and rule is not None:
             number = self._numbers[id(rule)]
-            by_rule[number] = by_rule.get(number, 0) + 1
-        return Attempts(before.failures + 1, tuple(sorted(by_rule.items())))
+            counts[number] = counts.get(number, 0) + 1
+        by_rule = tuple(sorted(counts.items()))
+        return Attempts(before.failures + 1, by_rule, counted=before.counted)
 
     def _delay(self, rule: Rule | None, attempts: Attempts) -> int | None:
-        """Seconds to wait after a failed attempt; None for RETRYINT."""
+        """Seconds to wait before the next attempt, which is a rule's; None for RETRYINT."""
         if rule is None or rule.backoff is None:
             return None
-        return rule.backoff.delay(dict(attempts.by_rule)[self._numbers[id(rule)]])
+        tried = dict(attempts.by_rule).get(self._numbers[id(rule)], 0)
+        return rule.wait_before(tried, self.table.control.retry_interval)
+
+    def _wait(self, rule: Rule, attempts: Attempts) -> int:
+        """Seconds from the failure of the processing to the next attempt, which is a rule's."""
+        if not self.profiles.is_kafka:
+            return 0
+        delay = self._delay(rule, attempts)
+        return self.table.control.retry_interval if delay is None else delay
+
+    def _meant_for(self, profile: DeadLetterProfile, rule: Rule) -> Headers:
+        """The header that names the group which a round is for; none where nobody knows it."""
+        group = profile.view.group
+        if not self.profiles.is_kafka or rule.action is not Action.RETRY or not group:
+            return []
+        return [(own.GROUP, group.encode(errors="replace"))]
+
+    def _rounds(
+        self, rule: Rule, attempts: Attempts, destination: Destination
+    ) -> own.Rounds | None:
+        """What a put says of its rounds; None where none are counted."""
+        if not self.profiles.is_kafka:
+            return None
+        is_counted = id(rule) in self._numbers  # that of a replay counts nothing
+        return own.Rounds(
+            table=self.table_id,
+            by_rule=(self._counted(rule, attempts) if is_counted else attempts).by_rule,
+            counted=attempts.counted + is_counted,
+            put_at=0,
+            queue=self.identity.topic,
+            target=destination.topic,
+        )
 
     def _keep(
         self,
@@ -515,11 +641,18 @@ def _partition(profile: DeadLetterProfile, destination: Destination) -> int:
     return origin.partition
 
 
-def _loop(profile: DeadLetterProfile, hops: int, limit: int) -> Refusal | None:
-    """The refusal of a message that went round too often."""
-    # What other programs sent round leaves its traces in their headers.
-    returns = (profile.view.hop or 1) - 1 if profile.comes_from_kafka else 0
-    if hops + returns < limit:
+def _loop(profile: DeadLetterProfile, hops: int, counted: int, limit: int) -> Refusal | None:
+    """The refusal of a message that went round too often, though no RETRY counts that.
+
+    Args:
+        profile: The message's.
+        hops: How often Redrive has put it on a queue.
+        counted: How many of these puts a RETRY of the queue counted.
+        limit: How often is too often.
+    """
+    # What other programs sent round leaves its traces in their headers; so do our own rounds.
+    returns = (profile.view.hop or 1) - 1 if profile.comes_from_kafka and not counted else 0
+    if hops - counted + returns < limit:
         return None
     return Refusal(LOOP, _round_trip(profile, hops, returns, limit))
 

@@ -121,6 +121,11 @@ class Slice:
         return min(limits, default=1 << 62)
 
     @property
+    def is_packed(self) -> bool:
+        """See ``TransactionInput.is_packed``."""
+        return bool(self._context.packed)
+
+    @property
     def has_to_be_split(self) -> bool:
         """See ``TransactionInput.has_to_be_split``."""
         return self._facts.is_crowded or (self._blame_is_shared and not self._is_judged_singly)
@@ -143,7 +148,8 @@ class Slice:
         """
         judged_singly = self._is_judged_singly
         for one in refused:
-            if one.reason in _OF_A_BATCH and not judged_singly:
+            is_alone = judged_singly or one.entry in self._context.packed
+            if one.reason in _OF_A_BATCH and not is_alone:
                 self._blame_is_shared = True
             else:
                 self._context.refused[one.entry] = one

@@ -107,8 +107,8 @@ class PartitionRecords:
         """
         offset = self.records.offsets[row]
         if mine.table == self.decider.table_id and offset >= self.released:
-            return Attempts(mine.failures, mine.failed, mine.is_quarantined)
-        return Attempts(0, (), mine.is_quarantined)
+            return Attempts(mine.failures, mine.failed, mine.is_quarantined, mine.counted)
+        return Attempts(0, (), mine.is_quarantined, mine.counted)
 
 
 Input: TypeAlias = tuple[Message, Attempts, "Replay | None"]
@@ -208,16 +208,15 @@ class DeadLetterSource:
         mine = self._mine.own(row)
         if mine is own.NO_OWN_HEADERS:
             message = Message(
-                key, value, headers, timestamp, here, here, 0, "", "", profile
+                key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp
             )  # fmt: skip
             return message, NO_ATTEMPTS, None
         headers = self._mine.others(row)
         if part.kind is SourceKind.DEAD_LETTERS:
-            identity = mine.identity or here
             message = Message(
-                key, value, headers, timestamp, identity, here, mine.hops, "", "", profile
+                key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp
             )  # fmt: skip
-            return message, NO_ATTEMPTS, None
+            return *self.decider.returned(message, mine), None
         if part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}:
             key, value = mine.key, None if mine.is_null else value
             if key is None and value is None:

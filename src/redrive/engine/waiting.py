@@ -45,7 +45,7 @@ def parked(
         partition: The partition of the source.
         table: Short hash of the table that decided.
         attempts: Failed ones, this one included.
-        now: Milliseconds; the time of the failed attempt.
+        now: Milliseconds; the time that the delay counts from: of the failed attempt.
     """
     waiting = _waiting_headers(message, table, attempts)
     return OutputRecord(topic, message.key, message.value, waiting, now, partition)
@@ -100,6 +100,8 @@ def _waiting_headers(message: Message, table: str, attempts: Attempts) -> Header
         headers.append((own.CUT, message.cut.encode("ascii")))
     if attempts.by_rule:
         headers.append((own.FAILED_RULES, own.failed_rules(attempts.by_rule)))
+    if attempts.counted:
+        headers.append((own.COUNTED, own.number(attempts.counted)))
     if attempts.is_quarantined:
         headers.append((own.QUARANTINE, b"1"))
     return headers

@@ -350,8 +350,9 @@ class Cluster:
         seconds: float | None = None,
         until: Callable[[StoredRecord], bool] = lambda _: False,
         committed_only: bool = True,
+        passes_gone: bool = True,
     ) -> Iterator[StoredRecord]:
-        """Records from given offsets on; what is gone, by retention, is passed over.
+        """Records from given offsets on.
 
         Args:
             starts: Where to begin in each partition.
@@ -360,13 +361,19 @@ class Cluster:
             seconds: How long reading may take; None for as long as anything comes.
             until: Whether a record is the last one wanted of its partition.
             committed_only: Whether records of open and aborted transactions are left out.
+            passes_gone: Whether records that are gone, by retention, are passed over; they are a
+                fault otherwise.
 
         Raises:
             TransientFault: After the records read so far: the broker gives no more, or the time is
                 over.
         """
         runs = self._clients.readers.read(
-            starts, ends, seconds=seconds, committed_only=committed_only
+            starts,
+            ends,
+            seconds=seconds,
+            committed_only=committed_only,
+            passes_gone=passes_gone,
         )
         for run in runs:
             for record in run.records():
@@ -439,12 +446,42 @@ def settled_ends(
         time.sleep(LOOK)
 
 
-def without_leader(lanes: Collection[TopicPartition]) -> list[str]:
-    """What to say of partitions that no broker leads; nothing if there are none."""
+def next_offsets(
+    cluster: Cluster,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    *,
+    seconds: float | None = None,
+) -> dict[TopicPartition, int]:
+    """Offset of the first committed record of each range; the range's end if it holds none.
+
+    Offsets without a record are markers of transactions, records of aborted ones, and what
+    compaction removed.
+
+    Args:
+        cluster: Reads them.
+        starts: Where each range begins.
+        ends: The offset behind each range; more lanes may be in it.
+        seconds: How long reading may take; None for as long as anything comes.
+
+    Raises:
+        TransientFault: The broker gave no answer in time, or a range begins before the oldest
+            record that is kept.
+    """
+    found = {lane: ends[lane] for lane in starts}
+    for record in cluster.read(
+        starts, ends, seconds=seconds, until=lambda _: True, passes_gone=False
+    ):
+        found[record.lane] = record.offset
+    return found
+
+
+def without_leader(lanes: Collection[TopicPartition] | Collection[str]) -> list[str]:
+    """A note that names partitions without a leader; nothing if there are none."""
     if not lanes:
         return []
-    names = ", ".join(map(str, sorted(lanes)[:_NAMED])) + ", ..." * (len(lanes) > _NAMED)
-    return [f"without a leader, so that nobody can tell what is there: {names}"]
+    names = ", ".join(sorted(map(str, lanes))[:_NAMED]) + ", ..." * (len(lanes) > _NAMED)
+    return [f"left out, as no broker leads them: {names}"]
 
 
 def has_leader(partition: Any) -> bool:  # noqa: ANN401 - the client's

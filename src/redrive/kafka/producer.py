@@ -20,14 +20,16 @@ from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka.deadline import (
     CLOSE,
     COORDINATOR,
+    GLIMPSE,
     GRACE,
     MESSAGE,
     ONE_TRY,
+    PAUSE,
     TRANSACTION,
     DeadlineThread,
 )
 from redrive.kafka.errors import described, kind_of, reason_of, translated
-from redrive.kafka.reports import LARGEST_BATCH, FailedRecord, FailureKind, TransactionReport
+from redrive.kafka.reports import Batching, FailedRecord, FailureKind, TransactionReport
 from redrive.messages import OutputRecord, TopicPartition
 
 RETRY_BACKOFF: Final = 0.1
@@ -55,7 +57,7 @@ class KafkaProducer:
         transactional_id: str,
         group: str,
         *,
-        batch_size: int = LARGEST_BATCH,
+        batching: Batching = Batching(),  # noqa: B008 - a value
         linger_ms: float = 100,
     ) -> None:
         """Makes the producer; ``initialise`` asks the broker.
@@ -64,7 +66,7 @@ class KafkaProducer:
             client: Settings of every client.
             transactional_id: Two producers of one id fence each other.
             group: The consumer group whose offsets its transactions carry.
-            batch_size: Bytes of one produce batch.
+            batching: How it makes its batches.
             linger_ms: Milliseconds a batch waits to fill. Whoever waits for a transaction flushes,
                 which sends what there is, so this delays nobody: it only makes full batches.
         """
@@ -74,7 +76,7 @@ class KafkaProducer:
         self._with_reports = True
         self._may_arrive_late = False
         self._thread = DeadlineThread(f"redrive-producer-{transactional_id}")
-        config = _producer_config(client, transactional_id, batch_size, linger_ms)
+        config = _producer_config(client, transactional_id, batching, linger_ms)
         self._producer = Producer(config, logger=_CLIENT_LOGGER)
         _forget_returned()
         self._group_settings = {**client, "group.id": group, "log_level": 2}
@@ -128,13 +130,32 @@ class KafkaProducer:
     def flush(self) -> TransactionReport:
         """See ``protocol.Producer.flush``."""
         seconds = MESSAGE + GRACE
-        left = self._wait("flush", lambda: self._producer.flush(seconds), seconds=seconds)
-        if left:
+        left = self._wait("flush", lambda: self._flushed(seconds), seconds=seconds)
+        if left and not self._failed:
             raise TransientFault(
                 f"flush of {self.transactional_id}: {left} records were not acknowledged in"
                 f" {seconds:g} s"
             )
         return TransactionReport(tuple(self._failed), self._abort_required)
+
+    def _flushed(self, seconds: float) -> int:
+        """Records that were not acknowledged in time.
+
+        Once a record was refused the client sends nothing again: a neighbour that was on its way to
+        the same partition would wait until its time is over, and be blamed for that.
+        """
+        if not self._with_reports:
+            return self._producer.flush(seconds)
+        begun = heard = time.monotonic()
+        left = -1
+        while True:
+            before, left = left, self._producer.flush(PAUSE)
+            now = time.monotonic()
+            if left != before:
+                heard = now
+            is_over = now - begun > seconds or (bool(self._failed) and now - heard > GLIMPSE)
+            if not left or is_over:
+                return left
 
     def send_offsets(self, ends: Mapping[TopicPartition, int]) -> TransactionReport:
         """See ``protocol.Producer.send_offsets``."""
@@ -254,17 +275,17 @@ class IdFencer:
 
 
 def _producer_config(
-    client: ClientConfig, transactional_id: str, batch_size: int, linger_ms: float
+    client: ClientConfig, transactional_id: str, batching: Batching, linger_ms: float
 ) -> dict[str, Any]:
     return {
         **client,
         "transactional.id": transactional_id,
         "transaction.timeout.ms": int(TRANSACTION * 1000),
         "message.timeout.ms": int(MESSAGE * 1000),
-        "compression.type": "lz4",
+        "compression.type": "zstd" if batching.is_packed else "lz4",
         "linger.ms": linger_ms,
         "retry.backoff.ms": int(RETRY_BACKOFF * 1000),
-        "batch.size": batch_size,
+        "batch.size": batching.size,
         "batch.num.messages": 100_000,
         # Above any topic's own limit: the topic decides, not the client.
         "message.max.bytes": 1_000_000_000,

@@ -14,6 +14,19 @@ LARGEST_BATCH: Final = 512 * 1024
 above it is refused whole, with every innocent record inside."""
 
 
+class Batching(NamedTuple):
+    """How a producer makes its batches."""
+
+    size: int = LARGEST_BATCH
+    """Bytes of records that share a batch; one that is larger has a batch of its own."""
+    is_packed: bool = False
+    """Whether to compress as much as possible, and not as fast."""
+
+    def joined(self, other: Batching) -> Batching:
+        """What does for both."""
+        return Batching(min(self.size, other.size), self.is_packed or other.is_packed)
+
+
 class FailureKind(StrEnum):
     """What the failure of one record says."""
 

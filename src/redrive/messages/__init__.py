@@ -56,7 +56,7 @@ from redrive.messages.records import (
     TopicPartition,
 )
 from redrive.messages.schemes import DeadLetterView, Origin, SchemeTable
-from redrive.messages.sizes import body_length, wire_size
+from redrive.messages.sizes import body_length, packed_size, wire_size
 
 __all__ = [
     "FAMILIES",
@@ -97,6 +97,7 @@ __all__ = [
     "mqmd_headers",
     "new_header",
     "original_key",
+    "packed_size",
     "read_header_fields",
     "read_view",
     "reason_name",

@@ -136,6 +136,11 @@ class DeadLetterProfile:
         return any(isinstance(it, Scheme) for it in self.taken)
 
     @property
+    def drops_headers(self) -> bool:
+        """Whether the program that made a dead letter of it may leave out the record's headers."""
+        return any(isinstance(it, Scheme) and it.drops_headers for it in self.taken)
+
+    @property
     def is_wrapped(self) -> bool:
         """Whether a scheme puts something else in the place of the record's key or value."""
         return any(

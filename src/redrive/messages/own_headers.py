@@ -28,6 +28,13 @@ HOPS = "redrive.hops"
 """How often Redrive has put the message on a queue."""
 FAILURES = "redrive.failures"
 """On parked and remaining copies: failed attempts under ``redrive.table``."""
+ROUNDS = "redrive.rounds"
+"""On puts under a table in a dialect: the rounds of the message, see ``Rounds``."""
+GROUP = "redrive.group"
+"""On puts by RETRY under a table in a dialect: the group that failed, which they are for."""
+COUNTED = "redrive.counted"
+"""On parked and remaining copies: how many of ``redrive.hops`` a RETRY of the table's dead-letter
+queue counted."""
 FAILED_RULES = "redrive.failed"
 """On parked and remaining copies, under a table in a dialect: ``rule:attempts`` for each rule, by
 its number in the table, that was tried and failed."""
@@ -54,11 +61,15 @@ RESTORED = "redrive.restored"
 is gone. ``partition:offset`` of the outcomes topic: none before says that it was placed."""
 
 WAITING = frozenset(
-    {FAILURES, FAILED_RULES, QUARANTINE, ORIGIN, TIMESTAMP, KEY, NULL, CUT, REPLAY, RESTORED}
+    {
+        *(COUNTED, CUT, FAILED_RULES, FAILURES, KEY, NULL, ORIGIN, QUARANTINE, REPLAY, RESTORED),
+        TIMESTAMP,
+    }
 )
 """Headers that only parked and remaining copies carry, and instructions to replay them."""
 
-_IDENTITY = re.compile(rb"[A-Za-z0-9._-]{1,249}(?:~[0-9]{1,9})?:[0-9]{1,10}:[0-9]{1,19}")
+_TOPIC = rb"[A-Za-z0-9._-]{1,249}"
+_IDENTITY = re.compile(_TOPIC + rb"(?:~[0-9]{1,9})?:[0-9]{1,10}:[0-9]{1,19}")
 """A topic that was made anew is named with its number: ``orders~2``."""
 _DIGITS = 9
 """Of the number of a topic that was made anew, at most."""
@@ -67,6 +78,38 @@ _FAILED = re.compile(rb"[0-9]{1,6}:[0-9]{1,9}(?:,[0-9]{1,6}:[0-9]{1,9}){0,4095}"
 _TABLE = re.compile(rb"[0-9a-f]{16}")
 _PLAN = re.compile(rb"[0-9a-z-]{1,64}")
 _PLACE = re.compile(rb"([0-9]{1,9}):([0-9]{1,18})")
+_ROUNDS = re.compile(
+    rb"([0-9a-f]{16}) ((?:%b)?) ([0-9]{1,9}) ([0-9]{1,15}) (%b) (%b)"
+    % (_FAILED.pattern, _TOPIC, _TOPIC)
+)
+
+
+class Rounds(NamedTuple):
+    """The header ``ROUNDS``: what was put so that it is processed again, and how often.
+
+    A put that makes a round counts before anybody knows how it ends: if the message comes back as a
+    dead letter of the topic that it was put to, the round has failed.
+    """
+
+    table: str
+    """First 16 hex digits of the hash of the rules table that decided."""
+    by_rule: tuple[tuple[int, int], ...]
+    """Rules of the table by number, with their attempts, this one included."""
+    counted: int
+    """How many of ``redrive.hops`` a RETRY of the queue counted, whichever table it had."""
+    put_at: int
+    """Milliseconds; the time of the put."""
+    queue: str
+    """The topic of the dead-letter queue whose table decided."""
+    target: str
+    """The topic that the message was put to."""
+
+    @property
+    def value(self) -> bytes:
+        """The header's value."""
+        rules = failed_rules(self.by_rule).decode("ascii")
+        table, _, *rest = self
+        return " ".join([table, rules, *map(str, rest)]).encode("ascii")
 
 
 class OwnHeaders(NamedTuple):
@@ -89,6 +132,8 @@ class OwnHeaders(NamedTuple):
     """What is cut of the copy; empty for a whole one."""
     asked_until: tuple[int, int] | None = None
     """Of a restored instruction: partition and offset up to which outcomes were looked at."""
+    rounds: Rounds | None = None
+    counted: int = 0
 
 
 NO_OWN_HEADERS = OwnHeaders()
@@ -174,6 +219,8 @@ def _checked(own: Mapping[str, bytes | None]) -> OwnHeaders:
         RESTORED in own,
         _text(get(CUT), CUT_FORM),
         _place(get(RESTORED)),
+        _rounds(get(ROUNDS)),
+        int(_text(get(COUNTED), _NUMBER) or 0),
     )
 
 
@@ -222,6 +269,14 @@ def _text(value: bytes | None, form: re.Pattern[bytes]) -> str:
 def _place(value: bytes | None) -> tuple[int, int] | None:
     place = None if value is None else _PLACE.fullmatch(value)
     return None if place is None else (int(place[1]), int(place[2]))
+
+
+def _rounds(value: bytes | None) -> Rounds | None:
+    found = None if value is None else _ROUNDS.fullmatch(value)
+    if found is None:
+        return None
+    table, rules, counted, put_at, queue, target = (part.decode("ascii") for part in found.groups())
+    return Rounds(table, _failed(rules), int(counted), int(put_at), queue, target)
 
 
 def _failed(text: str) -> tuple[tuple[int, int], ...]:

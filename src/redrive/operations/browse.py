@@ -5,11 +5,11 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from redrive.errors import UsageError
 from redrive.kafka.cluster import Cluster, Extent
@@ -34,8 +34,6 @@ from redrive.operations.record_view import existing_topic
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.trace import ResolutionTrace
-
-__all__ = ["BrowsedMessage", "Start", "browse", "browse_topic", "topics_of_queue"]
 
 LOOKED_AT: Final = 1000
 """Messages of a queue, the first by time, among which those of the highest priority are found."""
@@ -120,13 +118,17 @@ class BrowsedMessage:
         return datetime.fromtimestamp(self.timestamp / 1000, UTC)
 
 
+class Browsed(NamedTuple):
+    """Messages of a queue."""
+
+    messages: list[BrowsedMessage]
+    """By time, or by priority and time; those of one partition and one priority in its order."""
+    silent: Collection[TopicPartition]
+    """Partitions without a leader, which were left out."""
+
+
 def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[QueueTopic]:
     """The topics that hold a queue's messages; several of a transmission queue.
-
-    Args:
-        topology: The definitions.
-        queue_manager: One of its managers.
-        queue: The queue.
 
     Raises:
         UsageError: The queue keeps no messages; where puts to it end is told.
@@ -143,9 +145,7 @@ def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[
     raise _keeps_none(topology, queue_manager, queue, trace)
 
 
-def browse(
-    network: Network, topics: Sequence[QueueTopic], *, start: Start, count: int
-) -> list[BrowsedMessage]:
+def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, count: int) -> Browsed:
     """Messages of a queue, which stay where they are.
 
     A message counts as read once the job has taken it from a transmission queue, or the consumer
@@ -160,10 +160,6 @@ def browse(
         start: Where to begin.
         count: How many messages at most.
 
-    Returns:
-        The messages by time, or by priority and time; those of one partition and one priority in
-        its own order.
-
     Raises:
         EnvironmentFault: The broker can't be reached, or a topic is missing.
         TransientFault: The broker gave no answer in time.
@@ -172,12 +168,15 @@ def browse(
         names = [one.topic for one in topics]
         check_topics(cluster, names)
         if start is not Start.WAITING:
-            return _View(cluster, names).from_an_end(start, count)
+            view = _View(cluster, names)
+            return Browsed(view.from_an_end(start, count), view.silent)
         retries = cluster.partitions(retry_topics(network, topics))
         waiting = unread(cluster, network, topics)
         by_priority = any(one.by_priority for one in topics)
-        found = _View(cluster, [*names, *retries]).waiting(waiting, count, by_priority=by_priority)
-        return [replace(one, is_retried=one.lane.topic in retries) for one in found]
+        view = _View(cluster, [*names, *retries])
+        found = view.waiting(waiting, count, by_priority=by_priority)
+        messages = [replace(one, is_retried=one.lane.topic in retries) for one in found]
+        return Browsed(messages, view.silent)
 
 
 def browse_topic(
@@ -188,7 +187,7 @@ def browse_topic(
     count: int,
     group: str = "",
     schemes: SchemeTable = KNOWN,
-) -> list[BrowsedMessage]:
+) -> Browsed:
     """Messages of a topic, without any definitions of queues.
 
     Args:
@@ -199,9 +198,6 @@ def browse_topic(
         group: The consumer group whose offsets tell what was read; empty for nobody's.
         schemes: The schemes of dead letters to look for.
 
-    Returns:
-        The messages by time, those of one partition in its own order.
-
     Raises:
         EnvironmentFault: There is no such topic.
         TransientFault: The broker gave no answer in time.
@@ -209,10 +205,10 @@ def browse_topic(
     existing_topic(cluster, topic)
     view = _View(cluster, [topic], schemes)
     if start is not Start.WAITING:
-        return view.from_an_end(start, count)
+        return Browsed(view.from_an_end(start, count), view.silent)
     committed = cluster.committed(group, cluster.lanes([topic])) if group else {}
     waiting = {lane: offset for lane, offset in committed.items() if offset is not None}
-    return view.waiting(waiting, count, by_priority=False)
+    return Browsed(view.waiting(waiting, count, by_priority=False), view.silent)
 
 
 class _View:
@@ -223,7 +219,8 @@ class _View:
     ) -> None:
         self._cluster = cluster
         self._schemes = schemes
-        self._extents = cluster.extents(cluster.lanes(topics))
+        lanes, self.silent = cluster.led(topics)
+        self._extents = cluster.extents(lanes)
         self._firsts = {lane: extent.first for lane, extent in self._extents.items()}
 
     def from_an_end(self, start: Start, count: int) -> list[BrowsedMessage]:

@@ -12,8 +12,6 @@ from redrive.messages import reason_name
 from redrive.messages.constants import constant_value
 from redrive.operations.identify import Case, Identification
 
-__all__ = ["first_table"]
-
 _RULES: Final = 30
 """Cases that get a rule of their own."""
 _NAMED: Final = 3
@@ -23,6 +21,8 @@ _WIDTH: Final = 70
 _REASONS: Final = range(1_000_000_000)
 """What REASON takes."""
 _LONGEST_PATTERN: Final = 48
+_OF_MQ: Final = frozenset({"mqdlh", "redrive", "none"})
+"""Schemes of dead letters whose put failed, and not their processing."""
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ADVICE: Final = {
     constant_value("MQRC_FORMAT_ERROR"): (
@@ -42,6 +42,17 @@ _ADVICE: Final = {
         "ACTION(RETRY) RETRY(30)",
     ),
 }
+_KAFKA_ADVICE: Final = {
+    **_ADVICE,
+    constant_value("MQRC_NOT_AUTHORIZED"): (
+        "A right is missing, which somebody may grant meanwhile: process it up to five times more.",
+        "ACTION(RETRY) RETRY(5) BACKOFF(5m,2,2h)",
+    ),
+    constant_value("MQRC_Q_MGR_NOT_AVAILABLE"): (
+        "Something was away that may be back: process it up to five times more, ever later.",
+        "ACTION(RETRY) RETRY(5) BACKOFF(30s,2,10m)",
+    ),
+}
 _OTHERWISE: Final = (
     "Nothing tells whether it passes: once more, then it stays.",
     "ACTION(RETRY) RETRY(1)",
@@ -52,9 +63,6 @@ def first_table(found: Identification) -> str:
     """A rules table for what was found, with comments that say why each rule is there.
 
     Every rule either tries again or keeps: nothing is discarded that nobody has looked at.
-
-    Args:
-        found: What a sample of the topic shows.
 
     Returns:
         The text; a table without an error.
@@ -68,38 +76,44 @@ def _lines(found: Identification) -> Iterator[str]:
         share = round(100 * one.count / max(1, found.count))
         yield from _comment(f"{share} % {one.name}, such as {one.example}")
     yield ""
-    yield "* An attempt a minute, for ever."
-    yield "RETRYINT(60) WAIT(YES)"
+    is_kafka = any(one.name not in _OF_MQ for one in found.by_share())
+    if is_kafka:
+        yield "* A round is a minute after the failure, where no BACKOFF says more."
+        yield "DIALECT(KAFKA) RETRYINT(60) WAIT(YES)"
+    else:
+        yield "* An attempt a minute, for ever."
+        yield "RETRYINT(60) WAIT(YES)"
     cases = ((case, errors) for case, errors in found.cases.items() if case.reason in _REASONS)
     ranked = sorted(cases, key=lambda it: (-it[1].total(), it[0].topic, it[0].reason))
     for case, errors in ranked[:_RULES]:
         yield ""
-        yield from _rule(case, errors)
+        yield from _rule(case, errors, is_kafka=is_kafka)
     yield ""
     yield from _comment(f"What is left: {_OTHERWISE[0]}")
     yield _OTHERWISE[1]
 
 
-def _rule(case: Case, errors: Counter[str]) -> Iterator[str]:
+def _rule(case: Case, errors: Counter[str], *, is_kafka: bool) -> Iterator[str]:
     told = [name.rpartition(".")[2] for name, _ in errors.most_common(_NAMED) if name]
     names = f": {', '.join(told)}" if told else ""
     more = ", ..." if len(errors) > _NAMED else ""
     where = f" of {case.topic}" if case.topic else ""
-    advice, action = _ADVICE.get(case.reason, _OTHERWISE)
+    known = _KAFKA_ADVICE if is_kafka else _ADVICE
+    advice, action = known.get(case.reason, _OTHERWISE)
     count = errors.total()
     yield from _comment(f"{count} message{'s' * (count != 1)}{where}{names}{more}. {advice}")
-    if pattern := _pattern(case.topic):
+    if pattern := _pattern("TOPIC" if is_kafka else "DESTQ", case.topic):
         yield f"{pattern} +"
     name = reason_name(case.reason)
     yield f"REASON({name if name.startswith('MQRC_') else case.reason}) {action}"
 
 
-def _pattern(topic: str) -> str:
+def _pattern(keyword: str, topic: str) -> str:
     """The pattern of a topic; empty if it is not one that a rule can name."""
     if not _TOPIC.fullmatch(topic):
         return ""
     name = topic if len(topic) <= _LONGEST_PATTERN else f"{topic[: _LONGEST_PATTERN - 1]}*"
-    return f"DESTQ('{name}')"
+    return f"{keyword}('{name}')"
 
 
 def _comment(text: str) -> list[str]:

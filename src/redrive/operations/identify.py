@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,13 +14,12 @@ from redrive.messages import (
     NO_VALID_SCHEME,
     DeadLetterView,
     SchemeTable,
+    TopicPartition,
     decode_dead_letter,
     read_view,
 )
 from redrive.messages import own_headers as own
 from redrive.operations.record_view import existing_topic, masked_sentence, masked_view
-
-__all__ = ["Case", "Identification", "SchemeFound", "identified", "sample"]
 
 _DISTINCT: Final = 1_000
 """Distinct names of one kind that are counted: they come from outside, so there is no end."""
@@ -79,7 +78,9 @@ class Identification:
         return sorted(self.schemes.values(), key=lambda one: (-one.count, one.name))
 
 
-def sample(cluster: Cluster, topic: str, count: int) -> Iterator[StoredRecord]:
+def sample(
+    cluster: Cluster, topic: str, count: int
+) -> tuple[Iterator[StoredRecord], Collection[TopicPartition]]:
     """The newest records of a topic, from all of its partitions.
 
     Args:
@@ -87,15 +88,19 @@ def sample(cluster: Cluster, topic: str, count: int) -> Iterator[StoredRecord]:
         topic: The topic.
         count: How many at most; some fewer where transactions ended in between.
 
+    Returns:
+        The records, and the partitions without a leader, which are left out.
+
     Raises:
         EnvironmentFault: There is no such topic.
         TransientFault: The broker gave no answer in time.
     """
     existing_topic(cluster, topic)
-    extents = cluster.extents(cluster.lanes([topic]))
+    lanes, silent = cluster.led([topic])
+    extents = cluster.extents(lanes)
     each = -(-count // max(1, len(extents)))
     starts = {lane: max(one.first, one.end - each) for lane, one in extents.items()}
-    yield from cluster.read(starts, {lane: one.end for lane, one in extents.items()})
+    return cluster.read(starts, {lane: one.end for lane, one in extents.items()}), silent
 
 
 def identified(

@@ -15,7 +15,7 @@ import orjson
 
 from redrive.diagnostics import did_you_mean
 from redrive.errors import EnvironmentFault, UsageError
-from redrive.kafka.cluster import Cluster
+from redrive.kafka.cluster import Cluster, without_leader
 from redrive.kafka.records import StoredRecord
 from redrive.masking import MASK, NO_MASK, Mask
 from redrive.messages import (
@@ -35,18 +35,6 @@ from redrive.messages.schemes.redrive import DLH_PREFIX, REDRIVE
 from redrive.messages.schemes.scheme import NAMES
 from redrive.messages.schemes.view import Origin
 from redrive.operations.schema_registry import Decoded, SchemaRegistry
-
-__all__ = [
-    "RecordView",
-    "ShownHeader",
-    "body_text",
-    "existing_topic",
-    "find_by_key",
-    "masked_sentence",
-    "masked_view",
-    "read_record",
-    "record_place",
-]
 
 _PLACE: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):([0-9]{1,10}):([0-9]{1,18})")
 
@@ -167,13 +155,7 @@ def _told_by_redrive(headers: Headers) -> Iterator[str]:
 
 
 def body_of(letter: DeadLetterProfile, value: bytes | None, headers: Headers) -> bytes | None:
-    """What the message was before it became a dead letter.
-
-    Args:
-        letter: What it is now.
-        value: The record's value.
-        headers: The record's headers.
-    """
+    """What the message was before it became a dead letter."""
     return remove_header(letter, value, headers)[0]
 
 
@@ -182,11 +164,6 @@ def masked_view(view: DeadLetterView, letter: DeadLetterProfile, mask: Mask) -> 
 
     What an exception says may quote the message, and any part of a scheme of a user's own may. What
     a hidden header tells is hidden wholly; a number then counts as not told.
-
-    Args:
-        view: What it says.
-        letter: By which schemes.
-        mask: What is not to be shown.
     """
     hidden = {
         name
@@ -248,11 +225,6 @@ def record_place(text: str) -> tuple[TopicPartition, int]:
 def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRecord:
     """The record at a place.
 
-    Args:
-        cluster: The cluster.
-        lane: Topic and partition.
-        offset: The offset.
-
     Raises:
         EnvironmentFault: There is no such topic, partition or record, or not any more.
         TransientFault: The broker gave no answer in time.
@@ -261,6 +233,10 @@ def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRe
     if lane.partition >= count:
         raise EnvironmentFault(
             f"there is no partition {lane.partition}", hint=f"{lane.topic} has {count} partitions"
+        )
+    if cluster.leaderless([lane]):
+        raise EnvironmentFault(
+            f"no broker leads {lane}", hint="start its brokers, or reassign the partition"
         )
     extent = cluster.extents([lane])[lane]
     if extent.first <= offset < extent.end:
@@ -289,13 +265,16 @@ def find_by_key(cluster: Cluster, topic: str, key: bytes) -> StoredRecord:
     """
     existing_topic(cluster, topic)
     found: StoredRecord | None = None
-    for record in cluster.read(dict.fromkeys(cluster.lanes([topic]), 0)):
+    lanes, silent = cluster.led([topic])
+    for record in cluster.read(dict.fromkeys(lanes, 0)):
         if record.key == key and (found is None or record.timestamp >= found.timestamp):
             found = record
     if found is None:
         raise EnvironmentFault(
             f"no record of {topic} has this key",
-            hint="a key that is no text is given as 0x and hex digits",
+            hint="; ".join(
+                [*without_leader(silent), "a key that is no text is given as 0x and hex digits"]
+            ),
         )
     return found
 
@@ -316,11 +295,7 @@ def existing_topic(cluster: Cluster, topic: str) -> int:
 
 
 def body_text(value: bytes) -> str | None:
-    """A body as text, JSON with indents; None if it is no text.
-
-    Args:
-        value: The body.
-    """
+    """A body as text, JSON with indents; None if it is no text."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -6,7 +6,7 @@ changed definitions place it or a person releases it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from redrive.configuration import JobConfiguration
@@ -14,6 +14,7 @@ from redrive.engine.commands import Entry, release_entry
 from redrive.engine.names import remaining_topic
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
+from redrive.messages import TopicPartition
 from redrive.messages.fields import read_text
 from redrive.operations.network import Network, unknown
 from redrive.operations.states import write_states
@@ -21,15 +22,6 @@ from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, topics_of
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import Names
-
-__all__ = [
-    "Undelivered",
-    "count_undelivered",
-    "release",
-    "release_entries",
-    "sources_of_queue",
-    "undelivered",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +65,7 @@ def sources_of_queue(topology: Topology, queue_manager: str, queue: str) -> list
 
 def undelivered(
     job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
-) -> list[Undelivered]:
+) -> tuple[list[Undelivered], Collection[TopicPartition]]:
     """What could be put nowhere of the messages from some topics, by time.
 
     Args:
@@ -81,35 +73,18 @@ def undelivered(
         cluster: Its cluster.
         sources: The topics that the job takes them from.
 
-    Raises:
-        TransientFault: The broker gave no answer in time.
+    Returns:
+        The messages, and the partitions without a leader, which were left out.
     """
     by_topic = {remaining_topic(job.application, one.topic): one for one in sources}
-    kept = _kept(cluster, list(by_topic))
-    found = [Undelivered(by_topic[one.lane.topic], one) for one in kept.values()]
-    return sorted(found, key=lambda one: one.record.timestamp)
+    lanes, silent = cluster.led(by_topic)
+    found = [Undelivered(by_topic[one.lane.topic], one) for one in _kept(cluster, lanes)]
+    return sorted(found, key=lambda one: one.record.timestamp), silent
 
 
-def count_undelivered(
-    job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
-) -> Mapping[str, int]:
-    """How many messages from each topic could be put nowhere; topics without any are left out.
-
-    Args:
-        job: The job that keeps them.
-        cluster: Its cluster.
-        sources: The topics that the job takes them from.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
-    """
-    counts: dict[str, int] = {}
-    for one in undelivered(job, cluster, sources):
-        counts[one.source.topic] = counts.get(one.source.topic, 0) + 1
-    return counts
-
-
-def release(network: Network, queue_manager: str, queue: str) -> int:
+def release(
+    network: Network, queue_manager: str, queue: str
+) -> tuple[int, Collection[TopicPartition]]:
     """Let the running job try once more to put what could be put nowhere.
 
     Args:
@@ -118,7 +93,7 @@ def release(network: Network, queue_manager: str, queue: str) -> int:
         queue: A transmission queue of it; empty for all of them, and for its intake.
 
     Returns:
-        How many messages are set free.
+        How many messages are released, and the partitions without a leader, which were left out.
 
     Raises:
         UsageError: The names are not defined, or there is no job; else as for ``write_states``.
@@ -130,11 +105,11 @@ def release(network: Network, queue_manager: str, queue: str) -> int:
         raise unknown(problem, queue, [name for name in dict.fromkeys(known) if name])
     job = network.required_job()
     with network.cluster() as cluster:
-        count = len(undelivered(job, cluster, sources))
+        found, silent = undelivered(job, cluster, sources)
         entries = release_entries(job, cluster, sources)
-    if count:
+    if found:
         write_states(job, entries)
-    return count
+    return len(found), silent
 
 
 def release_entries(
@@ -146,21 +121,18 @@ def release_entries(
         job: The job that keeps them.
         cluster: Its cluster.
         sources: The topics that the job takes them from.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
     """
     topics = [remaining_topic(job.application, one.topic) for one in sources]
-    ends = cluster.ends(cluster.lanes(cluster.partitions(topics)))
+    ends = cluster.ends(cluster.led(topics)[0])
     return [release_entry(lane, end) for lane, end in ends.items() if end]
 
 
-def _kept(cluster: Cluster, topics: Sequence[str]) -> dict[tuple[str, bytes | None], StoredRecord]:
+def _kept(cluster: Cluster, lanes: Sequence[TopicPartition]) -> Collection[StoredRecord]:
     """The last record of each key, where that is no tombstone."""
     kept: dict[tuple[str, bytes | None], StoredRecord] = {}
-    for record in cluster.read(dict.fromkeys(cluster.lanes(topics), 0)):
+    for record in cluster.read(dict.fromkeys(lanes, 0)):
         key = record.lane.topic, record.key
         kept.pop(key, None)
         if record.value is not None:
             kept[key] = record
-    return kept
+    return kept.values()

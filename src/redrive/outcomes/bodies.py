@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from redrive.engine.outcome import LONGEST_KEY, Result
 from redrive.errors import TransientFault
+from redrive.kafka.cluster import without_leader
 from redrive.kafka.deadline import BROWSING
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
@@ -45,24 +47,32 @@ def find_record(
     Returns:
         The record, or why there is none.
     """
+    waiting = {} if handler is None else _waiting_topics(handler)
+    own = _origin(row)[0]
     try:
-        record = _original(cluster, row)
-        if record is None and handler is not None:
-            record = _copy(cluster, handler, row)
+        lanes, silent = cluster.led([own.topic, *waiting.get(row["result"], ())])
+        record = _original(cluster, row) if own in lanes else None
+        if record is None:
+            record = _copy(cluster, [lane for lane in lanes if lane.topic != own.topic], row)
     except TransientFault as fault:
         return Lost(f"it could not be read: {fault.message}")
     if record is not None:
         return record
+    # Of the dead-letter topic only one partition was of interest.
+    if missing := [lane for lane in silent if lane == own or lane.topic != own.topic]:
+        return Lost(f"it was not found; {without_leader(missing)[0]}")
     if row["result"] in {Result.PARKED, Result.REMAINS}:
         return Lost("neither its dead-letter topic nor the topic where it waits has it any more")
     return Lost("its dead-letter topic does not have it any more")
 
 
-def _original(cluster: Cluster, row: Row) -> StoredRecord | None:
+def _origin(row: Row) -> tuple[TopicPartition, int]:
     topic, partition, offset = row["origin"].rsplit(":", 2)
-    lane, place = TopicPartition(topic.partition("~")[0], int(partition)), int(offset)
-    if lane not in cluster.lanes([lane.topic]):
-        return None
+    return TopicPartition(topic.partition("~")[0], int(partition)), int(offset)
+
+
+def _original(cluster: Cluster, row: Row) -> StoredRecord | None:
+    lane, place = _origin(row)
     extent = cluster.extents([lane])[lane]
     if not extent.first <= place < extent.end:
         return None
@@ -77,13 +87,16 @@ def _is_same(record: StoredRecord, row: Row) -> bool:
     return has_size and bool(key == row["message_key"])
 
 
-def _copy(cluster: Cluster, handler: HandlerConfiguration, row: Row) -> StoredRecord | None:
-    """The last copy on the topic where the message waits."""
-    topics = {
+def _waiting_topics(handler: HandlerConfiguration) -> dict[str, Sequence[str]]:
+    """Where messages wait, by their last result."""
+    return {
         Result.PARKED: handler.identity.waiting_topics,
         Result.REMAINS: (handler.identity.remaining_topic,),
     }
-    lanes = cluster.lanes(topics.get(row["result"], ()))
+
+
+def _copy(cluster: Cluster, lanes: Sequence[TopicPartition], row: Row) -> StoredRecord | None:
+    """The last copy on the partitions where the message may wait."""
     last: StoredRecord | None = None
     for record in cluster.read(dict.fromkeys(lanes, 0), seconds=BROWSING):
         own = read_own(record.headers)

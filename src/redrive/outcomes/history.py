@@ -186,7 +186,9 @@ class Archive:
             return None
         topics = {handler.identity.topic for handler in self._configuration.handlers}
         with suppress(TransientFault):
-            lanes = self._cluster.lanes(sorted(topics))
+            lanes, silent = self._cluster.led(sorted(topics))
+            if silent:
+                return None
             extents = self._cluster.extents(lanes)
             committed = self._cluster.committed(self._configuration.application, lanes)
             is_latest = self._configuration.starting_offsets == "latest"
@@ -267,6 +269,9 @@ class Archive:
             yield f"there is no partition {lane}"
             return
         try:
+            if self._cluster.leaderless([lane]):
+                yield f"no broker leads {lane}"
+                return
             extent = self._cluster.extents([lane])[lane]
             committed = self._cluster.committed(self._configuration.application, [lane])[lane]
         except TransientFault:
@@ -374,18 +379,20 @@ def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
     row, table = rows[-1], decider.table
     message, attempts = message_of(row), attempts_of(rows, table)
     facts = SliceContext(Facts(time.monotonic), "", int(row["time"].timestamp() * 1000))
-    rule = next((one for one in table.rules if one.line == row["rule_line"]), None)
+    decision = decider.decide(message, attempts, facts).decision
+    missing = missing_fields(table)
+    tried = next((one for one in table.rules if one.line == row["rule_line"]), None)
+    rule = tried if missing else decision.rule
     home = int(message.origin.split(":")[-2])
     place = decider.waiting_place(message, decider.parked(message, rule, attempts), home)
     due = row["time"] + timedelta(seconds=decider.interval(place))
-    if missing := missing_fields(table):
-        text = f"attempt {row['attempt'] + 1} by the rule that matches then"
+    attempt = f"attempt {attempts.failures + 1}"
+    if missing:
+        text = f"{attempt} by the rule that matches then"
         return Next(text=f"{text}: outcomes do not keep {', '.join(missing)}", due=due)
-    decision = decider.decide(message, attempts, facts).decision
-    rule = decision.rule
     if rule is None:
         return Next(text="no rule is left for it, so it will remain", due=due)
-    text = f"attempt {row['attempt'] + 1} by the rule at line {rule.line}: {rule.action}"
+    text = f"{attempt} by the rule at line {rule.line}: {rule.action}"
     if decision.target.queue:
         text += f" to {decision.target}"
     return Next(text=text, due=due, rule_line=rule.line)

@@ -11,11 +11,12 @@ from redrive.engine.outcome import FIELDS, Result
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
 from redrive.messages.schemes.view import DeadLetterView
 from redrive.outcomes.rows import Row, pattern_fields
+from redrive.rules import Dialect
 
 if TYPE_CHECKING:
     from redrive.rules import RulesTable
 
-__all__ = ["attempts_of", "message_of", "missing_fields"]
+__all__ = ["attempts_of", "is_wait", "message_of", "missing_fields"]
 
 _KNOWN: Final = frozenset({*FIELDS, "SCHEME", "GROUP"})
 """Fields of patterns that outcomes keep."""
@@ -61,13 +62,31 @@ def attempts_of(rows: Sequence[Row], table: RulesTable) -> Attempts:
     last = rows[-1]
     if last["result"] != Result.PARKED or not table.hash.startswith(last["table_hash"] or "-"):
         return NO_ATTEMPTS
-    same = ("origin", "table_hash", "result")
     lines = Counter(
-        row["rule_line"] for row in rows if all(row[name] == last[name] for name in same)
+        row["rule_line"]
+        for row in rows
+        if (row["handler"], row["table_hash"]) == (last["handler"], last["table_hash"])
+        and _has_failed(row, last, table)
     )
     by_rule = [
         (number, min(lines[rule.line], rule.retry))
         for number, rule in enumerate(table.rules)
         if lines[rule.line]
     ]
-    return Attempts(last["attempt"], tuple(by_rule))
+    return Attempts(last["attempt"] - is_wait(last), tuple(by_rule))
+
+
+def is_wait(row: Row) -> bool:
+    """Whether a message was parked before an attempt, and not because one had failed."""
+    return row["result"] == Result.PARKED and not row["reason"]
+
+
+def _has_failed(row: Row, last: Row, table: RulesTable) -> bool:
+    """Whether an outcome tells of an attempt that had failed by the time of the last one.
+
+    Under DIALECT(KAFKA) a put has failed too: the message came back.
+    """
+    if row["result"] == Result.PARKED:
+        return row["origin"] == last["origin"] and not is_wait(row)
+    is_put = row["result"] in {Result.RETRIED, Result.FORWARDED}
+    return is_put and table.control.dialect is Dialect.KAFKA

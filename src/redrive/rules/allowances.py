@@ -15,8 +15,6 @@ from redrive.diagnostics import Severity
 from redrive.rules.diagnosis import EntryDiagnostic
 from redrive.rules.source import entries_of, is_comment_or_blank
 
-__all__ = ["without_allowed"]
-
 _ALLOWANCE: Final = re.compile(r"\s*\*\s*redrive:\s*allow\s+([A-Z_]+(?:[\s,]+[A-Z_]+)*)")
 _WHOLE_TABLE: Final = 0
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from typing import Final, Self
 from zlib import crc32
 
-__all__ = ["JITTER", "PARTITIONS", "Backoff", "BackoffPartitions", "jitter_of"]
-
 PARTITIONS: Final = 16
 """Partitions for each partition of a dead-letter queue, and so the most delays that the rules of a
 table have between them. It must never change: what is parked would be read as another delay."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from redrive.messages.constants import constant_name
 from redrive.rules.keywords import (
@@ -17,6 +17,8 @@ from redrive.rules.keywords import (
     split_field,
 )
 from redrive.rules.patterns import (
+    ComparisonPattern,
+    NotPattern,
     NumberPattern,
     Pattern,
     RangePattern,
@@ -27,8 +29,6 @@ from redrive.rules.patterns import (
 from redrive.rules.rule import Action, Control, Rule
 from redrive.rules.syntax import BARE_IN_KAFKA
 
-__all__ = ["LINE_LENGTH", "write_action", "write_clause", "write_entries", "write_rule"]
-
 LINE_LENGTH: Final = 72
 """Significant characters of a line that every platform reads (convention 7)."""
 
@@ -36,9 +36,6 @@ _INDENT: Final = "  "
 _BARE: Final = re.compile(r"[A-Z0-9./_%*?]+")
 _ALWAYS_WRITTEN: Final = {"DIALECT", "ACTION", "FWDQ", "FWDT", "BACKOFF"}
 _DEFAULTS: Final = {**Control().keywords(), **Rule(action=Action.FWD).keywords()}
-
-_Clause: TypeAlias = tuple[str, str, str]
-"""What must stay together at the start of a clause, its value, its end."""
 
 
 def write_entries(control: Control, rules: Sequence[Rule]) -> Iterator[str]:
@@ -52,34 +49,30 @@ def write_entries(control: Control, rules: Sequence[Rule]) -> Iterator[str]:
 
 def write_clause(name: str, pattern: Pattern) -> str:
     """One pattern as a table writes it, such as ``REASON(MQRC_Q_FULL)``."""
-    return "".join(_pattern(name, pattern))
+    keyword, argument = split_field(name)
+    if pattern_keyword(name).value in {Value.TEXTS, Value.NUMBERS}:
+        prefix = f"{_quoted(argument)}," if argument else ""
+        return f"{keyword}({prefix}{_alternatives(pattern)})"
+    if isinstance(pattern, StringPattern):
+        return _clause(name, _without_repeated(pattern.text))
+    if not isinstance(pattern, NumberPattern):
+        raise TypeError(f"{name}({pattern}) is no pattern of IBM's language")
+    return _clause(name, "*" if pattern.value is None else _number(name, pattern.value))
 
 
 def write_action(rule: Rule) -> str:
     """What a rule does as a table writes it, such as ``ACTION(RETRY) RETRY(5)``."""
-    return " ".join(map("".join, _settings(rule.keywords())))
+    return " ".join(_settings(rule.keywords()))
 
 
 def write_rule(rule: Rule) -> str:
     """A rule in one line, as a table writes it: its patterns, and what it does."""
-    return " ".join([*map("".join, _patterns(rule)), write_action(rule)])
+    return " ".join([*_patterns(rule), write_action(rule)])
 
 
-def _patterns(rule: Rule) -> Iterator[_Clause]:
+def _patterns(rule: Rule) -> Iterator[str]:
     for name in sorted(rule.patterns, key=field_order):
-        yield _pattern(name, rule.patterns[name])
-
-
-def _pattern(name: str, pattern: Pattern) -> _Clause:
-    keyword, argument = split_field(name)
-    if pattern_keyword(name).value in {Value.TEXTS, Value.NUMBERS}:
-        prefix = f"{_quoted(argument)}," if argument else ""
-        return f"{keyword}({prefix}{_alternatives(pattern)})", "", ""
-    if isinstance(pattern, StringPattern):
-        return _clause(name, pattern.text)
-    if not isinstance(pattern, NumberPattern):
-        raise TypeError(f"{name}({pattern}) is no pattern of IBM's language")
-    return _clause(name, "*" if pattern.value is None else _number(name, pattern.value))
+        yield write_clause(name, rule.patterns[name])
 
 
 def _number(name: str, value: int) -> str:
@@ -94,7 +87,10 @@ def _number(name: str, value: int) -> str:
 def _alternatives(pattern: Pattern) -> str:
     """The value of a pattern as DIALECT(KAFKA) writes it."""
     if isinstance(pattern, RangePattern):
-        return "|".join(pattern.written)
+        return pattern.written
+    if isinstance(pattern, NotPattern):
+        inner = _alternatives(pattern.pattern)
+        return f"NOT ({inner})" if len(members_of(pattern.pattern)) > 1 else f"NOT {inner}"
     return "|".join(map(_alternative, members_of(pattern)))
 
 
@@ -103,17 +99,24 @@ def _alternative(pattern: Pattern) -> str:
         # A backslash and what follows it stay as they are.
         slashed = re.sub(r"\\.|/", lambda it: r"\/" if it[0] == "/" else it[0], pattern.text)
         return f"/{slashed}/"
+    if isinstance(pattern, ComparisonPattern):
+        return f"{pattern.operator}{pattern.number}"
     if not isinstance(pattern, StringPattern):
         raise TypeError(f"{pattern} is no pattern of DIALECT(KAFKA)")
-    text = pattern.text
+    text = _without_repeated(pattern.text)
     return text if BARE_IN_KAFKA.fullmatch(text) and not text.startswith("/") else _quoted(text)
+
+
+def _without_repeated(text: str) -> str:
+    """A text without asterisks behind an asterisk, which mean nothing."""
+    return re.sub(r"\*+", "*", text)
 
 
 def _quoted(text: str) -> str:
     return "'{}'".format(text.replace("'", "''"))
 
 
-def _settings(values: Mapping[str, object]) -> Iterator[_Clause]:
+def _settings(values: Mapping[str, object]) -> Iterator[str]:
     """The clauses of control data or of an action; what is the default is left out."""
     for name, keyword in KAFKA.keywords.items():
         is_given = name in values and keyword.role is not Role.PATTERN
@@ -121,58 +124,42 @@ def _settings(values: Mapping[str, object]) -> Iterator[_Clause]:
             yield _clause(name, str(values[name]))
 
 
-def _clause(name: str, value: str) -> _Clause:
+def _clause(name: str, value: str) -> str:
     keyword = KAFKA.keywords[name]
     is_reference = value in keyword.references and keyword.value is Value.NAME
-    if _BARE.fullmatch(value) or is_reference or keyword.value is Value.BACKOFF:
-        return f"{name}(", value, ")"
-    return f"{name}('", value.replace("'", "''"), "')"
+    is_bare = _BARE.fullmatch(value) or is_reference or keyword.value is Value.BACKOFF
+    return f"{name}({value if is_bare else _quoted(value)})"
 
 
-def _entry(clauses: Sequence[_Clause]) -> Iterator[str]:
+def _entry(clauses: Sequence[str]) -> Iterator[str]:
     """Fill lines with clauses; every line but the last ends in a continuation sign."""
     room = LINE_LENGTH - len(" +")
     line = ""
     for clause in clauses:
-        text = "".join(clause)
-        if line.strip() and len(line) + 1 + len(text) > room:
+        if line.strip() and len(line) + 1 + len(clause) > room:
             yield f"{line} +"
             line = _INDENT
-        if len(line) + 1 + len(text) > room and len(_INDENT + text) > room:
-            *full, text = _broken(clause)
+        if len(line) + 1 + len(clause) > room and len(_INDENT + clause) > room:
+            *full, last = _broken(clause)
             yield from (f"{line}{full[0]}-", *(f"{part}-" for part in full[1:]))
-            line = text
+            line = last
         else:
-            line += text if not line.strip() else f" {text}"
+            line += clause if not line.strip() else f" {clause}"
     yield line
 
 
-def _broken(clause: _Clause) -> list[str]:
-    """Break a clause that is longer than a line inside its value.
+def _broken(clause: str) -> list[str]:
+    """Break a clause that is longer than a line where its next line is no comment.
 
-    The value is quoted, because inside quotes the next line is continued at its start whatever it
-    begins with.
+    If there is no such place, the line is longer.
     """
-    start, value, end = clause
-    if not value:
-        return _broken_expression(start)
-    if not start.endswith("'"):
-        start, end = f"{start}'", f"'{end}"
-    room = LINE_LENGTH - len(_INDENT) - len(start) - len("-")
-    size = LINE_LENGTH - len("-")
-    rest = value[room:] + end
-    return [start + value[:room], *(rest[at : at + size] for at in range(0, len(rest), size))]
-
-
-def _broken_expression(text: str) -> list[str]:
-    """Break a clause of DIALECT(KAFKA) where its next line cannot be taken for a comment."""
     parts = []
     size = LINE_LENGTH - len(_INDENT) - len("-")
-    while len(text) > size - 1:  # a blank and a sign may have to follow the last part
-        at = min(size, len(text) - 1)
-        while at > 1 and text[at:].lstrip(" \t").startswith("*"):
-            at -= 1
-        parts.append(text[:at])
-        text = text[at:]
+    while len(clause) > size - 1:  # a blank and a sign may have to follow the last part
+        at = min(size, len(clause) - 1)
+        places = (*range(at, 0, -1), *range(at + 1, len(clause)))
+        at = next(it for it in places if not clause[it:].lstrip(" \t").startswith("*"))
+        parts.append(clause[:at])
+        clause = clause[at:]
         size = LINE_LENGTH - len("-")
-    return [*parts, text]
+    return [*parts, clause]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.rules.source import Entry
-
-__all__ = ["EntryDiagnostic", "Reporter", "did_you_mean", "one_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +49,7 @@ class Reporter:
         )
         self._add(finding, entry.line)
 
-    def error_in_table(self, code: str, message: str, *, expected: str, hint: str) -> None:
+    def error_in_table(self, code: str, message: str, expected: str, hint: str) -> None:
         """Report an error that belongs to no single line."""
         table = SourceLocation(self.name)
         self._add(table.finding(Severity.ERROR, code, message, expected=expected, hint=hint), 0)
@@ -81,15 +78,6 @@ class Reporter:
     def _add(self, finding: Diagnostic, entry_line: int) -> None:
         members = {it.name: getattr(finding, it.name) for it in fields(finding)}
         self.findings.append(EntryDiagnostic(**members, entry_line=entry_line))
-
-
-def did_you_mean(word: str, known: Iterable[str], form: str = "{}") -> str:
-    """A question that names known words like this one; empty if there is none."""
-    similar = difflib.get_close_matches(word.upper(), list(known), n=3, cutoff=0.6)
-    if not similar:
-        return ""
-    *first, last = (form.format(one) for one in similar)
-    return f"did you mean {', '.join(first)} or {last}?" if first else f"did you mean {last}?"
 
 
 def one_of(words: Sequence[str]) -> str:

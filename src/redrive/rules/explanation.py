@@ -11,8 +11,6 @@ from redrive.rules.rule import Rule
 from redrive.rules.selection import Turn, turns
 from redrive.rules.table import RulesTable
 
-__all__ = ["ClauseVerdict", "Explanation", "RuleVerdict", "explain", "explain_rule"]
-
 
 @dataclass(frozen=True, slots=True)
 class ClauseVerdict:

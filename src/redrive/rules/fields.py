@@ -20,8 +20,6 @@ from redrive.rules.patterns import FieldValue
 if TYPE_CHECKING:
     from redrive.messages.fields import Headers
 
-__all__ = ["FieldReader", "RuleInput"]
-
 _NO_JSON: Final = object()
 
 

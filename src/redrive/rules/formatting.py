@@ -9,8 +9,6 @@ from redrive.rules.rule import Control
 from redrive.rules.source import BLANKS, entries_of, physical_lines
 from redrive.rules.table import RulesTable
 
-__all__ = ["format_table"]
-
 
 def format_table(table: RulesTable, text: str) -> str:
     """The canonical form of a table, with the comments of the text that it was read from.

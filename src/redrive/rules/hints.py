@@ -7,8 +7,6 @@ from typing import Final
 
 from redrive.rules.keywords import IBM, KAFKA, LARGEST_NUMBER, Keyword, Value, Vocabulary
 
-__all__ = ["COMMENTS", "character_hint", "closing_of", "keyword_hint", "value_hint"]
-
 _QUOTES: Final = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00b4\u0060\u00ab\u00bb"
 COMMENTS: Final = "*#;/!"
 """Characters with which people begin a comment where no clause can begin."""

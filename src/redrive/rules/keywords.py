@@ -15,27 +15,6 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Final
 
-__all__ = [
-    "IBM",
-    "KAFKA",
-    "KAFKA_PATTERNS",
-    "KEYWORDS",
-    "LARGEST_NUMBER",
-    "NAME_LENGTH",
-    "PATTERN_KEYWORDS",
-    "TOPIC_LENGTH",
-    "Dialect",
-    "Keyword",
-    "Role",
-    "Value",
-    "Vocabulary",
-    "field_name",
-    "field_order",
-    "pattern_keyword",
-    "split_field",
-    "vocabulary_of",
-]
-
 LARGEST_NUMBER: Final = 999_999_999
 """Upper bound of every number in a table (specification 5.1, convention 15)."""
 

@@ -7,24 +7,26 @@ rules. ``redrive.rules.analysis`` finds what rules do to each other.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
-from redrive.rules.canonical import LINE_LENGTH
+from redrive.diagnostics import did_you_mean
+from redrive.messages.schemes import SCHEME_NAMES
+from redrive.rules.canonical import LINE_LENGTH, write_clause
 from redrive.rules.diagnosis import Reporter
 from redrive.rules.keywords import Dialect, Value
-from redrive.rules.patterns import StringPattern
+from redrive.rules.patterns import NotPattern, StringPattern, members_of
 from redrive.rules.rule import Action, Control, Rule
 from redrive.rules.source import BLANKS, Entry, entries_of
 from redrive.rules.syntax import Clause
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import inserts
 
-__all__ = ["lint_entry", "lint_table"]
-
 # MQ's characters of object names, and those that Kafka adds for topics.
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._/%-]")
+_CLOSE: Final = 5
+"""Seconds of RETRYINT below which rounds follow each other closely."""
 _LOWER_CASE: Final = re.compile(r"[a-z]")
 
 
@@ -74,11 +76,13 @@ def _value_warnings(clause: Clause) -> Iterator[tuple[str, str, str]]:
         yield "NAME_CHARACTERS", message, hint
 
 
-def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") -> None:
+def lint_table(
+    table: RulesTable, report: Reporter, *, input_queue: str, schemes: Collection[str] | None
+) -> None:
     """Warn about rules that do something else than what they say.
 
     The table has no errors and has the line numbers of the text; its INPUTQ counts if
-    ``input_queue`` is not known.
+    ``input_queue`` is not known. ``schemes`` are those of the settings; None if they are not known.
     """
     if not table.control.written_interval:
         report.warning(
@@ -90,20 +94,40 @@ def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") ->
             hint="write the number of seconds between two attempts",
         )
     queue = input_queue or table.control.input_queue
+    known = None if schemes is None else (*SCHEME_NAMES, *schemes)
     for rule in table.rules:
-        for code, subject, message, hint in _rule_warnings(rule, queue, table.control):
+        found = [*_rule_warnings(rule, queue, table.control)]
+        if known is not None and "SCHEME" in rule.patterns:
+            found += _scheme_warnings(rule, known)
+        for code, subject, message, hint in found:
             report.warning(code, message, rule.line, subject=subject, hint=hint)
 
 
-def _rule_warnings(rule: Rule, queue: str, control: Control) -> Iterator[tuple[str, str, str, str]]:
-    """Code, subject, message and hint of the warnings about a rule."""
+_Warnings: TypeAlias = Iterator[tuple[str, str, str, str]]
+"""Code, subject, message and hint of each."""
+
+
+def _rule_warnings(rule: Rule, queue: str, control: Control) -> _Warnings:
+    """The warnings about a rule."""
     for name, default in (("PUTAUT", "DEF"), ("RETRY", 1), ("BACKOFF", None)):
         if not rule.action.can_fail and rule.keywords().get(name) != default:
             message = f"{name} has no effect with ACTION({rule.action})"
             yield "NO_EFFECT", name, message, f"remove {name}"
-    if rule.backoff is not None and rule.action.can_fail and rule.retry == 1:
+    if rule.backoff is not None and rule.action is Action.FWD and rule.retry == 1:
         message = "the rule has a BACKOFF and tries once: there is one delay, before the next rule"
         yield "SINGLE_ATTEMPT", "BACKOFF", message, "write how often to try: RETRY(10)"
+    if (
+        control.dialect is Dialect.KAFKA
+        and rule.action is Action.RETRY
+        and rule.backoff is None
+        and rule.retry > 1
+        and control.retry_interval < _CLOSE
+    ):
+        message = (
+            f"a message that goes on failing is processed {rule.retry} times,"
+            f" {control.retry_interval} s apart, by every consumer of its topic"
+        )
+        yield "CLOSE_ROUNDS", "RETRY", message, "add delays that grow: BACKOFF(30s,2,10m)"
     if rule.forward_queue == "&REPLYQ" and _may_be_blank(rule, "REPLYQ"):
         message = "the put fails for messages without a reply queue"
         yield "BLANK_REPLY_QUEUE", "FWDQ", message, "add REPLYQ(?*) to the pattern"
@@ -116,6 +140,17 @@ def _rule_warnings(rule: Rule, queue: str, control: Control) -> Iterator[tuple[s
         message = f"the rule puts messages back on {queue}, the queue they come from"
         hint = "IBM's handler would loop for ever; here such an attempt fails"
         yield "TARGET_IS_INPUT_QUEUE", subject, message, hint
+
+
+def _scheme_warnings(rule: Rule, schemes: Sequence[str]) -> _Warnings:
+    """The warnings about alternatives of SCHEME that match no scheme."""
+    pattern = rule.patterns["SCHEME"]
+    for one in members_of(pattern.pattern if isinstance(pattern, NotPattern) else pattern):
+        if not any(map(one.matches, ("", *schemes))):
+            message = f"no scheme matches {write_clause('SCHEME', one)}"
+            name = one.text if isinstance(one, StringPattern) else ""
+            hint = did_you_mean(name, schemes) or f"one of {', '.join(schemes)}, or of the settings"
+            yield "UNKNOWN_SCHEME", "SCHEME", message, hint
 
 
 def _may_be_blank(rule: Rule, name: str) -> bool:

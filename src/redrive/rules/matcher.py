@@ -25,14 +25,11 @@ from redrive.rules.patterns import (
     FieldValue,
     Interval,
     Pattern,
-    RegexPattern,
     StringPattern,
     intervals_of,
     members_of,
 )
 from redrive.rules.table import RulesTable
-
-__all__ = ["MEMO_LIMIT", "IntervalIndex", "Matcher"]
 
 MEMO_LIMIT: Final = 100_000
 """Distinct values of one field that are remembered at most.
@@ -107,8 +104,7 @@ class Matcher:
 def _can_be_looked_up(pattern: Pattern) -> bool:
     """Whether an index finds the pattern by a value without evaluating it."""
     return all(
-        not isinstance(one, RegexPattern)
-        and (not isinstance(one, StringPattern) or one.is_literal or _is_head(one))
+        intervals_of(one) or (isinstance(one, StringPattern) and (one.is_literal or _is_head(one)))
         for one in members_of(pattern)
     )
 
@@ -179,8 +175,8 @@ class _FieldIndex:
         """Text -> rules that accept this one only."""
         self._heads: dict[int, dict[str, _Head]] = {}
         """Length of a head -> head -> the patterns that begin with it."""
-        self._expressions: list[tuple[int, RegexPattern]] = []
-        """Rules, as bits, with their regular expressions."""
+        self._expressions: list[tuple[int, Pattern]] = []
+        """Rules, as bits, with their patterns that are neither texts nor numbers."""
         for index, pattern in patterns.items():
             for one in members_of(pattern):
                 self._add(1 << index, one)
@@ -191,17 +187,19 @@ class _FieldIndex:
         )
 
     def _add(self, bit: int, pattern: Pattern) -> None:
-        if isinstance(pattern, RegexPattern):
+        if intervals_of(pattern):
+            return
+        if not isinstance(pattern, StringPattern):
             self._expressions.append((bit, pattern))
-        elif isinstance(pattern, StringPattern) and not pattern.is_literal:
+        elif pattern.is_literal:
+            self._literal[pattern.normal] = self._literal.get(pattern.normal, 0) | bit
+        else:
             heads = self._heads.setdefault(len(pattern.head), {})
             head = heads.setdefault(pattern.head, _Head())
             if _is_head(pattern):
                 head.rules |= bit
             else:
                 head.patterns.append((bit, pattern))
-        elif isinstance(pattern, StringPattern):
-            self._literal[pattern.normal] = self._literal.get(pattern.normal, 0) | bit
 
     def rules_for(self, value: FieldValue | None) -> int:
         """The rules that accept a value; None stands for a field that is not there."""

@@ -7,9 +7,8 @@ start, at least one rule. A table with any error is no table (specification 5.2,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from redrive.diagnostics import has_errors
@@ -25,8 +24,6 @@ from redrive.rules.source import Entry, entries_of, physical_lines
 from redrive.rules.syntax import Clause, ClauseReader
 from redrive.rules.table import RulesTable
 from redrive.rules.values import Setting, ValueReader
-
-__all__ = ["ParseResult", "parse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,12 @@ class ParseResult:
 
 
 def parse(
-    text: str, *, name: str = "<input>", strict: bool = True, input_queue: str = ""
+    text: str,
+    *,
+    name: str = "<input>",
+    strict: bool = True,
+    input_queue: str = "",
+    schemes: Collection[str] | None = (),
 ) -> ParseResult:
     """Read a rules table.
 
@@ -69,6 +71,8 @@ def parse(
             and IBM i; z/OS reads them without (question Q-06).
         input_queue: The dead-letter queue if it is known, for the warning about rules that forward
             to it; INPUTQ of the table otherwise.
+        schemes: Names of schemes that the settings add, for the warning about an unknown SCHEME;
+            None to leave it out because they are not known.
 
     Returns:
         The table, or None with at least one error; and every finding.
@@ -82,7 +86,7 @@ def parse(
         reader.read(entry)
     table = reader.finished()
     if table is not None:
-        lint_table(table, report, input_queue=input_queue)
+        lint_table(table, report, input_queue=input_queue, schemes=schemes)
     findings = without_allowed(report.findings, lines)
     # What belongs to the whole table comes last.
     ordered = sorted(findings, key=lambda finding: finding.entry_line or float("inf"))
@@ -91,12 +95,20 @@ def parse(
 
 _SECOND_CONTROL: Final = (
     "there is a second control entry",
+    "one control entry, before all rules",
     "end the line before with + to go on with the control entry",
 )
 _MISPLACED_CONTROL: Final = (
     "control data stand behind a rule",
+    "one control entry, before all rules",
     "move it to the start of the table",
 )
+_WITH_FORWARD_ONLY: Final = {"FWDQ", "FWDQM", "FWDT", "HEADER"}
+_CONFLICT_HINTS: Final = {
+    ("RETRY", "HEADER"): "ACTION(RETRY) always removes the header",
+    ("RETRY", "FWDQ"): "to try first and then forward, write two rules with the same pattern: "
+    "ACTION(RETRY) RETRY(n), then ACTION(FWD) FWDQ(queue)",
+}
 
 
 class _TableReader:
@@ -114,7 +126,12 @@ class _TableReader:
     def read(self, entry: Entry) -> None:
         reader = ClauseReader(entry, self._report, self._vocabulary, strict=self._strict)
         clauses = list(reader.clauses())
-        unique = self._without_duplicates(entry, clauses)
+        unique: dict[str, Clause] = {}
+        for clause in clauses:
+            if unique.setdefault(clause.name, clause) is not clause:
+                hint = "every rule begins on a new line"
+                about = f"{clause.name} is given twice", f"{clause.name} once", hint
+                self._conflict(entry, clause, *about, code="DUPLICATE")
         values = ValueReader(entry, self._report)
         if {clause.keyword.role for clause in clauses} == {Role.CONTROL}:
             self._read_control(entry, unique, values)
@@ -124,12 +141,9 @@ class _TableReader:
 
     def finished(self) -> RulesTable | None:
         if not self._rule_entries:
-            self._report.error_in_table(
-                "NO_RULES",
-                "the table has no rule",
-                expected="at least one rule",
-                hint="ACTION(IGNORE) leaves every message where it is",
-            )
+            hint = "ACTION(IGNORE) leaves every message where it is"
+            about = "the table has no rule", "at least one rule", hint
+            self._report.error_in_table("NO_RULES", *about)
         backoffs = ((rule.backoff, rule.retry) for rule in self._rules if rule.backoff is not None)
         delays = {delay for backoff, retry in backoffs for delay in backoff.distinct(retry)}
         # Messages wait apart for each delay, and there is not room for any number of them.
@@ -137,53 +151,26 @@ class _TableReader:
             self._report.error_in_table(
                 "TOO_MANY_DELAYS",
                 f"the BACKOFFs of the table have {len(delays)} different delays",
-                expected=f"at most {PARTITIONS} between all rules",
-                hint="take a larger factor, a shorter longest delay, a smaller RETRY, or the same"
+                f"at most {PARTITIONS} between all rules",
+                "take a larger factor, a shorter longest delay, a smaller RETRY, or the same"
                 " BACKOFF for several rules",
             )
         if has_errors(self._report.findings):
             return None
         return RulesTable(self._control, tuple(self._rules))
 
-    def _without_duplicates(self, entry: Entry, clauses: Sequence[Clause]) -> dict[str, Clause]:
-        unique: dict[str, Clause] = {}
-        for clause in clauses:
-            name = clause.name
-            if unique.setdefault(name, clause) is not clause:
-                self._report.error(
-                    entry,
-                    clause.offset,
-                    f"{name} is given twice",
-                    f"{name} once",
-                    "every rule begins on a new line",
-                    code="DUPLICATE",
-                    subject=clause.keyword.name,
-                    length=len(clause.keyword.name),
-                )
-        return unique
-
     def _read_control(
         self, entry: Entry, clauses: Mapping[str, Clause], values: ValueReader
     ) -> None:
         settings = {name: values.setting(clause) for name, clause in clauses.items()}
         self._control_entries += 1
-        if self._control_entries == 1 and not self._rule_entries:
-            known = {name: it for name, it in settings.items() if it is not None}
-            if len(known) == len(settings):
-                self._control = _control(known, self._vocabulary.dialect)
+        if self._control_entries > 1 or self._rule_entries:
+            about = _MISPLACED_CONTROL if self._rule_entries else _SECOND_CONTROL
+            self._conflict(entry, next(iter(clauses.values())), *about)
             return
-        name, clause = next(iter(clauses.items()))
-        message, hint = _MISPLACED_CONTROL if self._rule_entries else _SECOND_CONTROL
-        self._report.error(
-            entry,
-            clause.offset,
-            message,
-            "one control entry, before all rules",
-            hint,
-            code="COMBINATION",
-            subject=name,
-            length=len(name),
-        )
+        known = {name: it for name, it in settings.items() if it is not None}
+        if len(known) == len(settings):
+            self._control = _control(known, self._vocabulary.dialect)
 
     def _read_rule(
         self, entry: Entry, clauses: Mapping[str, Clause], values: ValueReader, *, complete: bool
@@ -198,97 +185,83 @@ class _TableReader:
             else:
                 setting = values.setting(clause)
                 settings |= {} if setting is None else {name: setting}
-        combination = _Combination(entry, clauses, self._report, self._vocabulary)
-        combination.check(settings.get("ACTION"), complete=complete)
+        self._check_combination(entry, clauses, settings.get("ACTION"), complete=complete)
         if "ACTION" in settings and len(patterns) + len(settings) == len(clauses):
             self._rules.append(_rule(entry.line, patterns, settings))
 
-
-class _Combination:
-    """Which keywords may stand together in a rule (specification 4)."""
-
-    def __init__(
+    def _check_combination(
         self,
         entry: Entry,
         clauses: Mapping[str, Clause],
-        report: Reporter,
-        vocabulary: Vocabulary,
+        action: Setting | None,
+        *,
+        complete: bool,
     ) -> None:
-        self._text = entry.text
-        self._clauses = clauses
-        self._error = partial(report.error, entry, code="COMBINATION")
-        self._vocabulary = vocabulary
-
-    def check(self, action: Setting | None, *, complete: bool) -> None:
-        """Report what is missing, conflicting or misplaced.
+        """Report what is missing, conflicting or misplaced (specification 4).
 
         If not all of the entry could be read, what seems to be missing may stand in the part that
         was not understood. The action is None if there is none that could be read.
         """
-        for name, clause in self._clauses.items():
+        for name, clause in clauses.items():
             if clause.keyword.role is Role.CONTROL:
-                self._conflict(
-                    name,
-                    f"{name} is control data and cannot stand in a rule",
-                    "control keywords in an entry of their own, before all rules",
-                    f"move {name} to the first entry of the table",
-                )
-        if "ACTION" not in self._clauses:
-            if complete:
-                self._missing_action()
-        elif action == Action.FWD:
-            self._check_forward(complete=complete)
-        elif action is not None:
-            for name in filter(_WITH_FORWARD_ONLY.__contains__, self._clauses):
+                message = f"{name} is control data and cannot stand in a rule"
+                expected = "control keywords in an entry of their own, before all rules"
+                hint = f"move {name} to the first entry of the table"
+                self._conflict(entry, clause, message, expected, hint)
+            elif name not in _WITH_FORWARD_ONLY or action is None:
+                continue
+            elif action != Action.FWD:
                 message = f"{name} goes with ACTION(FWD) only, not with ACTION({action})"
                 hint = _CONFLICT_HINTS.get((str(action), name), "")
-                self._conflict(name, message, "ACTION(FWD)", hint)
-
-    def _missing_action(self) -> None:
-        actions = self._vocabulary.keywords["ACTION"].words
-        self._error(
-            len(self._text) - len(self._text.lstrip(" \t,")),
-            "the rule has no ACTION",
-            f"one of {', '.join(f'ACTION({word})' for word in actions)}",
-            "RETRY(n) is only the number of tries, the action is ACTION(RETRY)"
-            if "RETRY" in self._clauses
-            else "a rule that goes on in the next line ends in + or -",
-            subject="ACTION",
-            length=len(self._text.strip(" \t,")),
-        )
-
-    def _check_forward(self, *, complete: bool) -> None:
-        if "FWDT" in self._clauses:
-            for name in self._clauses:
-                if name in {"FWDQ", "FWDQM"}:
-                    self._conflict(
-                        name,
-                        f"{name} and FWDT cannot stand together: a message goes to one place",
-                        "FWDT(topic), or FWDQ(queue) with or without FWDQM",
-                        "FWDT names a topic of Kafka, FWDQ and FWDQM names of a topology",
-                    )
-        elif "FWDQ" not in self._clauses and complete:
+                self._conflict(entry, clause, message, "ACTION(FWD)", hint)
+            elif name in {"FWDQ", "FWDQM"} and "FWDT" in clauses:
+                message = f"{name} and FWDT cannot stand together: a message goes to one place"
+                expected = "FWDT(topic), or FWDQ(queue) with or without FWDQM"
+                hint = "FWDT names a topic of Kafka, FWDQ and FWDQM names of a topology"
+                self._conflict(entry, clause, message, expected, hint)
+        if complete and "ACTION" not in clauses:
+            self._missing_action(entry, has_retry="RETRY" in clauses)
+        elif complete and action == Action.FWD and not {"FWDQ", "FWDT"} & clauses.keys():
             message, subject = "ACTION(FWD) needs FWDT or FWDQ", "FWDT"
             expected = "FWDT('topic') or FWDQ(queue)"
             if self._vocabulary is IBM:
                 message, subject = "ACTION(FWD) needs FWDQ", "FWDQ"
                 expected = "FWDQ(queue), FWDQ(&DESTQ) or FWDQ(&REPLYQ)"
             hint = "to put a message to where it was going, write ACTION(RETRY)"
-            clause = self._clauses["ACTION"]
+            clause = clauses["ACTION"]
             length = clause.value_offset + len(clause.raw) + 1 - clause.offset
-            self._error(clause.offset, message, expected, hint, subject=subject, length=length)
+            about = message, expected, hint
+            self._conflict(entry, clause, *about, subject=subject, length=length)
 
-    def _conflict(self, name: str, message: str, expected: str, hint: str) -> None:
-        offset = self._clauses[name].offset
-        self._error(offset, message, expected, hint, subject=name, length=len(name))
+    def _missing_action(self, entry: Entry, *, has_retry: bool) -> None:
+        actions = (f"ACTION({word})" for word in self._vocabulary.keywords["ACTION"].words)
+        hint = "a rule that goes on in the next line ends in + or -"
+        if has_retry:
+            hint = "RETRY(n) is only the number of tries, the action is ACTION(RETRY)"
+        self._report.error(
+            entry,
+            len(entry.text) - len(entry.text.lstrip(" \t,")),
+            "the rule has no ACTION",
+            f"one of {', '.join(actions)}",
+            hint,
+            code="COMBINATION",
+            subject="ACTION",
+            length=len(entry.text.strip(" \t,")),
+        )
 
-
-_WITH_FORWARD_ONLY = {"FWDQ", "FWDQM", "FWDT", "HEADER"}
-_CONFLICT_HINTS = {
-    ("RETRY", "HEADER"): "ACTION(RETRY) always removes the header",
-    ("RETRY", "FWDQ"): "to try first and then forward, write two rules with the same pattern: "
-    "ACTION(RETRY) RETRY(n), then ACTION(FWD) FWDQ(queue)",
-}
+    def _conflict(
+        self,
+        entry: Entry,
+        clause: Clause,
+        *about: str,
+        code: str = "COMBINATION",
+        subject: str = "",
+        length: int = 0,
+    ) -> None:
+        """Report that a clause cannot stand where it does."""
+        subject = subject or clause.keyword.name
+        length = length or len(subject)
+        self._report.error(entry, clause.offset, *about, code=code, subject=subject, length=length)
 
 
 def _control(settings: Mapping[str, Setting], dialect: Dialect) -> Control:

@@ -1,7 +1,7 @@
 """What a rule asks of one field of a message.
 
 IBM's patterns are texts with wildcards and numbers, and follow rules-table specification 5.3.
-DIALECT(KAFKA) adds regular expressions, comparisons, and lists.
+DIALECT(KAFKA) adds regular expressions, comparisons, lists, and NOT.
 """
 
 from __future__ import annotations
@@ -11,25 +11,12 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import lru_cache
+from operator import eq, ge, gt, le, lt
 from typing import Any, ClassVar, Final, TypeAlias
 
 import re2
-
-__all__ = [
-    "ABSENT",
-    "FieldValue",
-    "Interval",
-    "ListPattern",
-    "NumberPattern",
-    "Pattern",
-    "RangePattern",
-    "RegexPattern",
-    "StringPattern",
-    "TextPattern",
-    "intervals_of",
-    "members_of",
-]
 
 FieldValue: TypeAlias = str | int
 """A match field: text without trailing blanks and NUL, or a number."""
@@ -56,9 +43,9 @@ class Pattern(ABC):
     """The value of a field that a message does not have."""
 
     @property
-    @abstractmethod
     def matches_anything(self) -> bool:
-        """Whether the pattern is as good as none."""
+        """Whether the pattern is known to be as good as none."""
+        return False
 
     @property
     @abstractmethod
@@ -159,10 +146,6 @@ class RegexPattern(Pattern):
         object.__setattr__(self, "_search", search)
 
     @property
-    def matches_anything(self) -> bool:
-        return not self.text
-
-    @property
     def meaning(self) -> str:
         return f"/{self.text}/"
 
@@ -178,12 +161,40 @@ def _re2_options() -> Any:  # noqa: ANN401 - re2 has no types
     return options
 
 
-TextPattern: TypeAlias = StringPattern | RegexPattern
+@dataclass(frozen=True, slots=True)
+class ComparisonPattern(Pattern):
+    """A comparison with a number, such as ``>99.5``; a text that is no number does not match."""
+
+    operator: str
+    """One of ``>``, ``>=``, ``<``, ``<=`` and ``=``."""
+    number: str
+    """Decimal digits without needless zeros, so that equal numbers are equal texts."""
+    _compare: Callable[[Decimal, Decimal], bool] = field(init=False, repr=False, compare=False)
+    _number: Decimal = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_compare", _COMPARISONS[self.operator])
+        object.__setattr__(self, "_number", Decimal(self.number))
+
+    @property
+    def meaning(self) -> list[str]:
+        return [self.operator, self.number]
+
+    def matches(self, value: FieldValue) -> bool:
+        """Whether the value is a number as JSON writes it, and the comparison holds for it."""
+        value = str(value)
+        return _NUMBER.fullmatch(value) is not None and self._compare(Decimal(value), self._number)
+
+
+_COMPARISONS: Final = {">": gt, ">=": ge, "<": lt, "<=": le, "=": eq}
+_NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?")
+
+TextPattern: TypeAlias = StringPattern | RegexPattern | ComparisonPattern
 
 
 @dataclass(frozen=True, slots=True)
 class ListPattern(Pattern):
-    """Several texts and expressions, of which one has to match: ``(a|b)``."""
+    """Several alternatives, of which one has to match: ``(a|b)``."""
 
     members: tuple[TextPattern, ...]
 
@@ -192,12 +203,26 @@ class ListPattern(Pattern):
         return any(member.matches_anything for member in self.members)
 
     @property
-    def meaning(self) -> list[str]:
-        """The members' texts; their order makes no difference."""
-        return sorted(member.meaning for member in self.members)
+    def meaning(self) -> list[object]:
+        """What the members mean; their order makes no difference."""
+        return sorted((member.meaning for member in self.members), key=str)
 
     def matches(self, value: FieldValue) -> bool:
         return any(member.matches(value) for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class NotPattern(Pattern):
+    """Every text that another pattern does not match: ``NOT a``, ``NOT (a|b)``."""
+
+    pattern: TextPattern | ListPattern
+
+    @property
+    def meaning(self) -> dict[str, object]:
+        return {"NOT": self.pattern.meaning}
+
+    def matches(self, value: FieldValue) -> bool:
+        return not self.pattern.matches(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,17 +271,20 @@ class NumberPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class RangePattern(Pattern):
-    """Numbers and comparisons, of which one has to hold; the value has to be there."""
+    """Numbers and comparisons, of which one has to hold.
+
+    A number that the message does not have is ``ABSENT``, which ``*`` and NOT match.
+    """
 
     default: ClassVar[FieldValue] = ABSENT
 
     intervals: tuple[Interval, ...]
     """In order and apart from each other."""
-    written: tuple[str, ...] = field(default=(), compare=False)
-    """The alternatives as the table has them."""
+    written: str = field(default="", compare=False)
+    """The value as the table has it."""
 
     @classmethod
-    def of(cls, intervals: Iterable[Interval], written: Iterable[str] = ()) -> RangePattern:
+    def of(cls, intervals: Iterable[Interval], written: str = "") -> RangePattern:
         """The pattern for some intervals in any order, empty and overlapping ones too."""
         joined: list[Interval] = []
         for one in sorted(intervals, key=lambda it: it.low):
@@ -267,7 +295,14 @@ class RangePattern(Pattern):
                 joined.append(one)
             elif not last.covers(one):
                 joined[-1] = Interval(last.low, one.high)
-        return cls(tuple(joined), tuple(written))
+        return cls(tuple(joined), written)
+
+    def complement(self, written: str = "") -> RangePattern:
+        """The pattern for what this one does not match."""
+        lows = (ABSENT, *(None if it.high is None else it.high + 1 for it in self.intervals))
+        highs = (*(it.low - 1 for it in self.intervals), None)
+        gaps = zip(lows, highs, strict=True)
+        return self.of((Interval(low, high) for low, high in gaps if low is not None), written)
 
     @property
     def matches_anything(self) -> bool:

@@ -11,15 +11,6 @@ from redrive.rules.backoff import Backoff
 from redrive.rules.keywords import Dialect
 from redrive.rules.patterns import NumberPattern, Pattern, StringPattern
 
-__all__ = [
-    "DEFAULT_RETRY_INTERVAL",
-    "Action",
-    "Authority",
-    "Control",
-    "Rule",
-    "Wait",
-]
-
 DEFAULT_RETRY_INTERVAL: Final = 60
 """RETRYINT if the table does not say, in seconds."""
 
@@ -160,13 +151,24 @@ class Rule:
             **({} if self.backoff is None else {"BACKOFF": str(self.backoff)}),
         }
 
-    def delay(self, failures: int, interval: int) -> int:
-        """Seconds to wait after so many failed attempts of this rule, jitter left out."""
-        return interval if self.backoff is None else self.backoff.delay(failures)
+    def wait_before(self, tried: int, interval: int) -> int:
+        """Seconds to wait for the attempt that follows so many of this rule, jitter left out.
 
-    def total_delay(self, interval: int, failures: int) -> int:
-        """Seconds of the waits after so many failed attempts taken together."""
-        return failures * interval if self.backoff is None else self.backoff.total(failures)
+        A BACKOFF of RETRY begins with the first attempt, as the processing has failed before it;
+        that of FWD begins with the second, and is not shorter where another rule failed before.
+        """
+        return interval if self.backoff is None else self.backoff.delay(self._delays(tried))
+
+    def seconds_to(self, tried: int, interval: int) -> int:
+        """Seconds from the first attempt of this rule to the one that follows so many."""
+        if self.backoff is None:
+            return tried * interval
+        first = self._delays(0) if self.action is Action.RETRY else 0
+        return self.backoff.total(tried + first) - self.backoff.total(first)
+
+    def _delays(self, tried: int) -> int:
+        """The number of the delay, from 1, before the attempt that follows so many."""
+        return tried + 1 if self.action is Action.RETRY else max(1, tried)
 
 
 def _plain(pattern: Pattern) -> object:

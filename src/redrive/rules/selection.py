@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from redrive.rules.keywords import Dialect
+from redrive.rules.rule import Action
 from redrive.rules.table import RulesTable
-
-__all__ = ["Turn", "rules_of", "select_rule", "select_untried", "turns"]
 
 
 class Turn(NamedTuple):
     """A rule's turn on a message whose attempts all fail."""
 
     seconds: int
-    """Time of its first attempt, from the first sight of the message."""
+    """Time of its first attempt, from the first sight of the message, or its first failure."""
     rule: int | None
     """Index of the rule; None when no rule is left and the message remains."""
     attempts: int
@@ -67,19 +67,25 @@ def select_untried(table: RulesTable, candidates: int, failed: Mapping[int, int]
 def turns(table: RulesTable, candidates: int) -> Iterator[Turn]:
     """The rules that apply to a message one after the other if every attempt fails.
 
-    The next rule is tried at the next interval, or after the delay of a BACKOFF, not at once
-    (specification 6.2, question Q-18). Jitter is left out. A rule that cannot fail has one attempt
+    The next rule is tried at the next interval, or after the delay of its BACKOFF, not at once
+    (specification 6.2, question Q-18). In DIALECT(KAFKA) a RETRY has failed when the message comes
+    back: it waits for its first attempt too, and what follows its last does not wait. Jitter, and
+    the time of the processing, are left out. A rule that cannot fail has one attempt
     and is the last turn; if there is none, the last turn has no rule.
     """
-    seconds, last = 0, 0
+    seconds, has_to_wait = 0, False
     interval = table.control.retry_interval
+    counts_rounds = table.control.dialect is Dialect.KAFKA
     for index in rules_of(candidates):
         rule = table.rules[index]
+        is_round = counts_rounds and rule.action is Action.RETRY
+        if has_to_wait or is_round:
+            seconds += rule.wait_before(0, interval)
         if not rule.action.can_fail:
             yield Turn(seconds, index, 1)
             return
         yield Turn(seconds, index, rule.retry)
-        last = rule.delay(rule.retry, interval)
-        seconds += rule.total_delay(interval, rule.retry)
+        seconds += rule.seconds_to(rule.retry - 1, interval)
+        has_to_wait = not is_round  # a dead letter that comes back is decided about at once
     # The last failure leaves the message at once: there is nothing to wait for.
-    yield Turn(seconds - last, None, 0)
+    yield Turn(seconds, None, 0)

@@ -12,16 +12,6 @@ from dataclasses import dataclass, field
 
 from redrive.diagnostics import SourceLocation, location_in
 
-__all__ = [
-    "BLANKS",
-    "Entry",
-    "decode_source",
-    "encoding_of",
-    "entries_of",
-    "is_comment_or_blank",
-    "physical_lines",
-]
-
 BLANKS = " \t"
 """The characters that count as blank (question Q-39)."""
 

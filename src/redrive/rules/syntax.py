@@ -8,7 +8,9 @@ The grammar of rules-table specification 5.2:
 
 DIALECT(KAFKA) adds, for its own patterns:
 
-    value        = [ argument ws* "," ws* ] ( "(" ws* alternatives ws* ")" | alternatives )
+    value        = [ argument ws* "," ws* ] ( negated | list | alternatives )
+    negated      = "NOT" ( ws+ alternative | ws* list )
+    list         = "(" ws* alternatives ws* ")"
     argument     = quoted | bare
     alternatives = alternative { ws* "|" ws* alternative }
     alternative  = quoted | "/" { any character but / | "\/" } "/" | [ comparison ws* ] bare
@@ -24,12 +26,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from redrive.rules.diagnosis import Reporter, did_you_mean
+from redrive.diagnostics import did_you_mean
+from redrive.rules.diagnosis import Reporter
 from redrive.rules.hints import COMMENTS, character_hint, closing_of, keyword_hint, value_hint
 from redrive.rules.keywords import Keyword, Role, Value, Vocabulary, field_name
 from redrive.rules.source import BLANKS, Entry
-
-__all__ = ["BARE_IN_KAFKA", "Alternative", "Clause", "ClauseReader"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,11 @@ class Alternative:
     operator: str = ""
     """The comparison in front of a number."""
     is_regex: bool = False
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Offset and length."""
+        return self.offset, self.length
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,8 @@ class Clause:
     """What stands in front of the value and a comma."""
     alternatives: tuple[Alternative, ...] = ()
     """DIALECT(KAFKA): the value of a pattern."""
+    is_negated: bool = False
+    """DIALECT(KAFKA): whether NOT stands in front of the alternatives."""
 
     @property
     def name(self) -> str:
@@ -81,6 +89,8 @@ _QUOTED: Final = re.compile(r"'((?:[^']|'')*)'")
 _BARE: Final = re.compile(r"[A-Za-z0-9./_%*?&]+")
 _REGEX: Final = re.compile(r"/((?:[^/\\]|\\.)*)/")
 _COMPARISON: Final = re.compile(r">=|<=|>|<|=")
+# A text of these three letters has nothing or a bar behind it.
+_NOT: Final = re.compile(r"NOT(?:[ \t]*(?=\()|[ \t]+(?=[^ \t)|]))", re.IGNORECASE)
 _ARGUMENT: Final = re.compile(r"[ \t]*(?:'((?:[^']|'')*)'|([^\s'(),|]+))[ \t]*,[ \t]*")
 _CLAUSE_START: Final = re.compile(r"([A-Za-z]+)[ \t]*\(")
 _NEXT_CLAUSE: Final = re.compile(r"(?<=[ \t,)])[A-Za-z]+[ \t]*\(")
@@ -94,6 +104,10 @@ _EXAMPLES: Final = {"path": "$.order.id", "name": "x-tenant"}
 _CLOSE_THE_VALUE: Final = (
     "close the value with '; a quote inside a value is written twice; "
     "a line that goes on ends in + or -"
+)
+_CLOSE_THE_EXPRESSION: Final = (
+    r"close the expression with /; a slash inside it is written \/; "
+    "a text that begins with a slash is quoted"
 )
 _WRITE_PARENTHESES: Final = (
     "write the value between parentheses; a rule that goes on in the next line ends in + or -"
@@ -119,6 +133,8 @@ class ClauseReader:
         self._vocabulary = vocabulary
         self._strict = strict
         self._at = 0
+        self._keyword: Keyword
+        """The keyword whose value is being read."""
         self.lost = False
         """Whether something was read that became no clause."""
 
@@ -150,15 +166,21 @@ class ClauseReader:
     def _clause(self) -> Clause | None:
         word = _WORD.match(self._text, self._at)
         if word is None:
-            self._no_clause()
+            character = self._text[self._at]
+            message = f"{character!r} cannot start a clause"
+            self._report(self._at, message, "a keyword", character_hint(character))
+            self.lost = True
+            if character in COMMENTS:
+                self._at = len(self._text)  # what follows is meant for people
+            self._resume()
             return None
-        keyword = self._keyword(word)
+        keyword = self._keyword_of(word)
         self._at = word.end()
         if keyword is None:
             self._unknown(word)
             return None
-        self._skip(_BLANKS)
-        if not self._text.startswith("(", self._at):
+        self._keyword = keyword
+        if not self._takes("("):
             name = keyword.name
             message, hint = f"{name} stands without a value", f"write {name}(value)"
             self._report(word.end(), message, "(", hint, subject=name)
@@ -166,20 +188,10 @@ class ClauseReader:
             if _WORD.match(self._text, self._at) is None:
                 self._resume()
             return None
-        self._at += 1
         self._skip(_BLANKS)
         return self._value(keyword, word.start())
 
-    def _no_clause(self) -> None:
-        character = self._text[self._at]
-        message = f"{character!r} cannot start a clause"
-        self._report(self._at, message, "a keyword", character_hint(character))
-        self.lost = True
-        if character in COMMENTS:
-            self._at = len(self._text)  # what follows is meant for people
-        self._resume()
-
-    def _keyword(self, word: re.Match[str]) -> Keyword | None:
+    def _keyword_of(self, word: re.Match[str]) -> Keyword | None:
         """The keyword that a word is; of two of that name the one that the text has the form of."""
         name = word.group().upper()
         plain = self._vocabulary.keywords.get(name)
@@ -202,56 +214,56 @@ class ClauseReader:
             code="UNKNOWN_KEYWORD",
         )
         self.lost = True
-        self._skip(_BLANKS)
-        if self._peek() != "(":
-            self._at = word.end()
-            if _SEPARATED.match(self._text, self._at) is None:
-                self._resume()
+        if self._takes("("):
+            self._skip(_BLANKS)
+            quoted = _QUOTED.match(self._text, self._at)
+            self._skip_to_closing(quoted.end() if quoted else self._at)
             return
-        self._at += 1
-        self._skip(_BLANKS)
-        quoted = _QUOTED.match(self._text, self._at)
-        self._skip_to_closing(quoted.end() if quoted else self._at)
+        self._at = word.end()
+        if _SEPARATED.match(self._text, self._at) is None:
+            self._resume()
 
     def _value(self, keyword: Keyword, offset: int) -> Clause:
         argument, start = "", self._at
         try:
             if keyword.value in {Value.TEXTS, Value.NUMBERS}:
-                argument = self._argument(keyword) if keyword.argument else ""
-                found = self._alternatives(keyword)
+                argument = self._argument() if keyword.argument else ""
+                self._skip(_BLANKS)
+                negation = _NOT.match(self._text, self._at)
+                self._at = negation.end() if negation else self._at
+                found = self._alternatives(is_negated=negation is not None)
                 start, last = found[0].offset, found[-1]
                 raw = self._text[start : last.offset + last.length]
-                return Clause(keyword, offset, raw, raw, start, argument, tuple(found))
-            read = self._quoted_value if self._peek() == "'" else self._bare_value
-            value, raw = read(keyword)
+                more = argument, tuple(found), negation is not None
+                return Clause(keyword, offset, raw, raw, start, *more)
+            value, raw = self._quoted_value() if self._peek() == "'" else self._bare_value()
         except _UnreadableError:
             return Clause(keyword, offset, None, argument=argument)
         return Clause(keyword, offset, value, raw, start)
 
-    def _quoted_value(self, keyword: Keyword) -> tuple[str, str]:
+    def _quoted_value(self) -> tuple[str, str]:
         start = self._at
-        value = self._quoted(keyword)
+        value = self._quoted()
         raw = self._text[start : self._at]
-        self._close(keyword, "after the quoted value")
+        self._close("after the quoted value")
         if not value:
-            raise self._empty(keyword, start, len(raw))
+            raise self._empty(start, len(raw))
         return value, raw
 
-    def _bare_value(self, keyword: Keyword) -> tuple[str, str]:
-        start = self._at
+    def _bare_value(self) -> tuple[str, str]:
+        keyword, start = self._keyword, self._at
         if self._takes(")"):
             opened = self._text.rindex("(", 0, start)
-            raise self._empty(keyword, opened, start + 1 - opened)
+            raise self._empty(opened, start + 1 - opened)
         found = _VERBATIM.get(keyword.value, _BARE).match(self._text, start)
         raw = found.group() if found else ""
         self._at += len(raw)
-        self._close(keyword, "in a value without quotes", raw)
+        self._close("in a value without quotes", raw)
         if keyword.value in _VERBATIM:
             return raw, raw
         misplaced = raw.find("&", 1 if keyword.references else 0)
         if misplaced >= 0:
             raise self._unreadable(
-                keyword,
                 start + misplaced,
                 "& can only start one of the special names of FWDQ and FWDQM",
                 " or ".join(keyword.references) or "a value without &",
@@ -259,138 +271,109 @@ class ClauseReader:
             )
         return raw.upper(), raw
 
-    def _argument(self, keyword: Keyword) -> str:
+    def _argument(self) -> str:
         found = _ARGUMENT.match(self._text, self._at)
         if found is None:
-            at = self._at
+            at, (name, what) = self._at, (self._keyword.name, self._keyword.argument)
             self._resume()
-            raise self._unreadable(
-                keyword,
-                at,
-                f"{keyword.name} takes a {keyword.argument}, a comma and a value",
-                f"a {keyword.argument}",
-                f"for example {keyword.name}('{_EXAMPLES[keyword.argument]}',value)",
-            )
+            message = f"{name} takes a {what}, a comma and a value"
+            hint = f"for example {name}('{_EXAMPLES[what]}',value)"
+            raise self._unreadable(at, message, f"a {what}", hint)
         self._at = found.end()
         quoted, bare = found.groups()
         return str(bare if quoted is None else quoted.replace("''", "'"))
 
-    def _alternatives(self, keyword: Keyword) -> list[Alternative]:
+    def _alternatives(self, *, is_negated: bool) -> list[Alternative]:
+        name = self._keyword.name
         is_enclosed = self._takes("(")
-        found = [self._alternative(keyword)]
+        found = [self._alternative()]
         while self._takes("|"):
-            found.append(self._alternative(keyword))
+            if is_negated and not is_enclosed:
+                at = self._at - 1
+                self._skip_to_closing(at)
+                message = f"{name}: NOT without parentheses stands for one alternative"
+                raise self._unreadable(at, message, ")", f"write {name}(NOT (a|b))")
+            found.append(self._alternative())
         for _ in range(1 + is_enclosed):
-            if not self._takes(")"):
-                raise self._not_in_list(keyword)
+            if self._takes(")"):
+                continue
+            at, there = self._at, self._peek()
+            self._skip_to_closing(at)
+            if not there:
+                raise self._not_closed(at)
+            message = f"{name}: {there!r} cannot stand in or behind a value"
+            hint = "put a text with blanks, commas or parentheses in single quotes"
+            raise self._unreadable(at, message, ") or |", hint)
         return found
 
-    def _alternative(self, keyword: Keyword) -> Alternative:
+    def _alternative(self) -> Alternative:
         self._skip(_BLANKS)
         start = self._at
         if self._peek() == "'":
-            text = self._quoted(keyword)
+            text = self._quoted()
             if not text:
                 self._skip_to_closing(start)
-                raise self._empty(keyword, start, 2)
+                raise self._empty(start, 2)
             return Alternative(text, start, self._at - start)
         if self._peek() == "/":
-            return Alternative(self._regex(keyword), start, self._at - start, is_regex=True)
+            return Alternative(self._regex(), start, self._at - start, is_regex=True)
         operator = _COMPARISON.match(self._text, start)
         if operator is not None:
             self._at = operator.end()
             self._skip(_BLANKS)
+        sign = operator.group() if operator else ""
         bare = BARE_IN_KAFKA.match(self._text, self._at)
         if bare is None:
-            raise self._no_alternative(keyword, operator)
+            raise self._no_alternative(sign)
         self._at = bare.end()
-        sign = operator.group() if operator else ""
         return Alternative(bare.group(), start, self._at - start, sign)
 
-    def _quoted(self, keyword: Keyword) -> str:
+    def _no_alternative(self, sign: str) -> _UnreadableError:
+        at, there, name = self._at, self._peek(), self._keyword.name
+        self._skip_to_closing(at)
+        if sign:
+            return self._unreadable(at, f"{name}: no number follows {sign}", "a number")
+        if there in {"", ")", "|"}:
+            return self._empty(at, 1)
+        expected = "a text, a number, a comparison or an expression"
+        hint = "put a text with such characters in single quotes"
+        return self._unreadable(at, f"{name}: {there!r} cannot start a value", expected, hint)
+
+    def _quoted(self) -> str:
         found = _QUOTED.match(self._text, self._at)
         if found is None:
-            message = "the quoted value has no end"
-            raise self._open(keyword, message, "a single quote", _CLOSE_THE_VALUE)
+            raise self._open("the quoted value has no end", "a single quote", _CLOSE_THE_VALUE)
         self._at = found.end()
         return found[1].replace("''", "'")
 
-    def _regex(self, keyword: Keyword) -> str:
-        start = self._at
+    def _regex(self) -> str:
+        start, name = self._at, self._keyword.name
         found = _REGEX.match(self._text, start)
         if found is None:
-            raise self._open(
-                keyword,
-                f"{keyword.name}: the expression has no end",
-                "a slash",
-                r"close the expression with /; a slash inside it is written \/; "
-                "a text that begins with a slash is quoted",
-            )
+            raise self._open(f"{name}: the expression has no end", "a slash", _CLOSE_THE_EXPRESSION)
         self._at = found.end()
-        text = found[1].replace(r"\/", "/")
-        if not text:
+        if not found[1]:
             self._skip_to_closing(start)
-            message = f"{keyword.name}: there is nothing between the slashes"
-            raise self._unreadable(
-                keyword,
-                start,
-                message,
-                "an expression",
-                "* matches anything",
-                code="EMPTY_VALUE",
-                length=2,
-            )
-        return text
+            message = f"{name}: there is nothing between the slashes"
+            about = message, "an expression", "* matches anything"
+            raise self._unreadable(start, *about, code="EMPTY_VALUE", length=2)
+        return found[1].replace(r"\/", "/")
 
-    def _open(self, keyword: Keyword, message: str, expected: str, hint: str) -> _UnreadableError:
+    def _open(self, message: str, expected: str, hint: str) -> _UnreadableError:
         """Report a value that takes all that follows, so that nothing behind it can be read."""
         at, self._at = self._at, len(self._text)
         self.lost = True
-        return self._unreadable(keyword, at, message, expected, hint, length=self._at - at)
+        return self._unreadable(at, message, expected, hint, length=self._at - at)
 
-    def _empty(self, keyword: Keyword, offset: int, length: int) -> _UnreadableError:
-        blank = keyword.value in {Value.STRING, Value.TEXTS}
-        blank = blank or keyword.name in {"FWDQM", "INPUTQ", "INPUTQM"}
-        return self._unreadable(
-            keyword,
-            offset,
-            f"{keyword.name} has an empty value",
-            "at least one character",
-            f"a blank value is written {keyword.name}(' ')" if blank else "",
-            code="EMPTY_VALUE",
-            length=length,
-        )
+    def _empty(self, offset: int, length: int) -> _UnreadableError:
+        name = self._keyword.name
+        blank = self._keyword.value in {Value.STRING, Value.TEXTS}
+        blank = blank or name in {"FWDQM", "INPUTQ", "INPUTQM"}
+        hint = f"a blank value is written {name}(' ')" if blank else ""
+        about = f"{name} has an empty value", "at least one character", hint
+        return self._unreadable(offset, *about, code="EMPTY_VALUE", length=length)
 
-    def _no_alternative(self, keyword: Keyword, operator: re.Match[str] | None) -> _UnreadableError:
-        at, there = self._at, self._peek()
-        self._skip_to_closing(at)
-        if operator is not None:
-            message = f"{keyword.name}: no number follows {operator.group()}"
-            return self._unreadable(keyword, at, message, "a number")
-        if there in {"", ")", "|"}:
-            return self._empty(keyword, at, 1)
-        return self._unreadable(
-            keyword,
-            at,
-            f"{keyword.name}: {there!r} cannot start a value",
-            "a text, a number, a comparison or an expression",
-            "put a text with such characters in single quotes",
-        )
-
-    def _not_in_list(self, keyword: Keyword) -> _UnreadableError:
-        at, there = self._at, self._peek()
-        self._skip_to_closing(at)
-        if not there:
-            return self._not_closed(keyword, at)
-        return self._unreadable(
-            keyword,
-            at,
-            f"{keyword.name}: {there!r} cannot stand in or behind a value",
-            ") or |",
-            "put a text with blanks, commas or parentheses in single quotes",
-        )
-
-    def _close(self, keyword: Keyword, where: str, raw: str | None = None) -> None:
+    def _close(self, where: str, raw: str | None = None) -> None:
         """Read the closing parenthesis; report what stands in its place.
 
         ``where`` is the place in words; ``raw`` is a value without quotes, None behind a quoted
@@ -403,45 +386,35 @@ class ClauseReader:
         known = self._vocabulary.names
         is_next = raw != "" and self._at > end and following and following[1].upper() in known
         if is_next or self._at == len(self._text):
-            raise self._not_closed(keyword, end)
+            raise self._not_closed(end)
         at = self._at
         closing = closing_of(self._text, at)
         self._at = closing + 1 if closing >= 0 else len(self._text)
         is_blank = bool(raw) and self._text[at - 1] in BLANKS
         message = f"{'a blank' if is_blank else repr(self._text[at])} cannot stand {where}"
-        hint = self._quoting_hint(keyword, raw, at)
-        raise self._unreadable(keyword, at - is_blank, message, ")", hint)
+        raise self._unreadable(at - is_blank, message, ")", self._quoting_hint(raw, at, closing))
 
-    def _not_closed(self, keyword: Keyword, at: int) -> _UnreadableError:
-        message = f"the value of {keyword.name} is not closed"
-        return self._unreadable(keyword, at, message, ")", _WRITE_PARENTHESES)
-
-    def _unreadable(
-        self,
-        keyword: Keyword,
-        offset: int,
-        message: str,
-        expected: str,
-        hint: str = "",
-        *,
-        code: str = "SYNTAX",
-        length: int = 1,
-    ) -> _UnreadableError:
-        """Report what makes a value unreadable; the caller has moved on behind the value."""
-        name = keyword.name
-        self._report(offset, message, expected, hint, subject=name, code=code, length=length)
-        return _UnreadableError()
-
-    def _quoting_hint(self, keyword: Keyword, raw: str | None, at: int) -> str:
+    def _quoting_hint(self, raw: str | None, at: int, closing: int) -> str:
         if raw is None:
             return "a quote inside a quoted value is written twice"
+        keyword = self._keyword
         known = value_hint(keyword, self._text, at)
-        closing = closing_of(self._text, at)
         if known or keyword.value not in {Value.STRING, Value.NAME, Value.TOPIC} or closing < 0:
             return known
         start = self._text.rindex("(", 0, at) + 1
         quoted = self._text[start:closing].strip(BLANKS).replace("'", "''")
         return f"put the value in single quotes: {keyword.name}('{quoted}')"
+
+    def _not_closed(self, at: int) -> _UnreadableError:
+        message = f"the value of {self._keyword.name} is not closed"
+        return self._unreadable(at, message, ")", _WRITE_PARENTHESES)
+
+    def _unreadable(
+        self, offset: int, *about: str, code: str = "SYNTAX", length: int = 1
+    ) -> _UnreadableError:
+        """Report what makes a value unreadable; the caller has moved on behind the value."""
+        self._report(offset, *about, subject=self._keyword.name, code=code, length=length)
+        return _UnreadableError()
 
     def _skip_to_closing(self, start: int) -> None:
         """Go on behind the next closing parenthesis."""

@@ -12,8 +12,6 @@ from redrive.rules.canonical import write_entries
 from redrive.rules.rule import Control, Rule
 from redrive.rules.targets import inserts
 
-__all__ = ["RulesTable"]
-
 
 @dataclass(frozen=True)
 class RulesTable:

@@ -10,15 +10,6 @@ from redrive.rules.keywords import NAME_LENGTH, TOPIC_LENGTH, Dialect
 from redrive.rules.patterns import FieldValue
 from redrive.rules.rule import Action, Control, Rule
 
-__all__ = [
-    "Target",
-    "input_queue",
-    "input_queue_manager",
-    "inserts",
-    "missing_insert",
-    "resolve_target",
-]
-
 _INSERT: Final = re.compile("&([A-Z]+)")
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
+from redrive.diagnostics import did_you_mean
 from redrive.messages.constants import (
     MQ_VERSION,
     constant_family,
@@ -20,12 +21,14 @@ from redrive.messages.constants import (
 )
 from redrive.messages.json_paths import JsonPath
 from redrive.rules.backoff import Backoff
-from redrive.rules.diagnosis import Reporter, did_you_mean, one_of
+from redrive.rules.diagnosis import Reporter, one_of
 from redrive.rules.keywords import LARGEST_NUMBER, Keyword, Value
 from redrive.rules.patterns import (
     ABSENT,
+    ComparisonPattern,
     Interval,
     ListPattern,
+    NotPattern,
     NumberPattern,
     Pattern,
     RangePattern,
@@ -36,8 +39,6 @@ from redrive.rules.patterns import (
 from redrive.rules.source import Entry
 from redrive.rules.syntax import Alternative, Clause
 
-__all__ = ["Setting", "ValueReader", "read_number"]
-
 Setting: TypeAlias = str | int | Backoff
 """The value of a control or action keyword."""
 _T = TypeVar("_T")
@@ -46,6 +47,7 @@ _DIGITS: Final = re.compile(r"[0-9]+")
 _WILDCARD: Final = re.compile(r"[*?]")
 _OBSOLETE_REFERENCE: Final = "="
 _MEASURE: Final = re.compile(r"([0-9]+)([A-Za-z]*)")
+_DECIMAL: Final = re.compile(r"(-?)0*([0-9]+)(?:\.(?=[0-9])([0-9]*?)0*)?")
 _INSERT: Final = re.compile(r"&([A-Za-z]*)")
 _NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
 _FACTOR: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,2})?")
@@ -64,174 +66,195 @@ class ValueReader:
 
     def __init__(self, entry: Entry, report: Reporter) -> None:
         self._error = partial(report.error, entry)
+        self._clause: Clause
+        """The clause whose value is being read."""
 
     def pattern(self, clause: Clause) -> Pattern | None:
         """The value of a pattern keyword; None when an error was reported instead."""
-        if clause.value is None:
-            return None
-        with suppress(_WrongValueError):
-            match clause.keyword.value:
-                case Value.NUMBER:
-                    return self._number(clause, clause.value)
-                case Value.STRING:
-                    return self._string(clause, clause.value)
-                case Value.NUMBERS:
-                    written = (f"{it.operator}{it.text}" for it in clause.alternatives)
-                    return RangePattern.of(self._each(self._interval, clause), written)
-            try:
-                self._check_argument(clause)
-            finally:  # a wrong argument hides no wrong value
-                members = tuple(self._each(self._text, clause))
-            return members[0] if len(members) == 1 else ListPattern(members)
-        return None
+        readers: Mapping[Value, Callable[[str], Pattern]] = {
+            Value.STRING: self._string,
+            Value.NUMBER: self._number,
+            Value.TEXTS: self._texts,
+            Value.NUMBERS: self._range,
+        }
+        return self._read(clause, readers[clause.keyword.value])
 
     def setting(self, clause: Clause) -> Setting | None:
         """The value of a control or action keyword; None when an error was reported instead.
 
         A blank name is an empty text; references such as ``&DESTQ`` are in upper case.
         """
-        if clause.value is None:
-            return None
-        readers: Mapping[Value, Callable[[Clause, str], Setting]] = {
+        readers: Mapping[Value, Callable[[str], Setting]] = {
             Value.TOPIC: self._topic,
             Value.BACKOFF: self._backoff,
             Value.NAME: self._name,
             Value.WORD: self._word,
+            Value.COUNT: self._count,
+            Value.COUNT_OR_WORD: self._count,
         }
+        return self._read(clause, readers[clause.keyword.value])
+
+    def _read(self, clause: Clause, read: Callable[[str], _T]) -> _T | None:
+        if clause.value is None:
+            return None
+        self._clause = clause
         with suppress(_WrongValueError):
-            if clause.keyword.value not in {Value.TOPIC, Value.BACKOFF}:
-                self._refuse_wildcard(clause, clause.value)
-            return readers.get(clause.keyword.value, self._count)(clause, clause.value)
+            return read(clause.value)
         return None
 
-    def _each(self, read: Callable[[Clause, Alternative], _T], clause: Clause) -> list[_T]:
-        """Read all alternatives, so that each of them has its error."""
-        found = []
-        for one in clause.alternatives:
-            with suppress(_WrongValueError):
-                found.append(read(clause, one))
-        if len(found) < len(clause.alternatives):
-            raise _WrongValueError
-        return found
+    @property
+    def _keyword(self) -> Keyword:
+        return self._clause.keyword
 
-    def _string(
-        self, clause: Clause, value: str, place: tuple[int, int] | None = None
-    ) -> StringPattern:
-        length = clause.keyword.length
+    def _string(self, value: str, place: tuple[int, int] | None = None) -> StringPattern:
+        name, length = self._keyword.name, self._keyword.length
         used = len(value) - value.count("*")
         if used <= length:
             return StringPattern(value, length)
-        raise self._wrong(
-            clause,
-            f"{clause.keyword.name} looks at a field of {length} characters, "
-            f"this value has {used} besides asterisks",
-            f"at most {length} characters, asterisks not counted",
-            place=place,
-            code="TOO_LONG",
+        message = (
+            f"{name} looks at a field of {length} characters, "
+            f"this value has {used} besides asterisks"
         )
+        expected = f"at most {length} characters, asterisks not counted"
+        raise self._wrong(message, expected, place=place, code="TOO_LONG")
 
-    def _number(self, clause: Clause, value: str) -> NumberPattern:
+    def _number(self, value: str) -> NumberPattern:
         if value == "*":
             return NumberPattern(None)
         if _DIGITS.fullmatch(value):
-            return NumberPattern(self._in_range(clause, value))
-        names = " or ".join(f"{family}_..." for family in clause.keyword.families)
+            return NumberPattern(self._in_range(value))
+        names = " or ".join(f"{family}_..." for family in self._keyword.families)
         expected = f"digits, a name {names}, or *"
         if _WILDCARD.search(value):
-            message = f"{clause.keyword.name} is a number: * can only stand for all of it"
-            raise self._wrong(clause, message, expected, place=_wildcard_in(clause))
-        return NumberPattern(self._symbol(clause, value.upper(), expected))
+            message = f"{self._keyword.name} is a number: * can only stand for all of it"
+            raise self._wrong(message, expected, place=self._wildcard())
+        return NumberPattern(self._symbol(value.upper(), expected))
 
-    def _symbol(self, clause: Clause, name: str, expected: str) -> int:
-        keyword = clause.keyword
+    def _symbol(self, name: str, expected: str) -> int:
+        families = self._keyword.families
         value = constant_value(name)
-        if value is not None and constant_family(name) in keyword.families:
+        if value is not None and constant_family(name) in families:
             return value
-        known = constant_names(*keyword.families)
+        known = constant_names(*families)
         hint = did_you_mean(name, known)
         if value is not None:
-            families = " or ".join(f"{family}_" for family in keyword.families)
-            message = f"{keyword.name} takes {families} names, {name} is none of them"
-        elif constant_family(name) in keyword.families:
+            taken = " or ".join(f"{family}_" for family in families)
+            message = f"{self._keyword.name} takes {taken} names, {name} is none of them"
+        elif constant_family(name) in families:
             message = f"no constant of MQ {MQ_VERSION} is called {name}"
             hint = hint or "a constant of a newer MQ can be written as its number"
         else:
             message = f"{name} is neither a number nor a name of MQ"
-            hint = hint or did_you_mean(f"{keyword.families[0]}_{name}", known)
-        raise self._wrong(clause, message, expected, hint)
+            hint = hint or did_you_mean(f"{families[0]}_{name}", known)
+        raise self._wrong(message, expected, hint)
 
-    def _check_argument(self, clause: Clause) -> None:
-        if clause.keyword.argument != "path":
+    def _texts(self, _: str) -> Pattern:
+        try:
+            self._check_argument()
+        finally:  # a wrong argument hides no wrong value
+            members = self._each(self._text)
+        pattern = members[0] if len(members) == 1 else ListPattern(tuple(members))
+        self._check_negation(pattern, f"{self._keyword.name}(' ')")
+        return NotPattern(pattern) if self._clause.is_negated else pattern
+
+    def _range(self, _: str) -> RangePattern:
+        written = "|".join(f"{it.operator}{it.text}" for it in self._clause.alternatives)
+        pattern = RangePattern.of(self._each(self._interval), written)
+        self._check_negation(pattern, f"{self._keyword.name}(NOT >=0)")
+        if not self._clause.is_negated:
+            return pattern
+        is_list = len(self._clause.alternatives) > 1
+        return pattern.complement(f"NOT ({written})" if is_list else f"NOT {written}")
+
+    def _each(self, read: Callable[[Alternative], _T]) -> list[_T]:
+        """Read all alternatives, so that each of them has its error."""
+        found = []
+        for one in self._clause.alternatives:
+            with suppress(_WrongValueError):
+                found.append(read(one))
+        if len(found) < len(self._clause.alternatives):
+            raise _WrongValueError
+        return found
+
+    def _check_negation(self, pattern: Pattern, absent: str) -> None:
+        if self._clause.is_negated and pattern.matches_anything:
+            raise self._wrong(
+                "every message matches this, so none is left behind NOT",
+                "a value that not every message has",
+                f"for a message that does not have it write {absent}",
+            )
+
+    def _check_argument(self) -> None:
+        clause = self._clause
+        if self._keyword.argument != "path":
             return
         try:
             JsonPath.of(clause.argument)
         except ValueError as problem:
-            raise self._wrong(
-                clause,
-                f"{clause.argument} is no path: {problem}",
-                "a path such as $.order.items[0].sku or $['a name']",
-                place=(clause.offset, len(clause.keyword.name)),
-            ) from problem
+            message = f"{clause.argument} is no path: {problem}"
+            expected = "a path such as $.order.items[0].sku or $['a name']"
+            place = clause.offset, len(self._keyword.name)
+            raise self._wrong(message, expected, place=place) from problem
 
-    def _text(self, clause: Clause, one: Alternative) -> TextPattern:
+    def _text(self, one: Alternative) -> TextPattern:
         if one.is_regex:
-            return self._regex(clause, one)
-        if one.operator:
-            raise self._wrong(
-                clause,
-                f"{clause.keyword.name} is a text and cannot be compared by {one.operator}",
-                "a text, an expression between slashes, or a list of them",
-                f"quote the value if {one.operator} belongs to it",
-                place=(one.offset, len(one.operator)),
-            )
-        return self._string(clause, one.text, (one.offset, one.length))
+            return self._regex(one)
+        if not one.operator:
+            return self._string(one.text, one.place)
+        hint = f"quote the value if {one.operator} belongs to it"
+        if not self._keyword.argument:
+            message = f"{self._keyword.name} is a text and cannot be compared by {one.operator}"
+            expected = "a text, an expression between slashes, or a list of them"
+            raise self._wrong(message, expected, hint, (one.offset, len(one.operator)))
+        found = _DECIMAL.fullmatch(one.text)
+        if found is None:
+            message = f"{one.text} is no number to compare with"
+            expected = f"digits, with or without a decimal point: {one.operator}99.5"
+            raise self._wrong(message, expected, hint, one.place)
+        sign, whole, fraction = found.groups()
+        number = f"{whole}.{fraction}" if fraction else whole
+        return ComparisonPattern(one.operator, number if number == "0" else sign + number)
 
-    def _regex(self, clause: Clause, one: Alternative) -> RegexPattern:
+    def _regex(self, one: Alternative) -> RegexPattern:
         try:
             return RegexPattern(_without_quotes(one.text))
         except ValueError as problem:
-            has_no_match = re.search("invalid perl operator|escape sequence", str(problem))
-            raise self._wrong(
-                clause,
-                f"the expression cannot be read: {problem}",
-                "a regular expression of RE2",
-                "RE2 has no look-around and no references back to a group" if has_no_match else "",
-                place=(one.offset, one.length),
-            ) from problem
+            is_missing = re.search("invalid perl operator|escape sequence", str(problem))
+            hint = "RE2 has no look-around and no references back to a group" if is_missing else ""
+            message = f"the expression cannot be read: {problem}"
+            expected = "a regular expression of RE2"
+            raise self._wrong(message, expected, hint, one.place) from problem
 
-    def _interval(self, clause: Clause, one: Alternative) -> Interval:
-        keyword, place = clause.keyword, (one.offset, one.length)
+    def _interval(self, one: Alternative) -> Interval:
+        keyword = self._keyword
         if one.text == "*" and not one.operator and not one.is_regex:
             return Interval(ABSENT, None)
         found = _MEASURE.fullmatch(one.text) if not one.is_regex else None
         factor = _factor(keyword, found[2]) if found else None
         if found is None or factor is None:
-            units = f" with or without {_units(keyword)}" if keyword.units else ""
-            raise self._wrong(
-                clause,
-                f"{keyword.name} is a number, {one.text} is none",
-                f"digits{units}, a comparison such as >=3, or *",
-                ""
-                if not found
-                else f"the units of {keyword.name} are {_units(keyword)}"
-                if units
-                else f"{keyword.name} has no units",
-                place=place,
-            )
-        digits = found[1].lstrip("0") or "0"
-        if len(digits) > len(str(LARGEST_NUMBER)):
-            message = f"{keyword.name}({digits[:_SHOWN_DIGITS]}...) is out of range"
-            raise self._wrong(clause, message, f"0 to {LARGEST_NUMBER}", place=place, code="RANGE")
+            units = _units(keyword)
+            known = f"the units of {keyword.name} are {units}"
+            hint = (known if units else f"{keyword.name} has no units") if found else ""
+            measure = f" with or without {units}" if units else ""
+            expected = f"digits{measure}, a comparison such as >=3, or *"
+            message = f"{keyword.name} is a number, {one.text} is none"
+            raise self._wrong(message, expected, hint, one.place)
+        number = self._in_range(found[1], one.place) * factor
         if keyword.name == "AGE" and one.operator in {"", "="}:
             message = "no message has an age of exactly so many seconds when it is looked at"
             expected = f"a comparison: >{one.text} or <{one.text}"
-            raise self._wrong(clause, message, expected, place=place)
-        it = int(digits) * factor
-        bounds = {">": (it + 1, None), ">=": (it, None), "<": (0, it - 1), "<=": (0, it)}
-        return Interval(*bounds.get(one.operator, (it, it)))
+            raise self._wrong(message, expected, place=one.place)
+        bounds = {
+            ">": (number + 1, None),
+            ">=": (number, None),
+            "<": (0, number - 1),
+            "<=": (0, number),
+        }
+        return Interval(*bounds.get(one.operator, (number, number)))
 
-    def _name(self, clause: Clause, value: str) -> str:
-        keyword = clause.keyword
+    def _name(self, value: str) -> str:
+        self._refuse_wildcard(value)
+        keyword = self._keyword
         name = value.rstrip(" ")
         is_reference = name.startswith("&") and keyword.references
         code, hint = "BAD_VALUE", ""
@@ -247,19 +270,17 @@ class ValueReader:
             message = "= is an obsolete spelling"
             hint = f"write {keyword.name}({keyword.references[1]})"
         elif len(value) > keyword.length:
-            code = "TOO_LONG"
-            expected = f"at most {keyword.length} characters"
+            code, expected = "TOO_LONG", f"at most {keyword.length} characters"
             message = f"{keyword.name} is a name of {expected}, this one has {len(value)}"
         else:
             return name.upper() if is_reference else name
-        raise self._wrong(clause, message, expected, hint, code=code)
+        raise self._wrong(message, expected, hint, code=code)
 
-    def _topic(self, clause: Clause, value: str) -> str:
+    def _topic(self, value: str) -> str:
         """A topic's name with inserts, which are in upper case."""
-        keyword = clause.keyword
-        unknown = next(
-            (it[0] for it in _INSERT.finditer(value) if it[0].upper() not in keyword.references), ""
-        )
+        keyword = self._keyword
+        named = (it[0] for it in _INSERT.finditer(value))
+        unknown = next((it for it in named if it.upper() not in keyword.references), "")
         text = _INSERT.sub("", value)
         wrong = _NOT_IN_TOPICS.search(text)
         code, hint = "BAD_VALUE", ""
@@ -280,19 +301,20 @@ class ValueReader:
             message = f"a topic's name has {expected}, this one has {len(text)}"
         else:
             return _INSERT.sub(lambda it: it[0].upper(), value)
-        raise self._wrong(clause, message, expected, hint, code=code)
+        raise self._wrong(message, expected, hint, code=code)
 
-    def _backoff(self, clause: Clause, value: str) -> Backoff:
+    def _backoff(self, value: str) -> Backoff:
+        keyword = self._keyword
         parts = [part.strip(" \t") for part in value.split(",")]
         if len(parts) != len(("initial", "factor", "cap")):
             problem = f"BACKOFF has three parts, this has {len(parts)}"
             expected = "first delay, factor, longest delay"
         else:
-            initial, cap = (read_number(clause.keyword, parts[number]) for number in (0, 2))
+            initial, cap = (read_number(keyword, parts[number]) for number in (0, 2))
             factor = float(parts[1]) if _FACTOR.fullmatch(parts[1]) else 0.0
             if not initial or not cap:
                 problem = f"{parts[2] if initial else parts[0]} is no delay"
-                expected = f"a number from 1 on with or without {_units(clause.keyword)}"
+                expected = f"a number from 1 on with or without {_units(keyword)}"
             elif factor != 1 and not _SLOWEST <= factor <= _STEEPEST:
                 problem = f"{parts[1]} is no factor for delays"
                 expected = f"1, or {_SLOWEST} to {_STEEPEST} with two decimal places at most"
@@ -301,57 +323,56 @@ class ValueReader:
                 expected = "a longest delay that is not shorter"
             else:
                 return Backoff(initial, factor, cap)
-        raise self._wrong(
-            clause,
-            problem,
-            expected,
-            "BACKOFF(30s,2,1h) waits 30 s, 1 min, 2 min and so on, and never more than 1 h",
-        )
+        hint = "BACKOFF(30s,2,1h) waits 30 s, 1 min, 2 min and so on, and never more than 1 h"
+        raise self._wrong(problem, expected, hint)
 
-    def _word(self, clause: Clause, value: str) -> str:
-        word = value.upper()
-        keyword = clause.keyword
-        if word in keyword.words:
-            return word
-        hint = did_you_mean(word, keyword.words, f"{keyword.name}({{}})")
-        message = f"{keyword.name}({value}) does not exist"
-        raise self._wrong(clause, message, one_of(keyword.words), hint)
+    def _word(self, value: str) -> str:
+        self._refuse_wildcard(value)
+        name, words = self._keyword.name, self._keyword.words
+        if value.upper() in words:
+            return value.upper()
+        hint = did_you_mean(value, words)
+        raise self._wrong(f"{name}({value}) does not exist", one_of(words), hint)
 
-    def _count(self, clause: Clause, value: str) -> str | int:
-        keyword = clause.keyword
+    def _count(self, value: str) -> str | int:
+        self._refuse_wildcard(value)
+        keyword = self._keyword
         if value.upper() in keyword.words:
             return value.upper()
         if _DIGITS.fullmatch(value):
-            return self._in_range(clause, value)
+            return self._in_range(value)
         words = f" or {one_of(keyword.words)}" if keyword.words else ""
-        hint = did_you_mean(value, keyword.words, f"{keyword.name}({{}})")
+        hint = did_you_mean(value, keyword.words)
         message = f"{keyword.name} takes a number{words}, not {value}"
-        raise self._wrong(clause, message, f"digits{words}", hint)
+        raise self._wrong(message, f"digits{words}", hint)
 
-    def _in_range(self, clause: Clause, digits: str) -> int:
-        minimum = clause.keyword.minimum
+    def _in_range(self, digits: str, place: tuple[int, int] | None = None) -> int:
+        minimum = self._keyword.minimum
         significant = digits.lstrip("0") or "0"
         # The length is looked at first: Python reads no integer of thousands of digits.
         if len(significant) <= len(str(LARGEST_NUMBER)) and int(significant) >= minimum:
             return int(significant)
         shown = significant[:_SHOWN_DIGITS] + "..." * (len(significant) > _SHOWN_DIGITS)
-        message = f"{clause.keyword.name}({shown}) is out of range"
-        raise self._wrong(clause, message, f"{minimum} to {LARGEST_NUMBER}", code="RANGE")
+        message = f"{self._keyword.name}({shown}) is out of range"
+        expected = f"{minimum} to {LARGEST_NUMBER}"
+        raise self._wrong(message, expected, place=place, code="RANGE")
 
-    def _refuse_wildcard(self, clause: Clause, value: str) -> None:
+    def _refuse_wildcard(self, value: str) -> None:
         if _WILDCARD.search(value) is not None:
-            raise self._wrong(
-                clause,
-                f"{clause.keyword.name} takes no wildcards",
+            message, expected = (
+                f"{self._keyword.name} takes no wildcards",
                 "a value without * and ?",
-                "wildcards belong into patterns such as DESTQ; there is no escape for them",
-                place=_wildcard_in(clause),
-                code="WILDCARD",
             )
+            hint = "wildcards belong into patterns such as DESTQ; there is no escape for them"
+            raise self._wrong(message, expected, hint, self._wildcard(), code="WILDCARD")
+
+    def _wildcard(self) -> tuple[int, int]:
+        """The place of the first wildcard."""
+        found = _WILDCARD.search(self._clause.raw)
+        return self._clause.value_offset + (found.start() if found else 0), 1
 
     def _wrong(
         self,
-        clause: Clause,
         message: str,
         expected: str,
         hint: str = "",
@@ -360,9 +381,9 @@ class ValueReader:
         code: str = "BAD_VALUE",
     ) -> _WrongValueError:
         """Report an error at an offset and length in the entry, by default those of the value."""
-        offset, length = place or (clause.value_offset, len(clause.raw))
-        name = clause.keyword.name
-        self._error(offset, message, expected, hint, code=code, subject=name, length=length)
+        offset, length = place or (self._clause.value_offset, len(self._clause.raw))
+        about = message, expected, hint
+        self._error(offset, *about, code=code, subject=self._keyword.name, length=length)
         return _WrongValueError()
 
 
@@ -373,11 +394,6 @@ def read_number(keyword: Keyword, text: str) -> int | None:
         return None
     factor = _factor(keyword, found[2])
     return None if factor is None else int(found[1]) * factor
-
-
-def _wildcard_in(clause: Clause) -> tuple[int, int]:
-    found = _WILDCARD.search(clause.raw)
-    return clause.value_offset + (found.start() if found else 0), 1
 
 
 def _without_quotes(expression: str) -> str:

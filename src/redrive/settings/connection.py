@@ -9,8 +9,6 @@ from redrive.configuration import RegistryAccess
 from redrive.kafka.connection import Connection
 from redrive.settings.findings import Section
 
-__all__ = ["read_connection", "read_registry"]
-
 _ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _LARGEST_PORT: Final = 65_535
 _VARIABLE_ALONE: Final = re.compile(r"\$\{[^}]*\}")

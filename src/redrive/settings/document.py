@@ -22,8 +22,6 @@ from redrive.errors import ConfigurationError, UsageError
 from redrive.schemas import KeyPath
 from redrive.settings.places import Span, find_places
 
-__all__ = ["Document", "Option", "without_value"]
-
 COMMAND_LINE: Final = "<command line>"
 _SECRET: Final = re.compile(
     r"(?:pas+|psw|pwd|secret|token|credential|jaas)(?!\w*_file\b)", re.IGNORECASE

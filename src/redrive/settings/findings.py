@@ -12,8 +12,6 @@ from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.schemas import Flaw, KeyPath, Schema
 from redrive.settings.document import Document, without_value
 
-__all__ = ["SCHEMA", "Findings", "Section"]
-
 SCHEMA: Final = Schema.load("redrive.settings", "schema.json", mapping="table")
 """The form of ``redrive.toml``."""
 

@@ -16,8 +16,6 @@ from redrive.settings.rules import RulesSource, check_rules
 from redrive.settings.topology import TopologySettings, local_queues, similar_file
 from redrive.topology.names import MAX_TOPIC_NAME, is_reserved
 
-__all__ = ["HandlersReader"]
-
 _STAND_IN: Final = "ACTION(IGNORE)\n"
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
 
@@ -54,7 +52,7 @@ class HandlersReader:
     def _handler(self, section: Section) -> HandlerConfiguration:
         source = self._source(section)
         written = section.text("queue")
-        result = source.parsed(written) if source else None
+        result = source.parsed(written, self.root.section("schemes").data) if source else None
         control = result.table.control if result and result.table else Control()
         manager = self._manager(section, control)
         queue = written or input_queue([], control, self.topology.own_dead_letter_queue(manager))

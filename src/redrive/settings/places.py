@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 
 from redrive.schemas import KeyPath
 
-__all__ = ["Place", "Span", "find_places"]
-
 
 class Span(NamedTuple):
     """Offsets of the first character and of the one after the last."""

@@ -13,8 +13,6 @@ from redrive.messages.schemes.own import payload_reader
 from redrive.messages.schemes.scheme import Part
 from redrive.settings.findings import Section
 
-__all__ = ["read_schemes"]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9.-]+")
 _TAKEN: Final = frozenset({*SCHEME_NAMES, NO_VALID_SCHEME})
 _RECOGNITION: Final = frozenset({"recognise", "assume", "payload"})

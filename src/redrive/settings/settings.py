@@ -30,8 +30,6 @@ from redrive.settings.topology import TopologySettings, read_topology
 from redrive.settings.values import FIELDS, LogFormat, LogLevel, LogSettings, Settings
 from redrive.topology.put import QueueLimits
 
-__all__ = ["read_settings", "read_settings_for_lookup", "settings_of"]
-
 DEFAULT_DIRECTORY: Final = ".redrive"
 """Beside the settings file: where the folders of applications are, if no other is named."""
 

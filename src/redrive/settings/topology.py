@@ -11,12 +11,10 @@ from redrive.configuration import OnUndeliverable
 from redrive.diagnostics import Severity, did_you_mean
 from redrive.schemas import KeyPath
 from redrive.settings.findings import Findings, Section
-from redrive.topology import mqe
 from redrive.topology.files import SUFFIXES, Source, SourceText, Topology, named_sources
 from redrive.topology.files import read_topology as read_definitions
-from redrive.topology.mq.objects import LocalQueue, Usage
-
-__all__ = ["TopologySettings", "local_queues", "read_topology", "similar_file"]
+from redrive.topology.mq.objects import LocalQueue
+from redrive.topology.mqe import objects as mqe
 
 _EXAMPLE: Final = '["qm1.mqsc", "QM2=other.mqsc", "bindings.yaml"]'
 _OF_KAFKA: Final = ("queue_managers", "dead_letter_queue")
@@ -62,7 +60,7 @@ def local_queues(topology: Topology, queue_manager: str) -> list[str]:
     return [
         queue.name
         for queue in {**manager.queues, **manager.shared_queues}.values()
-        if isinstance(queue, LocalQueue) and queue.usage is Usage.NORMAL
+        if isinstance(queue, LocalQueue) and not queue.is_transmission_queue
     ]
 
 

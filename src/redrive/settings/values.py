@@ -14,8 +14,6 @@ from redrive.masking import NO_MASK, Mask
 from redrive.settings.findings import SCHEMA
 from redrive.topology.files import Topology
 
-__all__ = ["FIELDS", "LogFormat", "LogLevel", "LogSettings", "Settings"]
-
 FIELDS: Final = {"on_conflict": "conflict", "on_data_loss": "data_loss", "put": "put_enabled"}
 """Fields that have other names than their settings."""
 _SECRETS: Final = frozenset({"sasl_password"})

@@ -32,6 +32,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.copies import LiveCopies
 from redrive.kafka.facts import ClusterFacts
 from redrive.kafka.producer import KafkaProducer
+from redrive.kafka.reports import Batching
 from redrive.messages import Records, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.schemes import SchemeTable
@@ -327,12 +328,12 @@ class Emission:
             self._deciders = self._factory.deciders(states)
         self._states = states
 
-    def _make_producer(self, batch_size: int) -> KafkaProducer:
+    def _make_producer(self, batching: Batching) -> KafkaProducer:
         return KafkaProducer(
             self._configuration.connection.librdkafka(),
             self.transactional_id,
             self._configuration.application,
-            batch_size=batch_size,
+            batching=batching,
         )
 
 

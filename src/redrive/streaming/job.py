@@ -40,7 +40,7 @@ from redrive.streaming.session import Spark
 from redrive.streaming.start import Start
 from redrive.streaming.supervision import Supervisor, cause_of
 from redrive.streaming.upkeep import Upkeep
-from redrive.streaming.wait import Completion, WaitRule, wait_rule
+from redrive.streaming.wait import WaitRule, wait_rule
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,11 +102,9 @@ def run(
 class _Run:
     """One run of the query, and what serves it."""
 
-    start: Start
     query: RunningQuery
     processor: BatchProcessor
     upkeep: Upkeep
-    completion: Completion
 
 
 class Job:
@@ -209,7 +207,7 @@ class Job:
         try:
             query = self._start_query(start, processor, identity)
             self._preparation.commit(start, processor)
-            return self._watch(self._run_of(start, query, processor, cluster))
+            return self._run_to_end(self._run_of(start, query, processor, cluster))
         except _QueryFailed as failed:
             self._failed(failed.fault, failed.text)
         except (TransientFault, FatalFault) as fault:
@@ -242,8 +240,7 @@ class Job:
             query=query,
             processor=processor,
         )
-        completion = Completion(configuration, cluster, start)
-        return _Run(start, query, processor, upkeep, completion)
+        return _Run(query, processor, upkeep)
 
     # -- Spark ---------------------------------------------------------------------------------
 
@@ -296,6 +293,13 @@ class Job:
         self._invalid += summary.invalid
         self._control.batch(summary)
 
+    def _run_to_end(self, one: _Run) -> str | None:
+        """Ends the run in order once it has to end; the result of ``_watch``."""
+        reason = self._watch(one)
+        if one.processor.end(COORDINATOR):
+            one.upkeep.end()
+        return reason
+
     def _watch(self, one: _Run) -> str | None:
         """Waits until the run has to end; why the job ends, or None to begin another run."""
         looked_at_work = time.monotonic()
@@ -337,7 +341,7 @@ class Job:
         if not self._wait.is_over(time.time()) or one.query.status["isDataAvailable"]:
             return False
         try:
-            return not one.completion.has_work() and self._wait.is_over(time.time())
+            return not one.upkeep.backlog.pass_markers() and self._wait.is_over(time.time())
         except ProtocolError:
             return False
 

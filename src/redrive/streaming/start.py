@@ -322,12 +322,25 @@ class StartFinder:
     def _checked(self, lane: TopicPartition, committed: int, extent: Extent) -> int:
         if extent.first <= committed <= extent.end:
             return committed
+        holds = f"{lane} holds offsets {extent.first} to {extent.end}, but the job stands at"
+        if committed > extent.end:
+            return self._after_loss(
+                extent,
+                f"{holds} {committed}: the topic lost records that were handled already",
+                hint='find out why; then set on_data_loss = "continue" to read it from the oldest'
+                " record that is kept: what is left of the records that were handled is handled"
+                " again",
+            )
         return self._after_loss(
             extent,
-            f"{lane} holds offsets {extent.first} to {extent.end}, but the job stands at"
-            f" {committed}: records are gone",
-            hint='find out why; then set on_data_loss = "continue" to go on with the oldest record'
-            " that is kept",
+            f"{holds} {committed}: what lay at {committed} to {extent.first - 1} is gone before it"
+            " was read",
+            hint="these were records, or markers of transactions that the job had no time to pass"
+            " before it died: the broker can't tell which any more. Compare with what wrote to the"
+            " topic, or with its retention; then go on with the oldest record that is kept:"
+            f" kafka-consumer-groups --reset-offsets --to-earliest --execute --group"
+            f" {self._configuration.application} --topic {lane.topic}:{lane.partition}, or"
+            ' on_data_loss = "continue" for all lanes',
         )
 
     def _after_loss(self, extent: Extent, problem: str, *, hint: str) -> int:

@@ -21,7 +21,7 @@ from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.checkpoints.states import StatesFollower
 from redrive.engine.commands import NO_STATES
 from redrive.errors import EXIT_STALLED, ProtocolError
-from redrive.kafka.cluster import Cluster
+from redrive.kafka.cluster import Cluster, next_offsets
 from redrive.kafka.deadline import MOST_ABANDONED, ONE_TRY, abandoned_calls
 from redrive.operations.supervision import (
     Activity,
@@ -29,7 +29,6 @@ from redrive.operations.supervision import (
     supervision_file,
     write,
 )
-from redrive.streaming.wait import lane_with_records
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
@@ -112,9 +111,9 @@ class _Progress:
             stands = bool(lagging) and moved == one.committed
             if stands and time.monotonic() - one.moved_at >= stalled_after:
                 # Behind the last record there may only be markers, which nobody handles.
-                ranges = {lane: (at[lane], free[lane]) for lane in lagging}
-                found = lane_with_records(self._cluster, ranges, seconds=ONE_TRY)
-                lagging = [] if found is None else [found]
+                starts = {lane: at[lane] for lane in lagging}
+                records = next_offsets(self._cluster, starts, free, seconds=ONE_TRY)
+                lagging = [lane for lane in lagging if records[lane] < free[lane]]
             if not stands or not lagging:
                 one.moved_at = time.monotonic()
             one.committed, one.lagging = moved, str(lagging[0]) if lagging else ""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.clock import SteadyClock
 from redrive.errors import FatalFault, ProtocolError
-from redrive.messages import TopicPartition
+from redrive.streaming.backlog import Backlog
 from redrive.streaming.start import read_topics
 from redrive.streaming.workers import keep_warm
 
@@ -54,7 +53,7 @@ class _Chore:
     """Something to do every so many seconds."""
 
     age: float
-    do: Callable[[], None]
+    do: Callable[[], object]
     done_at: float
 
 
@@ -94,7 +93,8 @@ class Upkeep:
         self._start = start
         self._query = query
         self._processor = processor
-        self._behind_markers: Mapping[TopicPartition, int] = {}
+        self.backlog = Backlog(cluster, start, processor)
+        """Records that are still to be read."""
         self.ends_run = False
         """Whether another run has to begin: topics, partitions or leaders came or went, or the time
         is another."""
@@ -108,7 +108,7 @@ class Upkeep:
         self._chores = [
             _Chore(_LAYOUT_AGE, self._look_at_layout, now),
             _Chore(_CLOCK_AGE, self._look_at_clock, now),
-            _Chore(_MARKERS_AGE, self._pass_markers, now),
+            _Chore(_MARKERS_AGE, self.backlog.pass_markers, now),
             _Chore(_MARKERS_AGE, self._warn_of_leaderless, 0.0),
             _Chore(_RECOMMIT_AGE, self._commit_again, now),
             _Chore(_PURGE_AGE, self._purge, now),
@@ -124,15 +124,25 @@ class Upkeep:
             FatalFault: Another run took over, or the broker refuses for good.
         """
         for chore in self._chores:
-            if time.monotonic() - chore.done_at < chore.age:
-                continue
-            try:
-                chore.do()
-            except FatalFault:
-                raise
-            except ProtocolError as fault:
-                self._control.notice("upkeep has to wait", error=fault.message)
-            chore.done_at = time.monotonic()
+            if time.monotonic() - chore.done_at >= chore.age:
+                self._attempt(chore.do)
+                chore.done_at = time.monotonic()
+
+    def end(self) -> None:
+        """Commits behind markers a last time, once the last batch has ended.
+
+        Raises:
+            FatalFault: As for ``look``.
+        """
+        self._attempt(self.backlog.pass_markers)
+
+    def _attempt(self, chore: Callable[[], object]) -> None:
+        try:
+            chore()
+        except FatalFault:
+            raise
+        except ProtocolError as fault:
+            self._control.notice("upkeep has to wait", error=fault.message)
 
     def _look_at_layout(self) -> None:
         topics = self._cluster.topics()
@@ -169,26 +179,6 @@ class Upkeep:
             partitions=", ".join(sorted(map(str, self._start.leaderless))[:_SHOWN]),
             count=len(self._start.leaderless),
         )
-
-    def _pass_markers(self) -> None:
-        """Commits up to where Spark has read: behind the last record there may only be markers.
-
-        Else what is done would seem to wait, and be looked at again and again.
-        """
-        progress = self._query.last_progress
-        if progress is None or self._processor.began is not None:
-            return
-        ends = _ends_of(progress["sources"])
-        ahead = {
-            lane: end
-            for lane, end in ends.items()
-            if end > self._processor.positions.get(lane, end)
-        }
-        # Twice the same, with no batch in between: every row below these ends was committed.
-        is_settled = ahead and ahead == self._behind_markers
-        self._behind_markers = ahead
-        if is_settled:
-            self._processor.commit_positions(ahead)
 
     def _commit_again(self) -> None:
         self._processor.commit_again()
@@ -232,16 +222,3 @@ class Upkeep:
             keep_warm(self._spark, self._configuration.cores)
         except (Py4JError, PySparkException, ConnectionError):
             return  # a session that is stopping
-
-
-def _ends_of(sources: list[dict[str, object]]) -> dict[TopicPartition, int]:
-    """Up to where each lane was read, as Spark's progress tells it."""
-    ends = {}
-    for source in sources:
-        offsets = source.get("endOffset")
-        offsets = json.loads(offsets) if isinstance(offsets, str) else offsets
-        if isinstance(offsets, dict):
-            for topic, partitions in offsets.items():
-                for number, end in partitions.items():
-                    ends[TopicPartition(topic, int(number))] = int(end)
-    return ends

@@ -17,13 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from redrive.diagnostics import (
-    UNKNOWN_LOCATION,
-    Diagnostic,
-    Severity,
-    SourceLocation,
-    in_order,
-)
+from redrive.diagnostics import UNKNOWN_LOCATION, Diagnostic, Severity, SourceLocation, in_order
 from redrive.schemas import KeyPath, Schema
 from redrive.topology.document import Document, read_document
 from redrive.topology.names import is_reserved, topic_name
@@ -87,15 +81,10 @@ class BindingsResult:
     bindings: Bindings | None
     """The bindings; None if anything is an error."""
     diagnostics: tuple[Diagnostic, ...]
-    """All findings, in the order of the text."""
 
 
 def read_bindings(text: str, name: str = "<input>") -> BindingsResult:
-    """Read a bindings file; whatever is wrong becomes a finding, all of them at once.
-
-    Returns:
-        The bindings if there is no error, and all findings.
-    """
+    """Read a bindings file; there are none if anything is wrong, which becomes a finding."""
     document = read_document(text, name)
     findings = list(document.diagnostics) or [
         document.flaw(one) for one in _SCHEMA.flaws(document.data)
@@ -108,7 +97,6 @@ def read_bindings(text: str, name: str = "<input>") -> BindingsResult:
 
 
 def _bindings(document: Document) -> Bindings:
-    """The bindings that a document holds, which has the form of the schema."""
     top: Any = document.data
     path = ("queue_managers",)
     return Bindings(

@@ -4,64 +4,95 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from redrive.diagnostics import Diagnostic, Severity
-from redrive.topology import mqe
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.topology.bindings import Bindings
-from redrive.topology.mq.checks import check_topology, queues_by_topic, topic_key
+from redrive.topology.mq.checks import check_topology
 from redrive.topology.mq.network import Network
+from redrive.topology.mq.objects import LocalQueue
+from redrive.topology.mqe import objects as mqe
 
 
 def check_together(
     network: Network, everyplace: mqe.Network | None, bindings: Bindings
 ) -> list[Diagnostic]:
-    """Check a whole topology, after each of its files was found to be sound.
-
-    Returns:
-        All findings, those about IBM MQ first. Errors are what a job must not start with.
-    """
+    """Check a whole topology whose files are sound; errors are what a job must not start with."""
     managers = everyplace.queue_managers if everyplace else ()
-    findings = check_topology(network, bindings, others=[manager.name for manager in managers])
+    findings = [
+        *check_topology(network, others=[manager.name for manager in managers]),
+        *_duplicates(network, managers),
+        *_binding_findings(network, managers, bindings),
+        *_topic_findings(network, managers, bindings),
+    ]
+    return sorted(findings, key=lambda finding: (finding.file, finding.line))
+
+
+def _error(at: SourceLocation, code: str, message: str, hint: str = "") -> Diagnostic:
+    return at.finding(Severity.ERROR, code, message, hint=hint)
+
+
+def _duplicates(network: Network, managers: tuple[mqe.QueueManager, ...]) -> Iterator[Diagnostic]:
     for manager in managers:
         if manager.name in network:
             message = f"queue manager {manager.name!r} is one of IBM MQ already"
             hint = "give one of the two another name"
-            findings.append(
-                manager.location.finding(
-                    Severity.ERROR, "DUPLICATE_QUEUE_MANAGER", message, hint=hint
-                )
-            )
-        findings += _unknown_queues(manager, bindings)
-    findings += _topics_used_twice(network, managers, bindings)
-    return findings
+            yield _error(manager.location, "DUPLICATE_QUEUE_MANAGER", message, hint)
 
 
-def _unknown_queues(manager: mqe.QueueManager, bindings: Bindings) -> Iterator[Diagnostic]:
-    bound = bindings.queue_managers.get(manager.name)
-    local = {queue.name for queue in manager.queues if isinstance(queue, mqe.LocalQueue)}
-    for name, binding in bound.queues.items() if bound else ():
-        if name not in local:
-            message = f"bindings name {name}, which is no local queue of {manager.name}"
-            hint = "only local queues can be bound; others keep messages on topics of their own"
-            yield binding.location.finding(Severity.ERROR, "UNKNOWN_QUEUE", message, hint=hint)
-
-
-def _topics_used_twice(
+def _binding_findings(
     network: Network, managers: tuple[mqe.QueueManager, ...], bindings: Bindings
 ) -> Iterator[Diagnostic]:
-    seen = queues_by_topic(network, bindings)
-    for manager in managers:
-        if manager.name in network:
-            continue  # its name is the mistake
-        for queue in manager.queues:
-            if not isinstance(queue, mqe.LocalQueue):
-                continue
-            key, this = (
-                topic_key(bindings, queue=queue.name, queue_manager=manager.name),
-                f"{queue.name}@{manager.name}",
-            )
-            if key in seen:
-                topic = bindings.topic(queue=queue.name, queue_manager=manager.name)
-                message = f"{this} and {seen[key]} are on one topic, {topic}"
-                hint = "bind one of them to a topic of its own"
-                yield queue.location.finding(Severity.ERROR, "ONE_TOPIC", message, hint=hint)
-            seen.setdefault(key, this)
+    local = {
+        manager.name: {one.name for one in manager.queues if isinstance(one, mqe.LocalQueue)}
+        for manager in managers
+    }
+    for name, bound in bindings.queue_managers.items():
+        manager = network.queue_managers.get(name)
+        if manager is None and name not in local:
+            message = f"bindings name queue manager {name}, which no definition has"
+            yield _error(bound.location, "UNKNOWN_QUEUE_MANAGER", message)
+            continue
+        for queue, binding in bound.queues.items():
+            is_local = manager is not None and isinstance(manager.queue(queue), LocalQueue)
+            if not is_local and queue not in local.get(name, ()):
+                message = f"bindings name {queue}, which is not a local queue of {name}"
+                hint = "only local queues can be bound; other definitions lead to one"
+                yield _error(binding.location, "UNKNOWN_QUEUE", message, hint)
+
+
+def _topic_findings(
+    network: Network, managers: tuple[mqe.QueueManager, ...], bindings: Bindings
+) -> Iterator[Diagnostic]:
+    """Two queues on one topic, by binding or by name."""
+    seen: dict[tuple[str, str], str] = {}
+    for manager, queue, kind in _local_queues(network, managers):
+        bound = bindings.queue_managers.get(manager)
+        topic = bindings.topic(queue=queue.name, queue_manager=manager)
+        # Kafka takes names that differ in . and _ only for the same.
+        key = (bound.bootstrap_servers if bound else "", topic.replace("_", "."))
+        this = f"{kind}@{manager}"
+        if seen.setdefault(key, this) != this:
+            message = f"{this} and {seen[key]} are on one topic, {topic}"
+            hint = "bind one of them to a topic of its own"
+            yield _error(queue.location, "ONE_TOPIC", message, hint)
+
+
+def _local_queues(
+    network: Network, managers: tuple[mqe.QueueManager, ...]
+) -> Iterator[tuple[str, LocalQueue | mqe.LocalQueue, str]]:
+    """Each local queue with the name of its manager, and as its definition is called."""
+    shared: set[tuple[str, str]] = set()
+    for name, manager in network.queue_managers.items():
+        for queue in manager.queues.values():
+            if isinstance(queue, LocalQueue):
+                yield name, queue, str(queue)
+        # A shared queue is one queue, whichever member shows it.
+        group = manager.queue_sharing_group.name if manager.queue_sharing_group else name
+        for queue in manager.shared_queues.values():
+            if (group, queue.name) not in shared:
+                shared.add((group, queue.name))
+                yield group, queue, str(queue)
+    for one in managers:
+        # A manager whose name is taken is a mistake of its own.
+        for definition in () if one.name in network else one.queues:
+            if isinstance(definition, mqe.LocalQueue):
+                yield one.name, definition, definition.name

@@ -19,7 +19,6 @@ from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.schemas import Flaw, KeyPath
 
 Data: TypeAlias = "str | int | bool | list[Data] | dict[str, Data] | None"
-"""What a document consists of."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_DEPTH = 20
@@ -37,9 +36,7 @@ class Document:
     """A text, what it says, and where."""
 
     file: str
-    """Name of the text as the user knows it."""
     lines: list[str]
-    """Its physical lines."""
     data: Data = None
     """What it says; as far as it could be read."""
     values: dict[KeyPath, SourceLocation] = field(default_factory=dict)
@@ -72,11 +69,7 @@ class Document:
 
 
 def read_document(text: str, name: str) -> Document:
-    """Read YAML text; whatever is wrong becomes a finding.
-
-    Returns:
-        The document; its data is None if the text is not YAML.
-    """
+    """Read YAML text; what is wrong becomes a finding. The data is None if the text is not YAML."""
     document = Document(name, _LINE_END.split(text))
     unprintable = _UNPRINTABLE.search(text)
     if unprintable:

@@ -28,9 +28,8 @@ _UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 def dot(overview: Overview, *, queues: int = DEFAULT_QUEUES) -> str:
     """Write a topology as a graph.
 
-    Returns:
-        Channels and connections are solid edges, definitions that name another queue manager dashed
-        ones, aliases dotted ones. A cluster is a node, with an edge to each member.
+    Channels and connections are solid edges, definitions that name another queue manager dashed
+    ones, aliases dotted ones. A cluster is a node with an edge to each member.
     """
     nodes = {manager.name: f"m{at}" for at, manager in enumerate(overview.queue_managers)}
     lines = [_HEAD]

@@ -7,31 +7,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, has_errors
-from redrive.topology import mqe
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
 from redrive.topology.checks import check_together
 from redrive.topology.document import read_document
-from redrive.topology.mq.inserts import (
-    NO_CONFIGURATION,
-    Configuration,
-    Inserts,
-    read_configuration,
-)
+from redrive.topology.mq.inserts import NO_CONFIGURATION, Configuration, Inserts, read_configuration
 from redrive.topology.mq.mqweb import is_mqweb, read_commands
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import QueueManagerAttributes
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import CommandCounts, read_mqsc
 from redrive.topology.mq.script import decode_script, manager_name
-from redrive.topology.mqe import QueueManager as MqeManager
+from redrive.topology.mqe import objects as everyplace
+from redrive.topology.mqe.reader import read_network
 from redrive.topology.put import Discovered
 
 YAML_SUFFIXES = (".yaml", ".yml")
-"""Suffixes of files that are no MQSC scripts."""
 CONFIGURATION_SUFFIX = ".ini"
-"""Suffix of files such as ``crtmqm -ii`` takes."""
 JSON_SUFFIX = ".json"
-"""Suffix of files with commands in the JSON of the mqweb server."""
 SUFFIXES = (".mqsc", CONFIGURATION_SUFFIX, JSON_SUFFIX, *YAML_SUFFIXES)
 """What the names of definition files end in; others in a folder are passed over."""
 
@@ -41,7 +33,6 @@ class Source:
     """One file of a topology."""
 
     path: Path
-    """The file."""
     queue_manager: str = ""
     """Whose script it is; empty for what the script's header or the file's name says."""
 
@@ -51,7 +42,7 @@ class NamedSources:
     """The files that ``[QM=]FILE``, or the name of a folder, stands for."""
 
     path: Path
-    """The file or the folder, be it there or not."""
+    """The file or the folder, which may be missing."""
     sources: tuple[Source, ...]
     """The file, or those of the folder by name; none if it holds no definitions."""
 
@@ -63,9 +54,7 @@ class SourceText:
     name: str
     """Its name for findings and places; its suffix tells what it is."""
     data: bytes
-    """Its content."""
     queue_manager: str = ""
-    """Whose script it is; empty for what the script's header or the file's name says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +62,14 @@ class Topology:
     """Everything that the files define."""
 
     mq: Network
-    """Queue managers of kind ``mq``."""
-    mqe: mqe.Network | None = None
-    """Queue managers of kind ``mqe``."""
+    mqe: everyplace.Network | None = None
     bindings: Bindings = NO_BINDINGS
-    """Topics, consumer groups and clusters."""
     sources: tuple[SourceText, ...] = field(default=(), compare=False, repr=False)
     """What was read, for the next reader."""
 
     @property
-    def mqe_managers(self) -> tuple[MqeManager, ...]:
-        """Queue managers of kind ``mqe``, be there a network of them or none."""
+    def mqe_managers(self) -> tuple[everyplace.QueueManager, ...]:
+        """Queue managers of kind ``mqe``; none without a network."""
         return self.mqe.queue_managers if self.mqe else ()
 
     @property
@@ -92,18 +78,15 @@ class Topology:
         return (*self.mq.queue_managers, *(manager.name for manager in self.mqe_managers))
 
     def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Topology:
-        """The topology with PUT of some queues changed.
-
-        Args:
-            changes: Whether puts are allowed, by queue manager and queue; queues that the
-                topology does not have are left out.
-        """
+        """The topology with PUT of some queues, named by manager and queue, changed."""
         return replace(self, mq=self.mq.with_put_enabled(changes)) if changes else self
 
     def with_discovered(self, discovered: Iterable[Discovered]) -> Topology:
         """The topology with remote definitions that queue discovery created (A.5)."""
         found = [
-            mqe.Discovered(one.at, mqe.RemoteQueue(name=one.queue, queue_manager=one.queue_manager))
+            everyplace.Discovered(
+                one.at, everyplace.RemoteQueue(name=one.queue, queue_manager=one.queue_manager)
+            )
             for one in discovered
         ]
         if self.mqe is None or not found:
@@ -121,7 +104,6 @@ class TopologyResult:
     diagnostics: tuple[Diagnostic, ...]
     """All findings, each once: file by file, then those about the files together."""
     counts: Mapping[str, CommandCounts] = field(default_factory=dict)
-    """Commands of each script, by name of the file."""
     failures: frozenset[Diagnostic] = frozenset()
     """The errors that are commands which failed."""
 
@@ -139,7 +121,7 @@ class _Files:
     def __init__(self) -> None:
         self.findings: list[Diagnostic] = []
         self.managers: dict[str, QueueManager] = {}
-        self.network: mqe.Network | None = None
+        self.network: everyplace.Network | None = None
         self.bindings: Bindings | None = None
         self.counts: dict[str, CommandCounts] = {}
         self.failures: set[Diagnostic] = set()
@@ -206,7 +188,7 @@ class _Files:
             message = f"{self._first_of_kind[str(kind)]} is of kind {kind} already"
             self._error("SECOND_OF_KIND", message, file, hint="put both into one file")
         elif kind == "mqe":
-            network = mqe.read_network(text, file)
+            network = read_network(text, file)
             self.network = network.network
             self.findings += network.diagnostics
         else:
@@ -225,7 +207,7 @@ def named_sources(text: str, path_of: Callable[[str], Path] = Path) -> NamedSour
 
     Args:
         text: A file, ``QM=FILE`` for the script of a queue manager, or a folder.
-        path_of: Where a name is looked for; by default in the working directory.
+        path_of: Where to look for a name; by default in the working directory.
     """
     path, queue_manager = path_of(text), ""
     if not path.exists() and "=" in text:
@@ -255,14 +237,12 @@ def _holds_definitions(path: Path) -> bool:
 def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
     """Read and check the files of a topology.
 
-    Args:
-        sources: MQSC scripts and the JSON of mqweb, of which several may belong to one queue
-            manager and are carried out in order; ``qm.ini`` files with inserts for one manager or
-            for all; and YAML files with ``kind: mqe`` or ``kind: bindings``. As files or as their
-            content.
+    Several scripts of one queue manager are carried out in order. There is no topology if anything
+    is wrong but commands that failed.
 
-    Returns:
-        The topology if there is no error but commands that failed, and all findings.
+    Args:
+        sources: MQSC scripts, the JSON of mqweb, ``qm.ini`` files with inserts for one manager or
+            for all, and YAML files with ``kind: mqe`` or ``kind: bindings``.
     """
     files = _Files()
     loaded = [files.load(one) if isinstance(one, Source) else one for one in sources]
@@ -302,6 +282,5 @@ def _is_configuration(source: SourceText) -> bool:
 
 
 def _configured(name: str, file: str, configuration: Configuration) -> QueueManager:
-    """A queue manager before its first script."""
     attributes = QueueManagerAttributes(name=name, location=SourceLocation(file))
     return QueueManager(attributes=configuration.applied(attributes))

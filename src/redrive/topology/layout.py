@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from redrive.topology import mqe
 from redrive.topology.mq.network import senders
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE, Channel, LocalQueue
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
+from redrive.topology.mqe import objects as mqe
 from redrive.topology.names import Names, put_topic, transmission_topic
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ class TopicRole(StrEnum):
     PUTS = "puts"
     """Intake: applications put to the queue manager by writing to it."""
     QUEUE = "queue"
-    """A queue that applications read."""
     TRANSMISSION = "transmission"
     """Messages on their way to another queue manager."""
 
@@ -37,13 +36,10 @@ class QueueTopic:
     """One topic of a topology."""
 
     topic: str
-    """Its name."""
     role: TopicRole
-    """What it is for."""
     queue: str = ""
     """The queue whose messages it holds; empty for an intake."""
     queue_manager: str
-    """The queue manager it belongs to."""
     to: str = ""
     """Of a transmission topic, the manager that its messages reach next; empty if none does."""
     channel: tuple[str, str] = ("", "")
@@ -53,9 +49,7 @@ class QueueTopic:
     is_pulled: bool = False
     """Whether the receiving manager pulls (a home-server queue)."""
     is_of_cluster: bool = False
-    """Whether the channel is a cluster channel."""
     by_priority: bool = False
-    """Whether messages leave the queue by priority (MSGDLVSQ)."""
     message_retries: int = 0
     """How often the receiving end tries a failed put again (MRRTY)."""
     message_retry_interval: int = 0
@@ -77,9 +71,8 @@ class QueueTopic:
 def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
     """Every topic that a topology needs, each once, by queue manager.
 
-    Returns:
-        Intakes, queues and transmission topics. Queues whose manager is bound to another Kafka
-        cluster are left out: they are not ours to create or to read.
+    Queues whose manager is bound to another Kafka cluster are left out: they are not ours to create
+    or to read.
     """
     found: dict[str, QueueTopic] = {}
     elsewhere = _elsewhere(topology)

@@ -45,31 +45,16 @@ class Names:
 
 
 NO_NAMES = Names()
-"""Names of nothing."""
 
 
 def escape(name: str) -> str:
-    """Write a name with the characters ``A-Z a-z 0-9 . -`` only, reversibly.
-
-    Args:
-        name: Any text; it is encoded as UTF-8.
-
-    Returns:
-        The escaped name, such as ``A-5FB`` for ``A_B``.
-    """
+    """Write a name reversibly with ``A-Z a-z 0-9 . -`` only, such as ``A-5FB`` for ``A_B``."""
     encoded = name.encode("utf-8", "surrogatepass")
     return _ESCAPED.sub(lambda byte: b"-%02X" % byte[0][0], encoded).decode("ascii")
 
 
 def unescape(escaped: str) -> str | None:
-    """Read an escaped name back.
-
-    Args:
-        escaped: A possible result of ``escape``.
-
-    Returns:
-        The name, or None if ``escape`` can never have written this.
-    """
+    """Read an escaped name back; None if ``escape`` can never have written it."""
     if not _UNESCAPED_NAME.fullmatch(escaped):
         return None
     parts = _ESCAPE_SEQUENCE.split(escaped)
@@ -86,15 +71,9 @@ def unescape(escaped: str) -> str | None:
 
 
 def topic_name(*, queue: str, queue_manager: str) -> str:
-    """The topic of a queue that has no binding (design 4).
+    """The topic of a queue that has no binding (design 4), different for different pairs of names.
 
-    Args:
-        queue: Name of the queue.
-        queue_manager: Name of the queue manager.
-
-    Returns:
-        A legal Kafka topic name, different for different pairs of names. A name that would
-        exceed 249 characters keeps a prefix and ends in a hash of the whole.
+    A name that would exceed 249 characters keeps a prefix and ends in a hash of the whole.
     """
     return shortened(escape(queue_manager) + _SEPARATOR + escape(queue))
 
@@ -117,30 +96,21 @@ def transmission_topic(*, queue: str, queue_manager: str, to: str) -> str:
     """The topic of what one queue of a manager keeps for one other manager.
 
     Queues that serve several managers - cluster transmission queues, store-and-forward queues -
-    have a topic for each, so that a channel that is stopped holds up nobody else's messages.
-
-    Args:
-        queue: The queue on which the messages are kept.
-        queue_manager: The manager that keeps them.
-        to: The manager they are for.
+    have a topic for each, so that a channel that is stopped does not delay messages for others.
 
     Returns:
-        A name such as ``QM1--SYSTEM.CLUSTER.TRANSMIT.QUEUE--redrive-to-QM2``; one that would exceed
-        249 characters keeps a prefix and ends in a hash of the whole.
+        A name such as ``QM1--SYSTEM.CLUSTER.TRANSMIT.QUEUE--redrive-to-QM2``.
     """
     tail = f"{_SEPARATOR}{OWN_PREFIX}to-"
     return shortened(escape(queue_manager) + _SEPARATOR + escape(queue) + tail + escape(to))
 
 
 def is_reserved(topic: str) -> bool:
-    """Whether a topic belongs to Redrive or to Kafka itself, and so can be nobody's queue.
-
-    Args:
-        topic: Name of a topic.
+    """Whether a topic belongs to Redrive or to Kafka itself, and so cannot be a queue.
 
     Returns:
-        True for names that start with ``redrive-`` or ``__``, or that have a part of ours after
-        a queue manager's name; False for everything ``topic_name`` gives.
+        True for names that start with ``redrive-`` or ``__``, or that have a part of ours after a
+        queue manager's name; False for everything ``topic_name`` gives.
     """
     if topic.startswith(_INTERNAL_PREFIX) or _OWN_PART.search(topic):
         return True

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
-from redrive.topology import mqe
 from redrive.topology.files import Topology
 from redrive.topology.layout import topics_of
 from redrive.topology.mq.network import Network
@@ -25,6 +24,7 @@ from redrive.topology.mq.objects import (
     RemoteQueue,
 )
 from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.message import NORMAL
 from redrive.topology.mqe.routes import find_link
 from redrive.topology.mqe.tables import NetworkTables
@@ -51,7 +51,6 @@ class QueueOverview:
     """A queue of any kind."""
 
     name: str
-    """Its name."""
     kind: str
     """Its kind, as the queue manager writes it."""
     targets: tuple[Target, ...] = ()
@@ -63,9 +62,7 @@ class QueueOverview:
     maximum_length: int | None = None
     """Longest message in bytes; None as above."""
     put_enabled: bool = True
-    """Whether puts are allowed."""
     clusters: tuple[str, ...] = ()
-    """Clusters in which it is known."""
     location: str = ""
 
 
@@ -74,9 +71,7 @@ class ConnectionOverview:
     """A channel of IBM MQ, or a connection of MQ Everyplace."""
 
     name: str
-    """Its name."""
     kind: str
-    """Its kind, as the queue manager writes it."""
     queue_manager: str = ""
     """The manager to which it leads; empty if none of the topology, or for a receiving end."""
     transmission_queue: str = ""
@@ -84,7 +79,6 @@ class ConnectionOverview:
     address: str = ""
     """Where the other end listens, or the connection it goes via."""
     clusters: tuple[str, ...] = ()
-    """Clusters it belongs to."""
     location: str = ""
 
 
@@ -93,7 +87,6 @@ class QueueManagerOverview:
     """A queue manager."""
 
     name: str
-    """Its name."""
     kind: str
     """``mq`` or ``mqe``."""
     dead_letter_queue: str = ""
@@ -102,9 +95,7 @@ class QueueManagerOverview:
     """DEFXMITQ."""
     clusters: tuple[str, ...] = ()
     queues: tuple[QueueOverview, ...] = ()
-    """Its queues in the order of the definitions."""
     connections: tuple[ConnectionOverview, ...] = ()
-    """Its channels or connections in the order of the definitions."""
 
     @property
     def queues_by_kind(self) -> Mapping[str, int]:
@@ -117,9 +108,7 @@ class ClusterOverview:
     """A cluster of IBM MQ."""
 
     name: str
-    """Its name."""
     queue_managers: tuple[str, ...]
-    """Its members."""
     queues: tuple[str, ...]
     """Names of the queues that are known in it."""
 
@@ -132,12 +121,7 @@ class Overview:
     clusters: tuple[ClusterOverview, ...] = ()
 
     def of(self, patterns: Collection[str]) -> Overview:
-        """The part with some of the queue managers.
-
-        Args:
-            patterns: Their names, in which ``*`` and ``?`` stand for any characters; empty for
-                the whole.
-        """
+        """The part with the queue managers that match one of the patterns with ``*`` and ``?``."""
         if not patterns:
             return self
         chosen = tuple(
@@ -151,11 +135,7 @@ class Overview:
 
 
 def overview_of(topology: Topology) -> Overview:
-    """Describe a topology.
-
-    Returns:
-        Its queue managers in the order of the files, those of IBM MQ first, and its clusters.
-    """
+    """Describe the queue managers of a topology, those of IBM MQ first, and its clusters."""
     topics: dict[tuple[str, str], tuple[str, ...]] = {}
     for one in topics_of(topology):
         if one.queue:

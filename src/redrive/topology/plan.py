@@ -34,7 +34,6 @@ class TopicState(StrEnum):
     """How a topic stands to the definitions."""
 
     MISSING = "missing"
-    """It is to be created."""
     EXISTS = "exists"
     DIFFERS = "differs"
     """It exists, with settings under which messages could be lost or refused."""
@@ -48,7 +47,6 @@ class FoundTopic:
 
     partitions: int
     settings: Mapping[str, str]
-    """Its settings as far as they were asked for, defaults included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +88,7 @@ def plan_topics(
     Args:
         topology: The definitions.
         found: Every topic of the cluster; settings are needed of those of the topology only.
-        partitions: Partitions of a topic that is created; more than one give up the order of a
-            queue as a whole for an order by key.
+        partitions: Partitions of a new topic; several keep the order by key, not that of the queue.
     """
     wanted = topics_of(topology)
     planned = [_planned(topology, one, found.get(one.topic), partitions) for one in wanted]
@@ -113,11 +110,9 @@ def plan_topics(
 
 
 def topic_settings(topology: Topology, one: QueueTopic) -> dict[str, str]:
-    """The settings with which a topic of the topology is created.
+    """The settings of Kafka with which a topic of the topology is created.
 
-    Returns:
-        Settings of Kafka by name: nothing is deleted by age or size, and a body of MAXMSGL with its
-        headers is not refused.
+    Nothing is deleted by age or size, and a body of MAXMSGL with its headers is not refused.
     """
     return {**_KEPT, _MAX_MESSAGE_BYTES: str(_longest_body(topology, one) + HEADER_ROOM)}
 

@@ -50,7 +50,6 @@ class QueueLimits:
 
 
 UNLIMITED = QueueLimits()
-"""Limits of a queue about which nothing is configured."""
 
 
 class Discovered(NamedTuple):
@@ -76,7 +75,6 @@ class Destination:
     """Where a message is to be written."""
 
     topic: str
-    """Kafka topic."""
     queue: str
     """Resolved queue name, as a dead-letter header would show it."""
     queue_manager: str
@@ -84,11 +82,9 @@ class Destination:
     headers: tuple[tuple[str, bytes], ...] = ()
     """Headers to add, such as the destination names a transmission queue carries."""
     limits: QueueLimits = UNLIMITED
-    """What the put itself has to pass."""
     is_arrival: bool = False
     """Whether the message is then on the queue of IBM MQ that it is for, and not on its way."""
     stream: Stream | None = None
-    """Where a copy goes; None if there is none."""
     is_choice: bool = False
     """Whether another seed may lead to another instance of a cluster queue."""
     binds_groups: bool = False
@@ -127,16 +123,13 @@ class Resolver(Protocol):
             queue: Name of the queue.
             queue_manager: Name of the queue manager; empty for the local one.
             seed: Decides among equal instances of a cluster queue.
-
-        Returns:
-            The destination, or the reason the put is refused.
         """
 
 
 def check_limits(
     limits: QueueLimits, length: int, depth: int | None, persistence: int
 ) -> Refusal | None:
-    """Whether a message may be put on a queue whose names resolved.
+    """Why a message cannot be put on a queue whose names resolved; None if it can.
 
     The order is ours, as the vendor documents none: what depends on definitions alone, then the
     message, then the moment. A message that exactly meets a limit on length passes; a queue whose
@@ -147,16 +140,12 @@ def check_limits(
         length: Bytes of the body.
         depth: Messages on the queue before the put; None if unknown, then it is not full.
         persistence: MQPER value of the message, settled if it was "as the queue is defined".
-
-    Returns:
-        None if the put may go ahead, else the refusal.
     """
     if not limits.put_enabled:
         return Refusal(Reason.PUT_INHIBITED, "puts are disabled on the path to the queue")
     if limits.temporary and persistence == PERSISTENT:
         return Refusal(
-            Reason.PERSISTENT_NOT_ALLOWED,
-            "a temporary dynamic queue takes no persistent message",
+            Reason.PERSISTENT_NOT_ALLOWED, "a temporary dynamic queue takes no persistent message"
         )
     if limits.max_message_length is not None and length > limits.max_message_length:
         return Refusal(
@@ -171,7 +160,6 @@ def check_limits(
         )
     if limits.max_depth is not None and depth is not None and depth >= limits.max_depth:
         return Refusal(
-            Reason.Q_FULL,
-            f"the queue holds {depth} messages and its limit is {limits.max_depth}",
+            Reason.Q_FULL, f"the queue holds {depth} messages and its limit is {limits.max_depth}"
         )
     return None

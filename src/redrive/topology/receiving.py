@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Final, Protocol, TypeGuard
 
 from redrive.messages.reasons import Reason
-from redrive.topology import mqe
 from redrive.topology.bindings import Bindings
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole
@@ -22,12 +21,13 @@ from redrive.topology.mq.network import Link, Network
 from redrive.topology.mq.objects import LocalQueue, Queue
 from redrive.topology.mq.puts import reply_to_names
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.resolver import (
-    QUEUE_HEADER,
-    QUEUE_MANAGER_HEADER,
-    MqResolver,
-)
+from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER, MqResolver
 from redrive.topology.mq.results import Resolution
+from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.resolver import MqeResolver
+from redrive.topology.mqe.results import Delivered, End, Failed, Failure, Stored
+from redrive.topology.mqe.results import Resolution as MqeResolution
+from redrive.topology.mqe.rules import load_rules
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
 
@@ -37,10 +37,10 @@ HEADERS: Final = "headers"
 """Dead letters are written with record headers ``mqdlh.*``."""
 
 _REASONS: Final = {
-    mqe.Failure.NO_QUEUE_ACCEPTS: Reason.UNKNOWN_OBJECT_NAME,
-    mqe.Failure.MESSAGE_TOO_BIG: Reason.MSG_TOO_BIG_FOR_Q,
-    mqe.Failure.QUEUE_FULL: Reason.Q_FULL,
-    mqe.Failure.RULE_VETO: Reason.PUT_INHIBITED,
+    Failure.NO_QUEUE_ACCEPTS: Reason.UNKNOWN_OBJECT_NAME,
+    Failure.MESSAGE_TOO_BIG: Reason.MSG_TOO_BIG_FOR_Q,
+    Failure.QUEUE_FULL: Reason.Q_FULL,
+    Failure.RULE_VETO: Reason.PUT_INHIBITED,
 }
 """The reason codes closest to failures of MQ Everyplace, which have no numbers; else 2087."""
 
@@ -70,16 +70,9 @@ class ReceivingQueueManager(Protocol):
 def receiving_queue_managers(
     topology: Topology, sources: Mapping[str, QueueTopic]
 ) -> Mapping[str, MqReceivingQueueManager | MqeReceivingQueueManager]:
-    """The receiver of each topic that is read.
-
-    Args:
-        topology: The definitions.
-        sources: Topics with ``is_read``, by name.
-    """
+    """The receiver of each topic of ``sources`` that is read, by its name."""
     network = topology.mqe
-    resolver = None
-    if network is not None:
-        resolver = mqe.MqeResolver(network, rules=mqe.load_rules(network)[0])
+    resolver = MqeResolver(network, rules=load_rules(network)[0]) if network else None
     found: dict[str, MqReceivingQueueManager | MqeReceivingQueueManager] = {}
     for name, source in sources.items():
         if _end(source) in topology.mq:
@@ -89,33 +82,14 @@ def receiving_queue_managers(
     return found
 
 
-def intake_of(
-    topology: Topology, queue_manager: str
-) -> MqReceivingQueueManager | MqeReceivingQueueManager:
-    """The receiver of an intake: it takes an application's puts.
-
-    Raises:
-        KeyError: The topology has no such manager.
-    """
-    intake = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
-    if queue_manager in topology.mq:
-        return MqReceivingQueueManager(topology, intake)
-    network = topology.mqe
-    if network is None or network.queue_manager(queue_manager) is None:
-        raise KeyError(queue_manager)
-    rules, _ = mqe.load_rules(network)
-    return MqeReceivingQueueManager(mqe.MqeResolver(network, rules=rules), topology, intake)
-
-
 def resolver_of(topology: Topology, queue_manager: str) -> Resolver:
-    """Resolves puts that are made on one manager, such as a dead-letter handler's own.
-
-    Raises:
-        KeyError: The topology has no such manager.
-    """
+    """Resolves puts that are made on one manager; raises ``KeyError`` if there is none."""
     if queue_manager in topology.mq:
         return MqResolver(topology.mq, queue_manager, bindings=topology.bindings)
-    return intake_of(topology, queue_manager)
+    if topology.mqe is None or topology.mqe.queue_manager(queue_manager) is None:
+        raise KeyError(queue_manager)
+    put = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
+    return receiving_queue_managers(topology, {put.topic: put})[put.topic]
 
 
 def _end(source: QueueTopic) -> str:
@@ -127,16 +101,23 @@ def _dead_letter_form(bindings: Bindings, queue_manager: str, default: str) -> s
     return (bound and bound.dead_letter_header) or default
 
 
+def _on_queue(
+    bindings: Bindings, queue: str, queue_manager: str, limits: QueueLimits
+) -> Destination:
+    """A local queue as a destination, with the topic and the consumer group of the bindings."""
+    group = bindings.consumer_group(queue=queue, queue_manager=queue_manager)
+    return Destination(
+        topic=bindings.topic(queue=queue, queue_manager=queue_manager),
+        queue=queue,
+        queue_manager=queue_manager,
+        limits=replace(limits, consumer_group=group),
+    )
+
+
 class MqReceivingQueueManager:
     """A queue manager of kind ``mq`` as it takes an application's puts, or a channel's messages."""
 
     def __init__(self, topology: Topology, source: QueueTopic) -> None:
-        """Find the manager, its dead-letter queue and the channel.
-
-        Args:
-            topology: The definitions.
-            source: The topic; its manager, or the one it leads to, is of kind ``mq``.
-        """
         network, bindings = topology.mq, topology.bindings
         self.queue_manager = _end(source)
         self.dead_letter_form = _dead_letter_form(bindings, self.queue_manager, BINARY)
@@ -178,12 +159,8 @@ class MqReceivingQueueManager:
             problem = f"channel {self._link.receiver.name} has USEDLQ(NO)"
         if problem:
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, problem)
-        limits = replace(
-            _limits_in_mq(self._manager.queue(name), self._manager),
-            consumer_group=bindings.consumer_group(queue=name, queue_manager=self.queue_manager),
-        )
-        topic = bindings.topic(queue=name, queue_manager=self.queue_manager)
-        return Destination(topic=topic, queue=name, queue_manager=self.queue_manager, limits=limits)
+        limits = _limits_in_mq(self._manager.queue(name), self._manager)
+        return _on_queue(bindings, name, self.queue_manager, limits)
 
 
 def _limits_in_mq(queue: Queue | None, manager: QueueManager) -> QueueLimits:
@@ -211,8 +188,7 @@ def _link(network: Network, source: QueueTopic) -> Link:
 class MqeReceivingQueueManager:
     """A queue manager of kind ``mqe`` as it takes puts, or as its store is emptied."""
 
-    def __init__(self, resolver: mqe.MqeResolver, topology: Topology, source: QueueTopic) -> None:
-        """Find the queue that keeps the messages, and the manager's dead-letter queue."""
+    def __init__(self, resolver: MqeResolver, topology: Topology, source: QueueTopic) -> None:
         self._resolver = resolver
         self._network = topology.mq
         self._bindings = bindings = topology.bindings
@@ -247,25 +223,25 @@ class MqeReceivingQueueManager:
         queue: str,
         queue_manager: str,
         seed: int = 0,  # noqa: ARG002 - as above
-    ) -> mqe.Resolution:
+    ) -> MqeResolution:
         """The resolution with which a message is put or passed on, step by step."""
         names = Names(queue=queue, queue_manager=queue_manager)
         if self._store is None:
             return self._resolver.resolve(self.queue_manager, names)
-        return self._passed_on(mqe.Stored(self.queue_manager, self._store, names))
+        return self._passed_on(Stored(self.queue_manager, self._store, names))
 
-    def _answer(self, end: mqe.End, names: Names) -> Destination | Refusal:
+    def _answer(self, end: End, names: Names) -> Destination | Refusal:
         match end:
-            case mqe.Delivered(dead_letter=True):
+            case Delivered(dead_letter=True):
                 detail = f"no queue of {self._source.to} takes a message for {names}"
                 return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
-            case mqe.Delivered():
+            case Delivered():
                 return self._delivered(end)
-            case mqe.Stored(undeliverable=mqe.Failure() as failure):
+            case Stored(undeliverable=Failure() as failure):
                 return Refusal(_reason(failure), f"{failure}; it stays on {end}", is_kept=True)
-            case mqe.Stored():
+            case Stored():
                 return self._stored(end)
-            case mqe.Failed():
+            case Failed():
                 return Refusal(_reason(end.failure), end.detail or str(end.failure))
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, str(end))
 
@@ -277,29 +253,22 @@ class MqeReceivingQueueManager:
         """See ``ReceivingQueueManager``: never."""
         return False
 
-    def _passed_on(self, stored: mqe.Stored) -> mqe.Resolution:
+    def _passed_on(self, stored: Stored) -> MqeResolution:
         if self._source.is_pulled:
             return self._resolver.pull(stored, self._source.to)
         return self._resolver.transmit(stored)
 
-    def _delivered(self, end: mqe.Delivered) -> Destination | Refusal:
+    def _delivered(self, end: Delivered) -> Destination | Refusal:
         manager, queue = end.names.queue_manager, end.names.queue
         if end.over_bridge and manager in self._network:
             # The bridge puts as an application of the IBM MQ queue manager does.
             return MqResolver(self._network, manager, bindings=self._bindings).resolve(
                 queue=queue, queue_manager=""
             )
-        return Destination(
-            topic=self._bindings.topic(queue=queue, queue_manager=manager),
-            queue=queue,
-            queue_manager=manager,
-            limits=_limits(
-                end.queue, self._bindings.consumer_group(queue=queue, queue_manager=manager)
-            ),
-            expiry=end.queue.expiry,
-        )
+        found = _on_queue(self._bindings, queue, manager, _limits(end.queue))
+        return replace(found, expiry=end.queue.expiry)
 
-    def _stored(self, end: mqe.Stored) -> Destination:
+    def _stored(self, end: Stored) -> Destination:
         names = end.names
         return Destination(
             topic=transmission_topic(
@@ -311,7 +280,7 @@ class MqeReceivingQueueManager:
                 (QUEUE_MANAGER_HEADER, names.queue_manager.encode()),
                 (QUEUE_HEADER, names.queue.encode()),
             ),
-            limits=_limits(end.queue, None),
+            limits=_limits(end.queue),
             expiry=end.queue.expiry,
         )
 
@@ -321,11 +290,7 @@ class MqeReceivingQueueManager:
         manager = self._resolver.network.queue_manager(name)
         for queue in manager.queues if manager else ():
             if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
-                limits = _limits(
-                    queue, self._bindings.consumer_group(queue=queue.name, queue_manager=name)
-                )
-                topic = self._bindings.topic(queue=queue.name, queue_manager=name)
-                return Destination(topic=topic, queue=queue.name, queue_manager=name, limits=limits)
+                return _on_queue(self._bindings, queue.name, name, _limits(queue))
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"{name} has no dead-letter queue")
 
 
@@ -343,25 +308,11 @@ def _discovered(found: mqe.Discovered) -> Discovered:
     return Discovered(found.queue_manager, found.names.queue, found.names.queue_manager)
 
 
-def _limits(queue: mqe.Queue, consumer_group: str | None) -> QueueLimits:
+def _limits(queue: mqe.Queue) -> QueueLimits:
     return QueueLimits(
-        max_message_length=queue.maximum_message_size,
-        max_depth=queue.maximum_messages,
-        consumer_group=consumer_group,
+        max_message_length=queue.maximum_message_size, max_depth=queue.maximum_messages
     )
 
 
-def _reason(failure: mqe.Failure) -> int:
+def _reason(failure: Failure) -> int:
     return _REASONS.get(failure, Reason.UNKNOWN_REMOTE_Q_MGR)
-
-
-__all__ = [
-    "BINARY",
-    "HEADERS",
-    "MqReceivingQueueManager",
-    "MqeReceivingQueueManager",
-    "ReceivingQueueManager",
-    "intake_of",
-    "receiving_queue_managers",
-    "resolver_of",
-]

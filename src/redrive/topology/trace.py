@@ -13,13 +13,18 @@ from itertools import groupby
 from typing import Final
 
 from redrive.messages.reasons import ADVICE, Reason
-from redrive.topology import mqe
 from redrive.topology.files import Topology
 from redrive.topology.mq.queue_manager import ClusterRoute
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.resolver import topic_of_put
 from redrive.topology.mq.results import OpenRequest, Resolution, Target, job_request
 from redrive.topology.mq.results import Step as MqStep
+from redrive.topology.mqe.message import Message
+from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
+from redrive.topology.mqe.results import Delivered, End, Failed, Failure, Stored
+from redrive.topology.mqe.results import Resolution as MqeResolution
+from redrive.topology.mqe.results import Step as MqeStep
+from redrive.topology.mqe.rules import load_rules
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.receiving import MqeReceivingQueueManager, MqReceivingQueueManager
 
@@ -31,14 +36,12 @@ class TraceStep:
     rule: str
     """Row of the table (``R8``) or step of the procedure (``exact``)."""
     what: str
-    """What was done."""
     definition: str = ""
     """The definition, as its kind of queue manager writes it; empty if none was used."""
     location: str = ""
     before: str = ""
     """Names before, as ``queue@manager``."""
     after: str = ""
-    """Names after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +49,9 @@ class Visit:
     """What one queue manager did."""
 
     queue_manager: str
-    """Its name."""
     names: str
     """Names with which the message arrived, as ``queue@manager``."""
     steps: tuple[TraceStep, ...]
-    """Its steps in order."""
     decision: str = ""
     """What the job does with the message then; empty if it goes on at once, or for an open."""
 
@@ -60,15 +61,11 @@ class Problem:
     """Why a put ends badly."""
 
     code: int | None = None
-    """Reason code; None if there is none."""
     name: str = ""
-    """Name of the reason."""
     detail: str = ""
-    """One sentence: which name or object, and what is wrong with it."""
     location: str = ""
     """File and line of the definition to look at, as far as one can be named."""
     advice: str = ""
-    """What to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +75,9 @@ class Caused:
     what: str
     """``a copy (STREAMQ)``, ``a report of arrival``."""
     end: str
-    """How it ends, in words."""
     final: str = ""
     """Queue and manager where it is; empty if nowhere."""
     topic: str = ""
-    """Kafka topic of that queue."""
     detail: str = ""
     """Why it is not where it was to go."""
 
@@ -92,9 +87,7 @@ class ResolutionTrace:
     """A put followed through the queue managers: every step, and the end."""
 
     visits: tuple[Visit, ...]
-    """The managers in the order of the trace."""
     end: str
-    """How it ends, in words."""
     is_good: bool
     """Whether the message gets where it was meant to go, or the open succeeds."""
     final: str = ""
@@ -102,7 +95,6 @@ class ResolutionTrace:
     topic: str = ""
     """Kafka topic of that queue; empty if there is none."""
     problem: Problem | None = None
-    """What went wrong, if anything did."""
     caused: tuple[Caused, ...] = ()
     """What is put besides: copies and reports."""
     assumed: tuple[str, ...] = ()
@@ -120,9 +112,7 @@ class Explanation:
     failure: str = ""
     """The failure, where the product has a name instead of a number."""
     location: str = ""
-    """File and line of the definition at fault, as far as one can be named."""
     advice: str = ""
-    """What to change if it failed."""
 
 
 MOVES: Final = ("push", "pull", "trigger")
@@ -137,28 +127,19 @@ def explain(
     reason: int,
     seed: int,
 ) -> Explanation:
-    """Explain one put.
-
-    Args:
-        topology: All definitions.
-        receiver: The queue manager that puts.
-        names: The names that came with the message.
-        reason: Why the put failed; 0 if it did not.
-        seed: What decided among equal instances of a cluster queue.
-    """
+    """Explain one put of a receiver; ``reason`` is why it failed, or 0."""
     opened = receiver.opened(queue=names.queue, queue_manager=names.queue_manager, seed=seed)
     if isinstance(opened, Resolution):
         return _explained(opened, names, reason)
     visits = _visits(opened, receiver.queue_manager, names)
     match opened.end:
-        case mqe.Delivered(over_bridge=True, names=far) if far.queue_manager in topology.mq:
+        case Delivered(over_bridge=True, names=far) if far.queue_manager in topology.mq:
             # The bridge puts as an application of the IBM MQ queue manager does.
             put = open_queue(topology.mq, far.queue_manager, job_request(far.queue))
             bridged = _explained(put, Names(queue=far.queue), reason)
             return replace(bridged, visits=(*visits, *bridged.visits))
-        case mqe.Failed(failure=failure) | mqe.Stored(undeliverable=mqe.Failure() as failure):
-            advice = mqe.ADVICE.get(failure, "")
-            return Explanation(visits=visits, failure=str(failure), advice=advice)
+        case Failed(failure=failure) | Stored(undeliverable=Failure() as failure):
+            return Explanation(visits=visits, failure=str(failure), advice=failure.advice)
     return Explanation(visits=visits, advice=_advice(reason))
 
 
@@ -180,14 +161,7 @@ def _advice(reason: int) -> str:
 
 
 def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionTrace:
-    """Resolve the names of one open at one queue manager of kind ``mq``.
-
-    Returns:
-        The steps and what the names led to.
-
-    Raises:
-        KeyError: The topology has no manager ``at``.
-    """
+    """Resolve the names of one open at a queue manager of kind ``mq``."""
     opened = open_queue(topology.mq, at, request)
     names = Names(queue=request.queue, queue_manager=request.queue_manager)
     on_topics = {Target.LOCAL, Target.REMOTE}
@@ -233,7 +207,7 @@ def trace_moves(
     """Follow a put in MQ Everyplace over moves of what is stored, as a person asks for them.
 
     Args:
-        topology: All definitions, those of MQ Everyplace among them.
+        topology: All definitions.
         at: Name of the manager on which the message is put.
         names: The names of the put.
         length: Bytes of the body.
@@ -245,8 +219,8 @@ def trace_moves(
     network = topology.mqe
     if network is None or network.queue_manager(at) is None:
         raise KeyError(at)
-    resolver = mqe.MqeResolver(network, rules=mqe.load_rules(network)[0])
-    message = mqe.Message(length=length)
+    resolver = MqeResolver(network, rules=load_rules(network)[0])
+    message = Message(length=length)
     resolution = resolver.resolve(at, names, message)
     for move in moves:
         resolution = _moved(resolver, resolution, move, message)
@@ -256,21 +230,21 @@ def trace_moves(
 
 
 def _moved(
-    resolver: mqe.MqeResolver, resolution: mqe.Resolution, move: str, message: mqe.Message
-) -> mqe.Resolution:
+    resolver: MqeResolver, resolution: MqeResolution, move: str, message: Message
+) -> MqeResolution:
     """The way with what one push, one pull by its target, or triggerTransmission adds to it."""
     end = resolution.end
-    if not isinstance(end, mqe.Stored):
+    if not isinstance(end, Stored):
         return resolution
-    moves: Mapping[str, mqe.FollowUp] = {
-        "push": mqe.Push(),
-        "pull": mqe.Pull(end.names.queue_manager),
-        "trigger": mqe.TriggerTransmission(),
+    moves: Mapping[str, FollowUp] = {
+        "push": Push(),
+        "pull": Pull(end.names.queue_manager),
+        "trigger": TriggerTransmission(),
     }
     return resolver.follow(resolution, moves[move], message)
 
 
-def _visits(resolution: mqe.Resolution, at: str, names: Names) -> tuple[Visit, ...]:
+def _visits(resolution: MqeResolution, at: str, names: Names) -> tuple[Visit, ...]:
     """One visit for each manager that the steps name; at least that of the put."""
     grouped = groupby(resolution.steps, key=lambda one: one.queue_manager)
     visits = [
@@ -282,7 +256,7 @@ def _visits(resolution: mqe.Resolution, at: str, names: Names) -> tuple[Visit, .
     return tuple(visits or [alone])
 
 
-def _mqe_step(step: mqe.Step) -> TraceStep:
+def _mqe_step(step: MqeStep) -> TraceStep:
     return TraceStep(
         rule=str(step.kind),
         what=str(step),
@@ -293,21 +267,21 @@ def _mqe_step(step: mqe.Step) -> TraceStep:
     )
 
 
-def _trace_to_end(topology: Topology, visits: tuple[Visit, ...], end: mqe.End) -> ResolutionTrace:
+def _trace_to_end(topology: Topology, visits: tuple[Visit, ...], end: End) -> ResolutionTrace:
     match end:
-        case mqe.Delivered(over_bridge=True, names=names) if names.queue_manager in topology.mq:
+        case Delivered(over_bridge=True, names=names) if names.queue_manager in topology.mq:
             # The bridge puts as an application of the IBM MQ queue manager does.
             put = trace_open(topology, names.queue_manager, job_request(names.queue))
             return replace(put, visits=(*visits, *put.visits))
-        case mqe.Delivered(names=names, dead_letter=dead_letter):
+        case Delivered(names=names, dead_letter=dead_letter):
             words = "on a dead-letter queue" if dead_letter else "on a queue"
             topic = topology.bindings.topic(queue=names.queue, queue_manager=names.queue_manager)
             return ResolutionTrace(
                 visits=visits, end=words, is_good=not dead_letter, final=str(names), topic=topic
             )
-        case mqe.Stored():
+        case Stored():
             return _trace_to_store(visits, end)
-        case mqe.Failed(failure=failure):
+        case Failed(failure=failure):
             problem = _failure(failure, end.detail)
             return ResolutionTrace(
                 visits=visits, end="the put fails", is_good=False, problem=problem
@@ -315,7 +289,7 @@ def _trace_to_end(topology: Topology, visits: tuple[Visit, ...], end: mqe.End) -
     return ResolutionTrace(visits=visits, end=str(end), is_good=False)
 
 
-def _trace_to_store(visits: tuple[Visit, ...], end: mqe.Stored) -> ResolutionTrace:
+def _trace_to_store(visits: tuple[Visit, ...], end: Stored) -> ResolutionTrace:
     stays = end.undeliverable
     detail = f"it cannot be passed on to {end.queue.queue_manager} for {end.names}"
     return ResolutionTrace(
@@ -328,5 +302,5 @@ def _trace_to_store(visits: tuple[Visit, ...], end: mqe.Stored) -> ResolutionTra
     )
 
 
-def _failure(failure: mqe.Failure, detail: str) -> Problem:
-    return Problem(name=str(failure), detail=detail, advice=mqe.ADVICE.get(failure, ""))
+def _failure(failure: Failure, detail: str) -> Problem:
+    return Problem(name=str(failure), detail=detail, advice=failure.advice)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from redrive.engine.cache import put_bounds
-from redrive.engine.decision import Decision, Keep, Park, Put
+from redrive.engine.decision import Decision, Keep, Park, Put, Wait
 from redrive.engine.message import NO_ATTEMPTS, Attempts
 from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind
 from redrive.messages import DeadLetterDecoder, Records, SchemeTable
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
     from redrive.messages import DeadLetterProfile
     from redrive.rules import FieldValue
 
-__all__ = [
-    "BatchDecisions",
-    "Disposition",
-    "SharedDecoder",
-    "Trial",
-    "Verdict",
-    "verdict_of",
-]
 
 _STATE: Final = (own.TABLE, own.FAILURES, own.FAILED_RULES, own.HOPS)
 """What a record says of earlier attempts, beside that it is in quarantine."""
@@ -119,6 +111,8 @@ class _RecordState(NamedTuple):
     """The messages' own, in milliseconds."""
     lengths: npt.NDArray[np.int64]
     """Bytes of their values."""
+    returned: npt.NDArray[np.bool_]
+    """Whether they count rounds."""
 
 
 class SharedDecoder(DeadLetterDecoder):
@@ -147,7 +141,7 @@ class SharedDecoder(DeadLetterDecoder):
 
     def _read(self, records: Records) -> _RecordState:
         columns, is_quarantined = _own_columns(records)
-        *state, times = columns
+        *state, times, rounds = columns
         keys = zip(*state, is_quarantined, strict=True)
         own_times = zip(times, records.timestamps, strict=True)
         return _RecordState(
@@ -155,6 +149,7 @@ class SharedDecoder(DeadLetterDecoder):
             np.array([*map(self._code_of_state, keys)], np.int64),
             np.array([own_timestamp(raw, time) for raw, time in own_times], np.int64),
             np.array([len(value) if value else 0 for value in records.values], np.int64),
+            np.array([raw is not None for raw in rounds], np.bool_),
         )
 
     def _code_of_state(self, key: _StateKey) -> int:
@@ -169,14 +164,12 @@ class SharedDecoder(DeadLetterDecoder):
         return code
 
 
-def _own_columns(
-    records: Records,
-) -> tuple[list[Sequence[bytes | None]], Sequence[bool]]:
-    """What records say of earlier attempts and of their time, and whether they are in quarantine.
+def _own_columns(records: Records) -> tuple[list[Sequence[bytes | None]], Sequence[bool]]:
+    """What records say of earlier attempts, time and rounds, and whether they are in quarantine.
 
     Of a repeated header the last counts.
     """
-    grid, names = records.grid, (*_STATE, own.TIMESTAMP)
+    grid, names = records.grid, (*_STATE, own.TIMESTAMP, own.ROUNDS)
     if grid is None:
         last = [*map(dict, records.headers)]
         return (
@@ -195,13 +188,7 @@ class Trial:
     """Decides by one table about records of one kind of source, part by part."""
 
     def __init__(self, decider: RulesDecider, decoder: SharedDecoder, facts: SliceContext) -> None:
-        """Nothing is decided yet.
-
-        Args:
-            decider: Decides by the table.
-            decoder: Reads dead-letter headers.
-            facts: What is known of the cluster.
-        """
+        """Nothing is decided yet."""
         self._decider = decider
         self._decoder = decoder
         self._facts = facts
@@ -236,6 +223,8 @@ class Trial:
         closer = (
             (state.lengths > rooms) | (state.timestamps < earliest) | (state.timestamps > latest)
         )
+        if part.kind is SourceKind.DEAD_LETTERS:
+            closer |= state.returned
         for row in np.flatnonzero(closer).tolist():
             codes[row] = self._code_of_row(row)
         return BatchDecisions(self._decisions, codes)
@@ -307,12 +296,7 @@ class Trial:
 
 
 def verdict_of(decider: RulesDecider, decision: Decision) -> Verdict:
-    """What a decision means to somebody who compares tables.
-
-    Args:
-        decider: Whose decision it is.
-        decision: The decision.
-    """
+    """What a decision means to somebody who compares tables."""
     course, rule = _course(decider, decision), decision.rule
     if rule is None:
         return Verdict(
@@ -345,6 +329,7 @@ def _failed_before(decider: RulesDecider, candidates: int, decision: Decision) -
     """The attempts of each rule that failed before the decision was made."""
     rule, attempts = decision.rule, decision.attempts
     is_failed = isinstance(decision, Park | Keep) and decision.attempt > 0
+    is_failed &= not isinstance(decision, Wait)
     if decider.profiles.is_kafka:
         failed = dict(attempts.by_rule)
         if is_failed:

@@ -15,15 +15,14 @@ from redrive.demo.scripts.places import DEAD_LETTERS, EXPIRED, ON_QUEUES, REMAIN
 from redrive.engine.message import seed_of
 from redrive.messages.reasons import Reason
 from redrive.rules import Action, RulesTable, explain, parse, resolve_target
-from redrive.topology import mqe
-from redrive.topology.mq import End as RouteEnd
-from redrive.topology.mq import (
-    OpenRequest,
-    Persistence,
-    PutMessage,
-    Route,
-    follow_route,
-)
+from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage
+from redrive.topology.mq.routes import End as RouteEnd
+from redrive.topology.mq.routes import Route, follow_route
+from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.message import Message as MqeMessage
+from redrive.topology.mqe.resolver import MqeResolver
+from redrive.topology.mqe.results import Delivered, Failed, Stored
+from redrive.topology.mqe.results import End as MqeEnd
 from redrive.topology.names import Names
 
 if TYPE_CHECKING:
@@ -123,12 +122,12 @@ class Predictor:
     def _of_mqe(self, kind: Kind, length: int) -> End:
         if self._topology.mqe is None:
             raise ValueError(f"no queue manager {kind.at} is defined")
-        resolver = mqe.MqeResolver(self._topology.mqe)
+        resolver = MqeResolver(self._topology.mqe)
         queue, _, manager = kind.to.partition("@")
         names = Names(queue=queue, queue_manager=manager)
-        message = mqe.Message(length=length)
+        message = MqeMessage(length=length)
         end = resolver.resolve(kind.at, names, message).end
-        while isinstance(end, mqe.Stored) and end.undeliverable is None:
+        while isinstance(end, Stored) and end.undeliverable is None:
             # Sooner or later its connection runs, and a home-server queue pulls.
             moved = resolver.transmit(end, message).end
             if moved == end:
@@ -138,13 +137,13 @@ class Predictor:
             end = moved
         return self._end_in_mqe(kind.at, end)
 
-    def _end_in_mqe(self, at: str, end: mqe.End) -> End:
+    def _end_in_mqe(self, at: str, end: MqeEnd) -> End:
         match end:
-            case mqe.Delivered():
+            case Delivered():
                 return End(DEAD_LETTERS if end.dead_letter else ON_QUEUES, str(end.names))
-            case mqe.Stored():
+            case Stored():
                 return End(REMAINING, f"{end.queue.name}@{end.queue_manager}")
-            case mqe.Failed():
+            case Failed():
                 manager = self._topology.mqe and self._topology.mqe.queue_manager(at)
                 for queue in manager.queues if manager else ():
                     if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:

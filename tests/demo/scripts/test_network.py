@@ -193,11 +193,7 @@ def test_the_table_says_the_way_and_the_reason() -> None:
     places = [
         outcome(topic=topic("OFFICE@SHOP")),
         outcome(topic=topic("DEPOT@OFFICE")),
-        outcome(
-            "dead-lettered",
-            topic=topic("DEPOT.DEAD@DEPOT"),
-            reason=2085,
-        ),
+        outcome("dead-lettered", topic=topic("DEPOT.DEAD@DEPOT"), reason=2085),
         outcome("forwarded", topic=topic("OFFICE@DEPOT"), rule_line=13),
         outcome(topic=topic("RETURNS@OFFICE")),
     ]

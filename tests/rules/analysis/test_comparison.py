@@ -73,10 +73,7 @@ def between(old: str, new: str) -> Comparison:
             "DESTQ(A) ACTION(DISCARD)\nDESTQ(B) ACTION(RETRY)",
             "* c\nDESTQ(B) ACTION(RETRY)\nDESTQ('A') ACTION(DISCARD)",
         ),
-        (
-            "REPLYQ(?*) ACTION(DISCARD)\nREPLYQ(' ') ACTION(DISCARD)",
-            "ACTION(DISCARD)",
-        ),
+        ("REPLYQ(?*) ACTION(DISCARD)\nREPLYQ(' ') ACTION(DISCARD)", "ACTION(DISCARD)"),
     ],
 )
 def test_tables_that_say_the_same_in_other_words_are_equal(old: str, new: str) -> None:

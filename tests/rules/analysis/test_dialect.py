@@ -13,7 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.rules.dialect import reference
-from tests.rules.dialect.reference import Alternative, Comparison, Expression, PlainRule, Text
+from tests.rules.dialect.reference import (
+    Alternative,
+    Comparison,
+    Expression,
+    Not,
+    PlainPattern,
+    PlainRule,
+    Text,
+)
 
 from redrive.rules import parse
 from redrive.rules.analysis import Analysis, analyse, compare, told_fields
@@ -27,12 +35,17 @@ EXAMPLES = int(os.environ.get("REDRIVE_RANDOM_TABLES", "150")) // 3
 INTERVAL = 60
 """RETRYINT of all tables here, in seconds."""
 
+AMOUNT = "JSON($.n)"
 TOPICS = ["".join(it) for size in range(4) for it in itertools.product("abX", repeat=size)]
 MESSAGES: list[dict[str, str | int]] = [
     {"TOPIC": topic, "AGE": age} | ({} if attempts is None else {"ATTEMPTS": attempts})
     for topic in TOPICS
     for age in (0, 60, 61, 120, 200)
     for attempts in (None, 0, 1, 2, 3)
+] + [
+    {"TOPIC": topic, "AGE": 0, AMOUNT: amount}
+    for topic in TOPICS[:13]
+    for amount in ("-1", "0", "0.0", "0.5", "1", "1e0", "1.5", "2", "11", "x")
 ]
 
 ACTIONS = ["DISCARD", "QUARANTINE", "RETRY", "FWDT"]
@@ -40,6 +53,9 @@ numbers = st.builds(
     Comparison, st.sampled_from([">", ">=", "<", "<=", ""]), st.sampled_from([0, 1, 2])
 )
 ages = st.builds(Comparison, st.sampled_from([">", ">=", "<", "<="]), st.sampled_from([60, 120]))
+amounts = st.builds(
+    Comparison, st.sampled_from([">", ">=", "<", "<=", "="]), st.sampled_from([0, 1, 2])
+) | st.sampled_from(["0", "1?", "*5", "?*", " "]).map(Text)
 topics = st.text("ab*?", min_size=1, max_size=3).map(Text)
 expressions = st.sampled_from(["a", "^b", "a$", "(a|b)b", "[ab]X", "a.?b"]).map(Expression)
 
@@ -51,8 +67,13 @@ class TriedRule(PlainRule):
     retry: int = 1
 
 
-def alternatives(one: st.SearchStrategy[Alternative]) -> st.SearchStrategy[list[Alternative]]:
-    return st.lists(one, min_size=1, max_size=2)
+def alternatives(one: st.SearchStrategy[Alternative]) -> st.SearchStrategy[PlainPattern]:
+    some = st.lists(one, min_size=1, max_size=2)
+    return some | some.filter(lambda it: not any(map(_matches_anything, it))).map(Not)
+
+
+def _matches_anything(one: Alternative) -> bool:
+    return isinstance(one, Text) and set(one.text) == {"*"}
 
 
 def rules_lists(*names: str) -> st.SearchStrategy[list[TriedRule]]:
@@ -61,6 +82,7 @@ def rules_lists(*names: str) -> st.SearchStrategy[list[TriedRule]]:
         "TOPIC": alternatives(topics | expressions if "expressions" in names else topics),
         "ATTEMPTS": alternatives(numbers),
         "AGE": alternatives(ages),
+        AMOUNT: alternatives(amounts),
     }
     patterns = st.fixed_dictionaries({}, optional={it: fields[it] for it in fields if it in names})
     rule = st.builds(TriedRule, patterns, st.sampled_from(ACTIONS), st.integers(1, 2))
@@ -71,7 +93,8 @@ def text_of(rules: Sequence[TriedRule]) -> str:
     lines = [f"DIALECT(KAFKA) RETRYINT({INTERVAL})"]
     for rule in rules:
         clauses = [
-            f"{name}({'|'.join(map(_written, ones))})" for name, ones in rule.patterns.items()
+            f"{name.removesuffix(')') + ',' if '(' in name else name + '('}{_written(it)})"
+            for name, it in rule.patterns.items()
         ]
         action = "ACTION(FWD) FWDT(dead)" if rule.action == "FWDT" else f"ACTION({rule.action})"
         retry = f"RETRY({rule.retry})" if rule.action in {"RETRY", "FWDT"} else ""
@@ -79,13 +102,19 @@ def text_of(rules: Sequence[TriedRule]) -> str:
     return "\n".join(lines)
 
 
-def _written(one: Alternative) -> str:
+def _written(one: Alternative | PlainPattern) -> str:
     match one:
+        case Not():
+            return f"NOT ({_written(one.alternatives)})"
+        case list():
+            return "|".join(map(_written, one))
         case Text():
-            return one.text
+            return one.text if one.text.strip() else f"'{one.text}'"
         case Expression():
             return f"/{one.text}/"
-    return f"{one.sign}{one.number}"
+        case Comparison():
+            return f"{one.sign}{one.number}"
+    raise TypeError(one)
 
 
 def fate(rules: Sequence[TriedRule], message: Message) -> tuple[list[tuple[int, str]], str]:
@@ -113,7 +142,7 @@ def first_rule(rules: Sequence[TriedRule], message: Message) -> int | None:
 
 
 @settings(deadline=None, max_examples=EXAMPLES)
-@given(rules=rules_lists("TOPIC", "ATTEMPTS", "AGE", "expressions"))
+@given(rules=rules_lists("TOPIC", "ATTEMPTS", "AGE", AMOUNT, "expressions"))
 def test_no_finding_is_false(rules: list[TriedRule]) -> None:
     """Each witness, read by the specification, shows what its finding says, also as it ages."""
     table = parse(text_of(rules)).required()
@@ -142,7 +171,7 @@ def test_no_finding_is_false(rules: list[TriedRule]) -> None:
 
 
 @settings(deadline=None, max_examples=EXAMPLES)
-@given(rules=rules_lists("TOPIC", "ATTEMPTS", "AGE"))
+@given(rules=rules_lists("TOPIC", "ATTEMPTS", "AGE", AMOUNT))
 def test_what_can_be_decided_is_told(rules: list[TriedRule]) -> None:
     """A gap and a rule that is never first, without expressions."""
     found = {it.code: it for it in Analysis(parse(text_of(rules)).required().rules).findings()}
@@ -161,8 +190,8 @@ def _matches(rule: TriedRule, message: Message) -> bool:
 
 @settings(deadline=None, max_examples=EXAMPLES)
 @given(
-    old=rules_lists("TOPIC", "ATTEMPTS", "AGE", "expressions"),
-    other=rules_lists("TOPIC", "ATTEMPTS", "AGE", "expressions"),
+    old=rules_lists("TOPIC", "ATTEMPTS", "AGE", AMOUNT, "expressions"),
+    other=rules_lists("TOPIC", "ATTEMPTS", "AGE", AMOUNT, "expressions"),
     place=st.integers(0, 4),
     edit=st.sampled_from(["none", "drop", "swap", "add", "double"]),
 )
@@ -199,6 +228,16 @@ def between(old: str, new: str) -> Compared:
         ("TOPIC(a|b) ACTION(DISCARD)", "TOPIC(b) ACTION(DISCARD)\nTOPIC(a) ACTION(DISCARD)"),
         ("ATTEMPTS(>=3) ACTION(DISCARD)", "ATTEMPTS(3|>3) ACTION(DISCARD)"),
         ("AGE(>=0) ACTION(DISCARD)", "ACTION(DISCARD)"),
+        ("TOPIC(NOT (a|b)) ACTION(DISCARD)", "TOPIC(a|b) ACTION(IGNORE)\nACTION(DISCARD)"),
+        (
+            "ATTEMPTS(NOT >3) ACTION(DISCARD)",
+            "ATTEMPTS(<=3) ACTION(DISCARD)\nATTEMPTS(NOT >=0) ACTION(DISCARD)",
+        ),
+        ("JSON($.n,>1|>2) ACTION(DISCARD)", "JSON($.n,>1.0) ACTION(DISCARD)"),
+        (
+            "JSON($.n,>1) ACTION(DISCARD)",
+            "JSON($.n,<=1) ACTION(IGNORE)\nJSON($.n,<2|>=2) ACTION(DISCARD)",
+        ),
         ("TOPIC(a) ACTION(FWD) FWDT('&TOPIC.x')", "TOPIC(a) ACTION(FWD) FWDT('a.x')"),
         (
             "ACTION(RETRY) RETRY(3) BACKOFF(30s,1,30s)",
@@ -226,6 +265,10 @@ def test_tables_that_say_the_same_in_other_words_are_equal(old: str, new: str) -
         ("ERRMSG(/time(d )?out/) ACTION(DISCARD)", "ACTION(QUARANTINE)"),
         ("ACTION(IGNORE)", "ACTION(QUARANTINE)"),
         ("TOPIC(A) ACTION(DISCARD)", "TOPIC(a) ACTION(DISCARD)"),
+        ("JSON($.n,>1) ACTION(DISCARD)", "JSON($.n,>=1) ACTION(DISCARD)"),
+        ("JSON($.n,=1) ACTION(DISCARD)", "JSON($.n,1) ACTION(DISCARD)"),
+        ("JSON($.n,>=0|<0) ACTION(DISCARD)", "JSON($.n,?*) ACTION(DISCARD)"),
+        ("JSON($.n,NOT >=1) ACTION(DISCARD)", "JSON($.n,<1) ACTION(DISCARD)"),
     ],
 )
 def test_tables_that_nearly_say_the_same_are_not_equal(old: str, new: str) -> None:

@@ -105,9 +105,9 @@ def test_a_retry_with_nothing_behind_it_is_told(rules: list[PlainRule]) -> None:
             assert turns[-1] in told
 
 
-WIDE = "DESTQ('APP*') ACTION({})"
 CATCH_ALL = "ACTION(FWD) FWDQ(REST)"
-actions = st.sampled_from(["DISCARD", "IGNORE"])
+HALVES = ["REPLYQ(?*) ACTION(DISCARD)", "REPLYQ(' ') ACTION(FWD) FWDQ(A)"]
+RETRY = "REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(5)"
 
 
 def fillers(first: int) -> st.SearchStrategy[list[str]]:
@@ -116,95 +116,52 @@ def fillers(first: int) -> st.SearchStrategy[list[str]]:
     return numbers.map(lambda them: [f"REASON({it}) DESTQ(Q{it}) ACTION(DISCARD)" for it in them])
 
 
-planted = given(before=fillers(1000), between=fillers(3000))
+@settings(deadline=None, max_examples=20)
+@given(before=fillers(1000), between=fillers(3000))
+@pytest.mark.parametrize(
+    ("code", "lines", "told"),
+    [
+        # The finding is told at the first index, of the rules at the others.
+        ("UNREACHABLE", ["DESTQ('APP*') ACTION(DISCARD)", "DESTQ(APP.1) ACTION(RETRY)"], (1, 0)),
+        ("UNREACHABLE", ["DESTQ('APP*') ACTION(IGNORE)", "DESTQ(APP.1) ACTION(RETRY)"], (1, 0)),
+        (
+            "UNREACHABLE",  # by several rules, none of them too many, none missing
+            [
+                "DESTQ('APP?*') ACTION(DISCARD)",
+                "DESTQ(' ') ACTION(IGNORE)",
+                "DESTQ('APP') PERSIST(0) ACTION(IGNORE)",
+                "DESTQ('APP') PERSIST(1) ACTION(DISCARD)",
+                "DESTQ('APP*') PERSIST(1) ACTION(RETRY)",
+            ],
+            (4, 0, 3),
+        ),
+        ("OVERLAP", ["DESTQ('A*') ACTION(DISCARD)", "DESTQ('*.IN') ACTION(FWD) FWDQ(X)"], (1, 0)),
+        ("IGNORE_BEFORE_RULES", ["DESTQ('A*') ACTION(IGNORE)", "REASON(5) ACTION(RETRY)"], (0, 1)),
+        ("NOTHING_AFTER_RETRY", [RETRY, HALVES[0], "ACTION(RETRY)"], (2,)),
+    ],
+)
+def test_a_planted_finding_is_found(
+    before: list[str], between: list[str], code: str, lines: list[str], told: tuple[int, ...]
+) -> None:
+    """Wherever the rules stand; the rules concerned are named."""
+    end = [] if code == "NOTHING_AFTER_RETRY" else [CATCH_ALL]
+    written = [*before, lines[0], *between, *lines[1:], *end]
+    places = [written.index(lines[it]) for it in told]
+    (finding,) = (it for it in Analysis(read(written).rules).findings() if it.code == code)
+    assert [finding.rule, *finding.others] == places
 
 
-@settings(deadline=None)
-@given(before=fillers(1000), between=fillers(3000), action=actions)
-def test_a_planted_shadow_is_found(before: list[str], between: list[str], action: str) -> None:
-    """One earlier rule, anywhere before, is named with its line."""
-    lines = [*before, WIDE.format(action), *between, "DESTQ('APP.1') ACTION(RETRY)", CATCH_ALL]
-    finding = only(lines, "UNREACHABLE")
-    assert finding.rule == len(before) + len(between) + 1
-    assert finding.others == (len(before),)
-
-
-@settings(deadline=None)
-@planted
-def test_a_planted_shadow_of_several_rules_is_found(before: list[str], between: list[str]) -> None:
-    """Rules that only together take all messages: none of them too many, none missing."""
-    lines = [
-        *before,
-        "DESTQ('APP?*') ACTION(DISCARD)",
-        *between,
-        "DESTQ(' ') ACTION(IGNORE)",
-        "DESTQ('APP') PERSIST(0) ACTION(IGNORE)",
-        "DESTQ('APP') PERSIST(1) ACTION(DISCARD)",
-        "DESTQ('APP*') PERSIST(1) ACTION(RETRY)",
-        CATCH_ALL,
-    ]
-    finding = only(lines, "UNREACHABLE")
-    last = len(lines) - 2
-    assert (finding.rule, finding.others) == (last, (len(before), last - 1))
-
-
-@settings(deadline=None)
-@planted
-def test_a_planted_overlap_is_found(before: list[str], between: list[str]) -> None:
-    """Two rules of which neither is a special case of the other."""
-    lines = [
-        *before,
-        "DESTQ('APP*') ACTION(DISCARD)",
-        *between,
-        "DESTQ('*.IN') ACTION(FWD) FWDQ(X)",
-        CATCH_ALL,
-    ]
-    finding = only(lines, "OVERLAP")
-    assert (finding.rule, finding.others) == (len(lines) - 2, (len(before),))
-
-
-@settings(deadline=None)
-@planted
-def test_a_planted_ignore_in_the_way_is_found(before: list[str], between: list[str]) -> None:
-    """IGNORE takes a part of what a later rule was written for."""
-    lines = [
-        *before,
-        "USERID('a*') ACTION(IGNORE)",
-        *between,
-        "REASON(5) ACTION(RETRY)",
-        CATCH_ALL,
-    ]
-    told = [it for it in Analysis(read(lines).rules).findings() if it.code == "IGNORE_BEFORE_RULES"]
-    later = {other for it in told for other in it.others}
-    assert {it.rule for it in told} == {len(before)}
-    assert later <= set(range(len(before) + 1, len(lines) - 1))
-
-
-@settings(deadline=None)
+@settings(deadline=None, max_examples=20)
 @given(lines=fillers(1000))
 def test_a_planted_gap_is_found(lines: list[str]) -> None:
-    """And a table that ends in two halves of everything has none."""
-    halves = ["REPLYQ(?*) ACTION(DISCARD)", "REPLYQ(' ') ACTION(FWD) FWDQ(A)"]
-    assert only([*lines, halves[0]], "NO_CATCH_ALL").rule == len(lines)
-    assert "NO_CATCH_ALL" not in codes([*lines, *halves])
-
-
-@settings(deadline=None)
-@given(lines=fillers(1000))
-def test_a_planted_retry_without_a_rule_behind_it_is_found(lines: list[str]) -> None:
-    """Its own catch-all would have the message in the end."""
-    retry = "REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(5)"
-    assert only([retry, *lines], "NOTHING_AFTER_RETRY").rule == 0
-    assert "NOTHING_AFTER_RETRY" not in codes([retry, *lines, CATCH_ALL])
+    """And a table has none that ends in two halves of everything, or a rule behind each retry."""
+    assert {"NO_CATCH_ALL", "NOTHING_AFTER_RETRY"} <= codes([RETRY, *lines, HALVES[0]])
+    assert "NO_CATCH_ALL" not in codes([*lines, *HALVES])
+    assert "NOTHING_AFTER_RETRY" not in codes([RETRY, *lines, CATCH_ALL])
 
 
 def read(lines: Sequence[str]) -> RulesTable:
     return parse("\n".join(lines)).required()
-
-
-def only(lines: Sequence[str], code: str) -> Finding:
-    (finding,) = (it for it in Analysis(read(lines).rules).findings() if it.code == code)
-    return finding
 
 
 def codes(lines: Sequence[str]) -> set[str]:

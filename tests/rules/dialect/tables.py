@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 from hypothesis import strategies as st
 from tests.rules.dialect.reference import (
     Alternative,
     Comparison,
     Expression,
+    Not,
+    PlainPattern,
     PlainRule,
     Text,
 )
@@ -17,13 +20,18 @@ TEXTS = ("SCHEME", "TOPIC", "GROUP", "ERRMSG", "KEY", "HEADER(x-a)", "HEADER(b c
 NUMBERS = ("PARTITION", "ATTEMPTS", "AGE", "SIZE")
 UNITS = {"AGE": {"s": 1, "m": 60, "h": 3600, "d": 86400}, "SIZE": {"k": 1024, "m": 1 << 20}}
 
+BOUNDS = [Decimal(it) for it in ("-3", "-0.5", "0", "2.50", "100", "99999999999999999999.1")]
+"""Numbers with which texts are compared."""
+
+_NUMERALS = ["0", "-0", "-0.5", "1", "2.5", "25e-1", "1e2", "100.0", "007", "1e99", "+1", "1.", "e"]
 _LETTERS = "ab. "
 _ATOMS = ("a", "b", ".", "[ab]", "\\.", "(a|b)", "^a", "b$", "a*", "b+", "a?b", "a{2}", "/", "'")
 
 
 def texts() -> st.SearchStrategy[str]:
-    """Values of a text field."""
-    return st.text(_LETTERS + "'/|", max_size=5).map(lambda it: it.rstrip(" "))
+    """Values of a text field, numbers among them."""
+    plain = st.text(_LETTERS + "'/|", max_size=5).map(lambda it: it.rstrip(" "))
+    return plain | st.sampled_from([*_NUMERALS, *map(str, BOUNDS)])
 
 
 def numbers() -> st.SearchStrategy[int]:
@@ -31,13 +39,17 @@ def numbers() -> st.SearchStrategy[int]:
     return st.sampled_from([0, 1, 2, 3, 59, 60, 61, 1023, 1024, 3600, 86_401, 1 << 20, 10**9])
 
 
-def text_alternatives() -> st.SearchStrategy[Alternative]:
-    """A text with wildcards, or an expression."""
+def text_alternatives(name: str) -> st.SearchStrategy[Alternative]:
+    """A text with wildcards, an expression, or in a header or in JSON a comparison."""
     plain = st.text(_LETTERS + "*?'/|", min_size=1, max_size=5).map(Text)
     expression = (
         st.lists(st.sampled_from(_ATOMS), min_size=1, max_size=4).map("".join).filter(_is_read)
     )
-    return plain | expression.map(Expression)
+    found = plain | expression.map(Expression)
+    if "(" not in name:
+        return found
+    signs = st.sampled_from([">", ">=", "<", "<=", "="])
+    return found | st.builds(Comparison, signs, st.sampled_from(BOUNDS))
 
 
 def _is_read(expression: str) -> bool:
@@ -56,22 +68,24 @@ def number_alternatives(keyword: str) -> st.SearchStrategy[Alternative]:
     return compared | st.just(Comparison("", None))
 
 
+def patterns(name: str) -> st.SearchStrategy[PlainPattern]:
+    """Some alternatives, or NOT in front of them."""
+    one = text_alternatives(name) if name in TEXTS else number_alternatives(name)
+    some = st.lists(one, min_size=1, max_size=3)
+    return some | some.filter(lambda it: not any(map(_matches_anything, it))).map(Not)
+
+
+def _matches_anything(one: Alternative) -> bool:
+    return one == Comparison("", None) or (
+        isinstance(one, Text) and set(one.text.rstrip(" ")) == {"*"}
+    )
+
+
 def rules() -> st.SearchStrategy[PlainRule]:
     """One rule: few fields, so that rules overlap."""
     names = st.lists(st.sampled_from([*TEXTS, *NUMBERS]), max_size=3, unique=True)
-    patterns = names.flatmap(
-        lambda chosen: st.fixed_dictionaries(
-            {
-                name: st.lists(
-                    text_alternatives() if name in TEXTS else number_alternatives(name),
-                    min_size=1,
-                    max_size=3,
-                )
-                for name in chosen
-            }
-        )
-    )
-    return st.builds(PlainRule, patterns, st.sampled_from(["QUARANTINE", "RETRY", "DISCARD"]))
+    chosen = names.flatmap(lambda it: st.fixed_dictionaries({name: patterns(name) for name in it}))
+    return st.builds(PlainRule, chosen, st.sampled_from(["QUARANTINE", "RETRY", "DISCARD"]))
 
 
 def messages() -> st.SearchStrategy[dict[str, str | int]]:
@@ -95,22 +109,28 @@ def alternative_texts(draw: st.DrawFn, keyword: str, alternative: Alternative) -
         return draw(st.sampled_from([alternative.text, quoted])) if is_bare else quoted
     if alternative.number is None:
         return "*"
-    written = [str(alternative.number), f"0{alternative.number}"]
+    sign, digits = alternative.sign, str(alternative.number)
+    written = [digits, re.sub("[0-9]", r"0\g<0>", digits, count=1)]
+    if "." in digits:
+        written.append(f"{digits}00")
     for unit, factor in UNITS.get(keyword, {}).items():
         if alternative.number % factor == 0:
             written.append(f"{alternative.number // factor}{unit}")
-    sign = alternative.sign
     return sign + (draw(_blanks) if sign else "") + draw(st.sampled_from(written))
 
 
 @st.composite
-def clause_texts(draw: st.DrawFn, name: str, alternatives: list[Alternative]) -> str:
+def clause_texts(draw: st.DrawFn, name: str, pattern: PlainPattern) -> str:
     """One clause."""
     keyword, _, argument = name.partition("(")
+    is_negated = isinstance(pattern, Not)
+    alternatives = pattern.alternatives if isinstance(pattern, Not) else pattern
     written = [draw(alternative_texts(keyword, one)) for one in alternatives]
     value = f"{draw(_blanks)}|{draw(_blanks)}".join(written)
-    if draw(st.booleans()):
+    if draw(st.booleans()) or (is_negated and len(written) > 1):
         value = f"({draw(_blanks)}{value}{draw(_blanks)})"
+    if is_negated:
+        value = draw(st.sampled_from(["NOT ", "not\t"])) + value
     if argument:
         value = f"'{argument.removesuffix(')')}'{draw(_blanks)},{draw(_blanks)}{value}"
     return f"{draw(st.sampled_from([keyword, keyword.lower()]))}({draw(_blanks)}{value})"
@@ -122,7 +142,7 @@ def table_texts(draw: st.DrawFn, plain: list[PlainRule]) -> str:
     lines = ["DIALECT(KAFKA)"]
     for rule in plain:
         names = draw(st.permutations(list(rule.patterns)))
-        clauses = [draw(clause_texts(name, list(rule.patterns[name]))) for name in names]
+        clauses = [draw(clause_texts(name, rule.patterns[name])) for name in names]
         clauses.insert(draw(st.integers(0, len(clauses))), f"ACTION({rule.action})")
         lines.append(" ".join(clauses))
     return "".join(f"{line}\n" for line in lines)

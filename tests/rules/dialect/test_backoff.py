@@ -127,7 +127,7 @@ def test_a_table_has_room_for_sixteen_delays() -> None:
 @pytest.mark.parametrize(
     ("rule", "code"),
     [
-        ("ACTION(RETRY) BACKOFF(30s,2,1h)", "SINGLE_ATTEMPT"),
+        ("ACTION(FWD) FWDT('t') BACKOFF(30s,2,1h)", "SINGLE_ATTEMPT"),
         ("ACTION(DISCARD) BACKOFF(30s,2,1h)", "NO_EFFECT"),
     ],
 )

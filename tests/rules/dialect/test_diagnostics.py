@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.rules.findings import errors, findings, warnings
 
 from redrive.diagnostics import Severity
 from redrive.rules import parse
 from redrive.rules.analysis import analyse
-from redrive.rules.keywords import KAFKA
 
 HEAD = "DIALECT(KAFKA)\n"
 
@@ -40,6 +37,11 @@ def only_error(rule: str) -> tuple[str, str, str, str]:
         ("KEY(//) ACTION(RETRY)", "EMPTY_VALUE", "KEY", "//", "anything"),
         ("KEY(>3) ACTION(RETRY)", "BAD_VALUE", "KEY", ">", "quote"),
         ("SIZE(>) ACTION(RETRY)", "SYNTAX", "SIZE", ")", ""),
+        ("JSON('$.a',>x) ACTION(RETRY)", "BAD_VALUE", "JSON", ">x", "quote"),
+        ("JSON('$.a',>5.) ACTION(RETRY)", "BAD_VALUE", "JSON", ">5.", "quote"),
+        ("TOPIC(NOT a|b) ACTION(RETRY)", "SYNTAX", "TOPIC", "|", "(NOT (a|b))"),
+        ("TOPIC(NOT (a|*)) ACTION(RETRY)", "BAD_VALUE", "TOPIC", "a|*", "TOPIC(' ')"),
+        ("ATTEMPTS(NOT *) ACTION(RETRY)", "BAD_VALUE", "ATTEMPTS", "*", "NOT >=0"),
         ("SIZE(>1x) ACTION(RETRY)", "BAD_VALUE", "SIZE", ">1x", "k, m, g"),
         ("ATTEMPTS(3k) ACTION(RETRY)", "BAD_VALUE", "ATTEMPTS", "3k", "no units"),
         ("ATTEMPTS(/3/) ACTION(RETRY)", "BAD_VALUE", "ATTEMPTS", "/3/", ""),
@@ -56,7 +58,7 @@ def only_error(rule: str) -> tuple[str, str, str, str]:
         ("ACTION(FWD)", "COMBINATION", "FWDT", "ACTION(FWD)", ""),
         ("ACTION(FWD) FWDT(a) FWDQ(B)", "COMBINATION", "FWDQ", "FWDQ", "topology"),
         ("ACTION(RETRY) FWDT(a)", "COMBINATION", "FWDT", "FWDT", ""),
-        ("ACTION(QUARANTAIN)", "BAD_VALUE", "ACTION", "QUARANTAIN", "ACTION(QUARANTINE)"),
+        ("ACTION(QUARANTAIN)", "BAD_VALUE", "ACTION", "QUARANTAIN", "mean QUARANTINE?"),
         ("TOPIK(a) ACTION(RETRY)", "UNKNOWN_KEYWORD", "TOPIK", "TOPIK", "TOPIC"),
         ("QUARANTINE(a) ACTION(RETRY)", "UNKNOWN_KEYWORD", "QUARANTINE", "QUARANTINE", "ACTION("),
         ("HEADER(a,b) HEADER('a',c) ACTION(RETRY)", "DUPLICATE", "HEADER", "HEADER", ""),
@@ -108,6 +110,9 @@ def test_an_unknown_dialect_is_told() -> None:
         ("ACTION(FWD) FWDT('dead.&CONNECTOR')", [("BLANK_INSERT", 2)]),
         ("CONNECTOR(?*) ACTION(FWD) FWDT('dead.&CONNECTOR')\nACTION(QUARANTINE)", []),
         ("ACTION(QUARANTINE) RETRY(2)", [("NO_EFFECT", 2)]),
+        ("SCHEME(conect) ACTION(IGNORE)", [("UNKNOWN_SCHEME", 2)]),
+        ("SCHEME(NOT (connect|strom*)) ACTION(IGNORE)", [("UNKNOWN_SCHEME", 2)]),
+        ("SCHEME(' '|connect|spring*|/streams$/) ACTION(IGNORE)", []),
         (f"TOPIC({'t' * 100}) ACTION(IGNORE)", []),
     ],
 )  # fmt: skip
@@ -116,30 +121,21 @@ def test_warnings(rules: str, expected: list[tuple[str, int]]) -> None:
     assert warnings(f"{HEAD}{rules}\n") == expected
 
 
+def test_an_unknown_scheme_is_warned_of_with_what_may_be_meant() -> None:
+    """Schemes of the settings are known where the settings are, and else nobody can tell."""
+    text = f"{HEAD}SCHEME(conect|mine) ACTION(IGNORE)\n"
+    [one, other] = findings(text, Severity.WARNING)
+    assert one.hint == "did you mean connect?"
+    assert "connect, spring-dlt" in other.hint
+    [one] = findings(text, Severity.WARNING, schemes=["mine", "conn"])
+    assert one.hint == "did you mean connect?"
+    assert not findings(text, Severity.WARNING, schemes=None)
+
+
 def test_a_rule_that_forwards_to_the_input_queue_is_warned_of() -> None:
     """FWDT with the name of the dead-letter queue."""
     text = f"{HEAD}ACTION(FWD) FWDT('orders.dlq')\nACTION(IGNORE)\n"
     assert warnings(text, input_queue="orders.dlq") == [("TARGET_IS_INPUT_QUEUE", 2)]
-
-
-_TOKENS = st.sampled_from(
-    [
-        *KAFKA.names, "(", "(", ")", ")", "'", "/", "|", ",", " ", " ", ">", "<=", "*",
-        "a", "5", "2h", "&TOPIC", "$.a", "FWD", "RETRY", "\\", "[", "\n", "+\n", "-\n", "\0", "é",
-    ]
-)  # fmt: skip
-
-
-@settings(deadline=None, max_examples=400)
-@given(st.lists(_TOKENS, max_size=30).map("".join))
-def test_any_text_is_read_without_raising_and_every_place_exists(text: str) -> None:
-    """Whatever stands behind the first clause, there are findings or a table."""
-    result = parse(HEAD + text)
-    lines = (HEAD + text).split("\n")
-    for finding in result.diagnostics:
-        assert 0 <= finding.line <= len(lines)
-        assert finding.column <= len(lines[finding.line - 1]) + 1
-    assert (result.table is None) == any(it.severity == "error" for it in result.diagnostics)
 
 
 @pytest.mark.parametrize(

@@ -8,30 +8,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redrive.topology.mq import (
-    AliasQueue,
-    Bind,
-    Call,
+from redrive.topology.mq import objects as mq
+from redrive.topology.mq.network import Link, Network
+from redrive.topology.mq.queue_manager import (
     ChannelState,
     ClusterInstance,
     ClusterRoute,
-    Link,
-    LocalQueue,
-    ModelQueue,
-    Network,
-    OpenOption,
-    OpenRequest,
-    Queue,
     QueueManager,
-    QueueManagerAttributes,
     QueueSharingGroup,
-    RemoteQueue,
-    Target,
-    Usage,
-    UseQueue,
-    follow_route,
-    open_queue,
 )
+from redrive.topology.mq.resolution import open_queue
+from redrive.topology.mq.results import Bind, Call, OpenOption, OpenRequest, Target
+from redrive.topology.mq.routes import follow_route
 from redrive.topology.names import Names
 
 MANAGERS = ["QM1", "QM2", "QM3", "QM4"]
@@ -42,26 +30,26 @@ CLUSTERS = st.sampled_from(["", "C1"])
 SMALL = st.integers(0, 2)
 
 
-QUEUE: st.SearchStrategy[Queue] = st.one_of(
+QUEUE: st.SearchStrategy[mq.Queue] = st.one_of(
     st.builds(
-        LocalQueue,
+        mq.LocalQueue,
         name=NAMES,
-        usage=st.sampled_from([Usage.NORMAL, Usage.XMITQ, Usage.XMITQ]),
+        is_transmission_queue=st.sampled_from([False, True, True]),
         cluster=CLUSTERS,
-        cluster_use=st.sampled_from(UseQueue),
+        cluster_use=st.sampled_from(mq.UseQueue),
         put_enabled=st.booleans(),
         cluster_rank=SMALL,
         cluster_priority=SMALL,
     ),
-    st.builds(AliasQueue, name=NAMES, target=NAMES, cluster=CLUSTERS),
+    st.builds(mq.AliasQueue, name=NAMES, target=NAMES, cluster=CLUSTERS),
     st.builds(
-        RemoteQueue,
+        mq.RemoteQueue,
         name=NAMES,
         remote_queue=st.just("") | st.sampled_from(QUEUES),
         remote_queue_manager=BLANK_OR_NAME,
         transmission_queue=st.just("") | BLANK_OR_NAME,
     ),
-    st.builds(ModelQueue, name=NAMES),
+    st.builds(mq.ModelQueue, name=NAMES),
 )
 ROUTE = st.builds(
     ClusterRoute,
@@ -89,12 +77,12 @@ def managers(draw: st.DrawFn, name: str = "QM1") -> QueueManager:
     group = QueueSharingGroup(name="SQ1", members=(name, *draw(st.sampled_from([(), ("QM2",)]))))
     shared: dict[str, Any] = {
         "queue_sharing_group": group,
-        "shared_queues": {one: LocalQueue(name=one) for one in draw(st.sets(NAMES, max_size=2))},
+        "shared_queues": {one: mq.LocalQueue(name=one) for one in draw(st.sets(NAMES, max_size=2))},
     }
-    attributes = QueueManagerAttributes(
+    attributes = mq.QueueManagerAttributes(
         name=name,
         default_transmission_queue=draw(st.sampled_from(["", "A", "B", "QM2", "X"])),
-        cluster_use=draw(st.sampled_from([UseQueue.LOCAL, UseQueue.ANY])),
+        cluster_use=draw(st.sampled_from([mq.UseQueue.LOCAL, mq.UseQueue.ANY])),
         intra_group_queuing=draw(st.booleans()),
     )
     away = st.lists(INSTANCE.filter(lambda one: one.route.queue_manager != name), max_size=5)
@@ -123,9 +111,7 @@ def opens(draw: st.DrawFn) -> tuple[QueueManager, OpenRequest]:
 
 @settings(max_examples=200)
 @given(opens())
-def test_input_needs_a_local_queue_in_the_end(
-    question: tuple[QueueManager, OpenRequest],
-) -> None:
+def test_input_needs_a_local_queue_in_the_end(question: tuple[QueueManager, OpenRequest]) -> None:
     """An open for input fails where output leads away, and else leads to the same local queue."""
     manager, request = question
     network = Network([manager])
@@ -140,7 +126,7 @@ def test_input_needs_a_local_queue_in_the_end(
     elif output.target is Target.REMOTE:
         # A clustered queue with a local instance, of which output took another one.
         assert opened.destination.queue == output.destination.queue
-        assert isinstance(opened.path[-1], LocalQueue)
+        assert isinstance(opened.path[-1], mq.LocalQueue)
         assert opened.path[-1].is_clustered
 
 

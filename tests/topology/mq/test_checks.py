@@ -6,7 +6,12 @@ import pytest
 
 from redrive.diagnostics import Severity
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
-from redrive.topology.mq import Network, QueueManager, check_topology, read_mqsc
+from redrive.topology.checks import check_together
+from redrive.topology.mq.checks import check_topology
+from redrive.topology.mq.network import Network
+from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mq.reader import read_mqsc
+from redrive.topology.mqe import objects as mqe
 
 OK = """\
 DEF QL(ORDERS)
@@ -32,7 +37,7 @@ def found(*scripts: str, bindings: Bindings = NO_BINDINGS) -> list[tuple[str, st
         result = read_mqsc(script, queue_manager=f"QM{number}", file=f"QM{number}.mqsc")
         assert result.diagnostics == ()
         managers.append(result.queue_manager)
-    findings = check_topology(Network(managers), bindings)
+    findings = check_together(Network(managers), None, bindings)
     assert all(one.message and one.render() for one in findings)
     return [(one.code, one.file, one.line) for one in findings]
 
@@ -129,7 +134,8 @@ def test_managers_of_other_kinds_may_be_bound() -> None:
     bindings = read_bindings("kind: bindings\nqueue_managers:\n  MOON: {}\n", "b.yaml").bindings
     assert bindings is not None
     network = Network([read_mqsc("", queue_manager="QM1").queue_manager])
-    assert check_topology(network, bindings, others=["MOON"]) == []
+    moon = mqe.Network(queue_managers=(mqe.QueueManager(name="MOON"),))
+    assert check_together(network, moon, bindings) == []
 
 
 def test_what_mq_would_accept_is_no_error() -> None:

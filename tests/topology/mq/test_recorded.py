@@ -9,30 +9,21 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.topology.mq import read_mqsc
-from redrive.topology.mq.attributes import CHANNEL_TYPES, RECORDED
-from redrive.topology.mq.forms import Choice, Flag, Form, Number, Text
-from redrive.topology.mq.objects import (
-    ATTRIBUTES,
-    Channel,
-    ChannelType,
-    Definition,
-    LocalQueue,
-    ModelQueue,
-    QueueManagerAttributes,
-)
+from redrive.topology.mq import objects as mq
+from redrive.topology.mq.attributes import _ROWS, CHANNEL_TYPES
+from redrive.topology.mq.reader import read_mqsc
 
-COMMANDS: dict[type[Definition], str] = {
-    LocalQueue: "DEFINE QLOCAL(A) REPLACE",
-    ModelQueue: "DEFINE QMODEL(A) REPLACE",
-    QueueManagerAttributes: "ALTER QMGR",
+COMMANDS: dict[type[mq.Definition], str] = {
+    mq.LocalQueue: "DEFINE QLOCAL(A) REPLACE",
+    mq.ModelQueue: "DEFINE QMODEL(A) REPLACE",
+    mq.QueueManagerAttributes: "ALTER QMGR",
 }
 NEEDED = {
-    ChannelType.SDR: "CONNAME('h') XMITQ(X)",
-    ChannelType.SVR: "XMITQ(X)",
-    ChannelType.RQSTR: "CONNAME('h')",
-    ChannelType.CLUSSDR: "CONNAME('h')",
-    ChannelType.CLNTCONN: "CONNAME('h')",
+    mq.ChannelType.SDR: "CONNAME('h') XMITQ(X)",
+    mq.ChannelType.SVR: "XMITQ(X)",
+    mq.ChannelType.RQSTR: "CONNAME('h')",
+    mq.ChannelType.CLUSSDR: "CONNAME('h')",
+    mq.ChannelType.CLNTCONN: "CONNAME('h')",
 }
 """What a channel of each type cannot do without."""
 
@@ -44,62 +35,62 @@ def refusals(*commands: str) -> dict[str, str]:
     return {commands[one.line - 1]: one.code for one in errors}
 
 
-def channel(kind: ChannelType, given: str = "") -> str:
+def channel(kind: mq.ChannelType, given: str = "") -> str:
     """The definition of a channel, whose attributes are each given once."""
     needed = [one for one in NEEDED.get(kind, "").split() if one[:4] != given[:4]]
     return f"DEFINE CHANNEL(A) CHLTYPE({kind}) REPLACE {' '.join(needed)} {given}"
 
 
-def command(kind: type[Definition], keyword: str, value: str) -> str:
+def command(kind: type[mq.Definition], keyword: str, value: str) -> str:
     """A command that gives one attribute."""
-    if kind is not Channel:
+    if kind is not mq.Channel:
         return f"{COMMANDS[kind]} {keyword}{value}"
-    kinds = sorted(CHANNEL_TYPES.get(keyword, {ChannelType.SVRCONN}))
+    kinds = sorted(CHANNEL_TYPES.get(keyword, {mq.ChannelType.SVRCONN}))
     return channel(kinds[0], f"{keyword}{value}")
 
 
-def values(form: Form) -> tuple[list[str], list[str]]:
+def values(form: str) -> tuple[list[str], list[str]]:
     """Values that a form takes, at its limits, and values next to them that it does not."""
-    match form:
-        case Number(low, high, word):
-            good = [f"({low})", f"({high})", *([f"({word})"] if word else [])]
-            return good, [f"({high + 1})", "(-1)", "(x)", "", "(1.5)"]
-        case Choice(words):
-            return [*(f"({word})" for word in words), f"({next(iter(words)).lower()})"], [
-                "(NOSUCH)",
-                "",
-            ]
-        case Text(longest=int(longest)):
-            return [f"('{'x' * longest}')", "(' ')"], [f"('{'x' * (longest + 1)}')"]
-        case Flag():
+    match form.split():
+        case ["text", longest]:
+            return [f"('{'x' * int(longest)}')", "(' ')"], [f"('{'x' * (int(longest) + 1)}')"]
+        case ["flag"]:
             return [""], ["(YES)", "(NO)"]
-    raise AssertionError(form)
+        case [limits, *word] if ".." in limits:
+            low, high = limits.split("..")
+            good = [f"({low})", f"({high})", *(f"({one})" for one in word if one != "or")]
+            return good, [f"({int(high) + 1})", "(-1)", "(x)", "", "(1.5)"]
+        case words:
+            return [*(f"({one})" for one in words), f"({words[0].lower()})"], ["(NOSUCH)", ""]
 
 
-CASES = [
-    (kind, keyword, form)
-    for kind in RECORDED
-    if kind in {*COMMANDS, Channel}
-    for keyword, form in RECORDED[kind].items()
-    if form is not None
-]
+KINDS: tuple[type[mq.Definition], ...] = (*COMMANDS, mq.Channel)
+CASES = {
+    (kind, keyword): form
+    for objects, keywords, form in _ROWS
+    for kind in KINDS
+    for keyword in keywords.split()
+    if kind.keyword in objects.split()
+}
 
 
 @pytest.mark.parametrize(
-    ("kind", "keyword", "form"), CASES, ids=[f"{kind.keyword}-{word}" for kind, word, _ in CASES]
+    ("kind", "keyword"),
+    [case for case, form in CASES.items() if form],
+    ids=[f"{kind.keyword}-{word}" for (kind, word), form in CASES.items() if form],
 )
 def test_every_value_is_taken_that_a_queue_manager_takes_and_no_other(
-    kind: type[Definition], keyword: str, form: Form
+    kind: type[mq.Definition], keyword: str
 ) -> None:
     """Of each attribute: both limits, every word in any case, and what lies beyond."""
-    assert keyword not in ATTRIBUTES[kind]
-    good, bad = values(form)
+    assert keyword not in mq.ATTRIBUTES[kind]
+    good, bad = values(CASES[kind, keyword])
     commands = [command(kind, keyword, value) for value in (*good, *bad)]
     assert list(refusals(*commands)) == commands[len(good) :]
 
 
-@pytest.mark.parametrize("kind", list(ChannelType))
-def test_a_channel_has_the_attributes_of_its_type(kind: ChannelType) -> None:
+@pytest.mark.parametrize("kind", list(mq.ChannelType))
+def test_a_channel_has_the_attributes_of_its_type(kind: mq.ChannelType) -> None:
     """And no others, whether it is defined or altered."""
     value = {"CONNAME": "('h')", "NPMSPEED": "(FAST)", "USEDLQ": "(YES)", "CONVERT": "(NO)"}
     value |= {"AFFINITY": "(NONE)", "DEFRECON": "(NO)", "SEQWRAP": "(999)", "CLWLWGHT": "(9)"}

@@ -9,10 +9,12 @@ import pytest
 from tests.conformance.mq_notation import read_topology
 
 from redrive.messages.reasons import Reason
-from redrive.topology.mq import (
+from redrive.topology.mq.network import Network
+from redrive.topology.mq.puts import put_message
+from redrive.topology.mq.resolution import open_queue
+from redrive.topology.mq.results import (
     Bind,
     Call,
-    Network,
     OpenOption,
     OpenRequest,
     Persistence,
@@ -20,8 +22,6 @@ from redrive.topology.mq import (
     PutResult,
     Resolution,
     Target,
-    open_queue,
-    put_message,
 )
 from redrive.topology.names import Names
 
@@ -295,10 +295,7 @@ def test_generated_names_depend_on_the_seed_and_are_free() -> None:
 
 @pytest.mark.parametrize(
     ("lines", "manager", "call"),
-    [
-        (["DEF QM(M)"], "", Call.MQPUT1),
-        (["DEF QM(M)", "DEF QR(A) RQMNAME(QM1)"], "A", Call.MQOPEN),
-    ],
+    [(["DEF QM(M)"], "", Call.MQPUT1), (["DEF QM(M)", "DEF QR(A) RQMNAME(QM1)"], "A", Call.MQOPEN)],
 )
 def test_a_model_queue_is_opened_by_its_own_name(
     lines: list[str], manager: str, call: Call

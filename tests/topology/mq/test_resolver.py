@@ -6,7 +6,8 @@ import pytest
 from tests.conformance.mq_notation import read_topology
 
 from redrive.topology.bindings import Bindings, QueueBinding, QueueManagerBinding
-from redrive.topology.mq import MqResolver, Network
+from redrive.topology.mq.network import Network
+from redrive.topology.mq.resolver import MqResolver
 from redrive.topology.put import Destination, Refusal, Resolver
 
 LINES = (

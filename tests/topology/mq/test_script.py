@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.diagnostics import Diagnostic, Severity
-from redrive.topology.mq.objects import AliasQueue, LocalQueue, RemoteQueue, Usage
+from redrive.topology.mq.objects import AliasQueue, LocalQueue, RemoteQueue
 from redrive.topology.mq.reader import MqscResult, read_mqsc
 from redrive.topology.mq.script import decode_script
 
@@ -318,9 +318,9 @@ def test_like_copies_and_defaults_are_the_system_objects() -> None:
     assert isinstance(x, LocalQueue)
     assert isinstance(y, LocalQueue)
     assert isinstance(z, LocalQueue)
-    assert (y.usage, y.max_depth, str(y.location)) == (Usage.XMITQ, 8, "qm1.mqsc:2")
+    assert (y.is_transmission_queue, y.max_depth, str(y.location)) == (True, 8, "qm1.mqsc:2")
     assert z.max_depth == 9
-    assert (x.usage, x.max_depth) == (Usage.NORMAL, 9)
+    assert (x.is_transmission_queue, x.max_depth) == (False, 9)
 
 
 def test_the_managers_name_is_inserted() -> None:

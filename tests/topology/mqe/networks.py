@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from redrive.topology.mqe import (
-    AliasConnection,
-    BridgeQueue,
-    CodeBase,
-    Connection,
-    DirectConnection,
-    Discovery,
-    HomeServerQueue,
-    Listener,
-    LocalQueue,
-    Mode,
-    Network,
-    NullConnection,
-    Options,
-    Queue,
-    QueueManager,
-    QueueManagerAlias,
-    RemoteQueue,
-    Role,
-    Security,
-    StoreAndForwardQueue,
-    ViaConnection,
-)
+from redrive.topology.mqe import objects as mqe
 
+_D = TypeVar("_D", bound=mqe.Definition)
 MANAGERS = ("QM1", "QM2", "QM3")
 MANAGER_NAMES = (*MANAGERS, "VIRT")
 QUEUES = ("A", "B")
@@ -37,40 +17,48 @@ QUEUES = ("A", "B")
 # Pools of whole definitions: one choice each, so that examples are made fast and shrink well.
 _PAIRS = tuple(itertools.product(QUEUES, MANAGER_NAMES))
 _OTHER = {"A": ("B",), "B": ("A",)}
-_QUEUE_POOL: tuple[Queue, ...] = (
-    *(LocalQueue(name=name) for name in QUEUES),
-    *(LocalQueue(name=name, aliases=_OTHER[name]) for name in QUEUES),
-    *(RemoteQueue(name=name, queue_manager=manager) for name, manager in _PAIRS),
-    *(RemoteQueue(name=n, queue_manager=m, aliases=_OTHER[n]) for n, m in _PAIRS),
-    *(RemoteQueue(name=n, queue_manager=m, mode=Mode.ASYNC) for n, m in _PAIRS),
+_QUEUE_POOL: tuple[mqe.Queue, ...] = (
+    *(mqe.LocalQueue(name=name) for name in QUEUES),
+    *(mqe.LocalQueue(name=name, aliases=_OTHER[name]) for name in QUEUES),
+    *(mqe.RemoteQueue(name=name, queue_manager=manager) for name, manager in _PAIRS),
+    *(mqe.RemoteQueue(name=n, queue_manager=m, aliases=_OTHER[n]) for n, m in _PAIRS),
+    *(mqe.RemoteQueue(name=n, queue_manager=m, mode=mqe.Mode.ASYNC) for n, m in _PAIRS),
     *(
-        StoreAndForwardQueue(name="S", queue_manager=hop, targets=(target,))
+        mqe.StoreAndForwardQueue(name="S", queue_manager=hop, targets=(target,))
         for hop, target in itertools.product(MANAGER_NAMES, MANAGER_NAMES)
     ),
-    *(HomeServerQueue(name="S", queue_manager=server) for server in MANAGERS),
-    *(BridgeQueue(name=name, queue_manager="VIRT") for name in QUEUES),
+    *(mqe.HomeServerQueue(name="S", queue_manager=server) for server in MANAGERS),
+    *(mqe.BridgeQueue(name=name, queue_manager="VIRT") for name in QUEUES),
 )
-_CONNECTION_POOL: tuple[Connection, ...] = (
+_CONNECTION_POOL: tuple[mqe.Connection, ...] = (
     # Direct connections come often: they are what lets a message get anywhere.
-    *(DirectConnection(name=name) for name in MANAGERS * 6),
-    DirectConnection(name="VIRT"),
-    *(DirectConnection(name=name, aliases=("VIRT",)) for name in MANAGERS),
-    *(ViaConnection(name=name, via=via) for name, via in itertools.permutations(MANAGER_NAMES, 2)),
-    *(AliasConnection(name="VIRT", of=name) for name in MANAGERS),
-    NullConnection(name="VIRT"),
-    NullConnection(name="QM1"),
+    *(mqe.DirectConnection(name=name) for name in MANAGERS * 6),
+    mqe.DirectConnection(name="VIRT"),
+    *(mqe.DirectConnection(name=name, aliases=("VIRT",)) for name in MANAGERS),
+    *(
+        mqe.ViaConnection(name=name, via=via)
+        for name, via in itertools.permutations(MANAGER_NAMES, 2)
+    ),
+    *(mqe.AliasConnection(name="VIRT", of=name) for name in MANAGERS),
+    mqe.NullConnection(name="VIRT"),
+    mqe.NullConnection(name="QM1"),
 )
 _ALIAS_POOL = tuple(
-    QueueManagerAlias(name=name, of=of) for name, of in itertools.product(MANAGER_NAMES, repeat=2)
+    mqe.QueueManagerAlias(name=name, of=of)
+    for name, of in itertools.product(MANAGER_NAMES, repeat=2)
 )
 
 
 @st.composite
-def _queue_manager(draw: st.DrawFn, name: str) -> QueueManager:
+def _queue_manager(draw: st.DrawFn, name: str) -> mqe.QueueManager:
     connections = draw(st.lists(st.sampled_from(_CONNECTION_POOL), max_size=3))
-    return QueueManager(
+    return mqe.QueueManager(
         name=name,
-        code_base=draw(st.sampled_from((CodeBase.JAVA, CodeBase.JAVA, CodeBase.JAVA, CodeBase.C))),
+        code_base=draw(
+            st.sampled_from(
+                (mqe.CodeBase.JAVA, mqe.CodeBase.JAVA, mqe.CodeBase.JAVA, mqe.CodeBase.C)
+            )
+        ),
         queues=tuple(draw(st.lists(st.sampled_from(_QUEUE_POOL), min_size=1, max_size=4))),
         connections=tuple({one.name: one for one in connections}.values()),
         aliases=tuple(draw(st.lists(st.sampled_from(_ALIAS_POOL), max_size=1))),
@@ -78,18 +66,18 @@ def _queue_manager(draw: st.DrawFn, name: str) -> QueueManager:
 
 
 _options = st.builds(
-    Options,
-    discovery=st.sampled_from((Discovery.JAVA, Discovery.JAVA, Discovery.OFF)),
+    mqe.Options,
+    discovery=st.sampled_from((mqe.Discovery.JAVA, mqe.Discovery.JAVA, mqe.Discovery.OFF)),
     alias_chains=st.booleans(),
     home_server_names=st.booleans(),
 )
 
 
 @st.composite
-def networks(draw: st.DrawFn) -> Network:
+def networks(draw: st.DrawFn) -> mqe.Network:
     """Networks of three managers, sound or not."""
     managers = tuple(draw(_queue_manager(name)) for name in MANAGERS)
-    return Network(queue_managers=managers, options=draw(_options))
+    return mqe.Network(queue_managers=managers, options=draw(_options))
 
 
 PUTS = tuple(itertools.product(MANAGERS, QUEUES, ("", *MANAGER_NAMES)))
@@ -117,60 +105,39 @@ _name = st.text(
 ) | st.sampled_from(("NO", "on", "null", "~", "1", "0x1F", "1e3", "true", "-", "?", "!a"))
 _count = st.none() | st.integers(min_value=0, max_value=2**40)
 _port = st.none() | st.integers(min_value=0, max_value=65535)
-_security = st.builds(Security, authenticator=_text, cryptor=_text, compressor=_text)
+_security = st.builds(mqe.Security, authenticator=_text, cryptor=_text, compressor=_text)
 _rule = st.sampled_from(("", "package.rules:Rule"))
 _names = st.lists(_name, max_size=3, unique=True).map(tuple)
 
 
-@st.composite
-def described_networks(draw: st.DrawFn) -> Network:
+def _several(definitions: st.SearchStrategy[_D]) -> st.SearchStrategy[tuple[_D, ...]]:
+    return st.lists(definitions, max_size=3, unique_by=lambda one: one.name).map(tuple)
+
+
+_local = st.builds(
+    mqe.LocalQueue,
+    name=_name,
+    role=st.sampled_from((mqe.Role.ORDINARY, mqe.Role.ADMINISTRATION)),
+    **dict.fromkeys(("description", "message_store", "creation_date"), _text),
+    **dict.fromkeys(("expiry", "maximum_message_size", "maximum_messages"), _count),
+    priority=st.none() | st.integers(min_value=0, max_value=9),
+    security=_security,
+    rule=_rule,
+    active=st.booleans(),
+)
+_texts = dict.fromkeys(("description", "adapter", "address", "channel"), _text)
+_manager = st.builds(
+    mqe.QueueManager,
+    name=_name,
+    description=_text,
+    code_base=st.sampled_from(mqe.CodeBase),
+    rule=_rule,
+    queues=_several(_local),
+    connections=_several(st.builds(mqe.DirectConnection, name=_name, port=_port, **_texts)),
+    listeners=_several(st.builds(mqe.Listener, name=_name, adapter=_text, port=_port)),
+)
+
+
+def described_networks() -> st.SearchStrategy[mqe.Network]:
     """Networks with arbitrary attributes and names that YAML could take for something else."""
-    common = {
-        "description": _text,
-        "expiry": _count,
-        "maximum_message_size": _count,
-        "maximum_messages": _count,
-        "priority": st.none() | st.integers(min_value=0, max_value=9),
-        "message_store": _text,
-        "security": _security,
-        "rule": _rule,
-        "active": st.booleans(),
-        "creation_date": _text,
-    }
-    local = st.builds(
-        LocalQueue, name=_name, role=st.sampled_from((Role.ORDINARY, Role.ADMINISTRATION)), **common
-    )
-    manager = QueueManager(
-        name=draw(_name),
-        description=draw(_text),
-        code_base=draw(st.sampled_from(CodeBase)),
-        rule=draw(_rule),
-        queues=tuple(draw(st.lists(local, max_size=3, unique_by=lambda one: one.name))),
-        connections=tuple(
-            draw(
-                st.lists(
-                    st.builds(
-                        DirectConnection,
-                        name=_name,
-                        description=_text,
-                        adapter=_text,
-                        address=_text,
-                        port=_port,
-                        channel=_text,
-                    ),
-                    max_size=2,
-                    unique_by=lambda one: one.name,
-                )
-            )
-        ),
-        listeners=tuple(
-            draw(
-                st.lists(
-                    st.builds(Listener, name=_name, adapter=_text, port=_port),
-                    max_size=2,
-                    unique_by=lambda one: one.name,
-                )
-            )
-        ),
-    )
-    return Network(queue_managers=(manager,), options=draw(_options))
+    return st.builds(mqe.Network, queue_managers=st.tuples(_manager), options=_options)

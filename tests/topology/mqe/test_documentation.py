@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.topology.mqe.vector_put import told_and_taken
 
-from redrive.topology.mqe import read_network
+from redrive.topology.mqe.reader import read_network
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "resolution-mqe.md").read_text("utf-8")

@@ -7,13 +7,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.topology.mqe.networks import described_networks, networks
+from tests.topology.mqe.texts import network_text
 
-from redrive.topology.mqe import (
-    Network,
-    check_network,
-    read_network,
-    write_network,
-)
+from redrive.topology.mqe.checks import check_network
+from redrive.topology.mqe.objects import Network
+from redrive.topology.mqe.reader import read_network
 
 EVERYTHING = """\
 kind: mqe
@@ -79,7 +77,7 @@ def test_every_object_and_attribute_is_read_and_written() -> None:
     result = read_network(EVERYTHING)
     assert [finding for finding in result.diagnostics if finding.severity == "error"] == []
     assert result.network is not None
-    written = write_network(result.network)
+    written = network_text(result.network)
     assert yaml.load(written, yaml.BaseLoader) == yaml.load(EVERYTHING, yaml.BaseLoader)  # noqa: S506 - texts only
 
 
@@ -87,7 +85,7 @@ def test_every_object_and_attribute_is_read_and_written() -> None:
 @given(network=described_networks())
 def test_every_attribute_and_name_survives_the_round_trip(network: Network) -> None:
     """Names that YAML takes for something else, and any text, come back as they were."""
-    result = read_network(write_network(network))
+    result = read_network(network_text(network))
     assert result.network == network, [finding.render() for finding in result.diagnostics]
 
 
@@ -95,7 +93,7 @@ def test_every_attribute_and_name_survives_the_round_trip(network: Network) -> N
 @given(network=networks())
 def test_a_network_is_read_exactly_when_its_check_finds_no_error(network: Network) -> None:
     """The reader refuses what the check refuses, and nothing else."""
-    result = read_network(write_network(network))
+    result = read_network(network_text(network))
     codes = [finding.code for finding in check_network(network) if finding.severity == "error"]
     assert result.network == (None if codes else network)
     if codes:

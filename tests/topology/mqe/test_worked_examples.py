@@ -11,7 +11,7 @@ import pytest
 from tests.topology.mqe.notation import read_topology
 from tests.topology.mqe.vector_put import told_and_taken
 
-from redrive.topology.mqe import MqeResolver
+from redrive.topology.mqe.resolver import MqeResolver
 from redrive.topology.names import Names
 
 EXAMPLES = dict(

@@ -11,22 +11,11 @@ from tests.topology.mqe.notation import Topology, read_topology
 from tests.topology.mqe.wording import config_error_differs, differences
 
 from redrive.diagnostics import Severity
-from redrive.topology.mqe import (
-    Conditions,
-    Delivered,
-    Discovered,
-    FollowUp,
-    Message,
-    MqeResolver,
-    Network,
-    Pull,
-    Push,
-    Resolution,
-    Stored,
-    TriggerTransmission,
-    check_network,
-    identity,
-)
+from redrive.topology.mqe.checks import check_network
+from redrive.topology.mqe.message import Conditions, Message
+from redrive.topology.mqe.objects import Discovered, Network, identity
+from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
+from redrive.topology.mqe.results import Delivered, Resolution, Stored
 from redrive.topology.names import Names
 
 _EXAMPLE = re.compile(r"(\S+)@(\S+) on (\S+?)(?: length (\d+))?(?: then (.+))?")

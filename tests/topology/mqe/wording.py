@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redrive.diagnostics import Diagnostic
-from redrive.topology.mqe import Delivered, Failed, Failure, RemoteQueue, Resolution, Stored
+from redrive.topology.mqe.objects import RemoteQueue
+from redrive.topology.mqe.results import Delivered, Failed, Failure, Resolution, Stored
 
 _FILLERS = frozenset({"creates", "stores", "from", "to", "the", "queue", "mode", "alias", "for"})
 _ACCEPTED = frozenset({"ok", "true", "yes", "accepted", "success"})

@@ -14,4 +14,3 @@ __all__ = ["NETWORKS", "KafkaTeams", "NetworkScript", "Orders"]
 NETWORKS: Final[Mapping[str, Example]] = MappingProxyType(
     {name: Example.read(name) for name in ("mq", "mqe")}
 )
-"""The networks that have a demo, by name."""

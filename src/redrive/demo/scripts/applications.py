@@ -14,16 +14,12 @@ from redrive.demo.messages import NUMBER_HEADER, End, Message, Record
 from redrive.demo.scripts.dead_letters import read_kinds
 from redrive.messages import Headers
 
-__all__ = ["AWAY", "DEAD_LETTER_TOPICS", "KINDS", "PARTITIONS", "TOPICS", "Kind", "generate"]
-
 PARTITIONS: Final = 4
 """Partitions of every topic that a program reads."""
 AWAY: Final = "invoices"
 """The topic that does not exist when the job starts."""
 TOPICS: Final = ("orders", "payments", AWAY, "counts")
-"""The topics that the four programs read."""
 DEAD_LETTER_TOPICS: Final = ("orders.dlq", "payments-dlt", "invoices-dlt", "counts.dlq")
-"""The topics to which they write their dead letters."""
 _WHEN: Final = 1_767_225_600_000
 """Milliseconds since 1970: when the originals were written."""
 _LONG: Final = 3_000
@@ -57,16 +53,13 @@ class Kind:
     """How many of a hundred are of this kind."""
     scheme: str
     dead_letters: str
-    """The dead-letter topic."""
     topic: str = ""
-    """The topic on which they failed."""
     error: str = ""
     message: str = ""
     stage: str = ""
     end: str
     """retried, forwarded, discarded or remaining."""
     place: str = ""
-    """The topic to which they are forwarded."""
     tenant: str = "shop"
     is_negative: bool = False
     """Whether the amount is below zero."""
@@ -74,7 +67,6 @@ class Kind:
 
 
 KINDS: Final = tuple(Kind(**fields) for fields in read_kinds("applications.yaml"))
-"""All kinds."""
 
 
 def generate(messages: int, seed: int) -> list[Message]:
@@ -185,4 +177,3 @@ _WRITERS: Final[dict[str, _Writer]] = {
     "kafka-streams": _streams,
     "none": lambda _: [],
 }
-"""The headers that each program writes about a failure."""

@@ -15,8 +15,6 @@ from redrive.demo.messages import SETTINGS, WAITING, End, Found, Message, State
 from redrive.demo.script import Script
 from redrive.rules import Action, parse
 
-__all__ = ["BACKLOG", "DeadLetterScript", "failed_lines", "read_kinds"]
-
 BACKLOG: Final = 0.8
 """Which part of the dead letters is there before the job starts."""
 
@@ -42,7 +40,6 @@ class DeadLetterScript(Script):
         keyword = clause.partition("(")[0]
         text = files("redrive.demo").joinpath(rules).read_text(encoding="utf-8")
         self.rules = re.sub(rf"\b{keyword}\([^)]*\)", clause, text)
-        """The text of the rules table."""
         self.table = parse(self.rules, name=rules).required()
         self._retries = {rule.line for rule in self.table.rules if rule.action is Action.RETRY}
 
@@ -72,7 +69,6 @@ class DeadLetterScript(Script):
         return End("forwarded", found.topic)
 
     def _retried_to(self, found: Found) -> str:
-        """Where a retried message is."""
         return found.topic
 
     def _document(self, ends: Mapping[str, int], **more: object) -> dict[str, Any]:

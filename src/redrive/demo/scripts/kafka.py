@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from redrive.demo.messages import Found, Outcome
     from redrive.demo.reconciliation import Trace
 
-__all__ = ["KafkaTeams"]
-
 _FOR_AWAY: Final = {one.name for one in KINDS if one.topic == AWAY and one.end == "retried"}
 """Kinds of messages that go back to the topic that is away."""
 
@@ -127,5 +125,4 @@ class KafkaTeams(DeadLetterScript):
 
 
 def _rests(outcomes: Sequence[Outcome]) -> bool:
-    """Whether the job has nothing more to do with a message."""
     return bool(outcomes) and outcomes[-1].result != "parked"

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from redrive.demo.messages import Message
     from redrive.demo.script import Operator
 
-__all__ = ["DEAD_LETTER_QUEUE", "INVOICES", "ORDERS", "QUEUES", "SLOW_CONSUMER", "Limits", "Load"]
-
 DEAD_LETTER_QUEUE: Final = "DEAD.LETTERS"
 ORDERS: Final = "ORDERS"
 """The queue that is full when the job starts, because its consumer is slow."""
@@ -54,7 +52,6 @@ QUEUES: Final[Mapping[str, Limits]] = MappingProxyType(
 )
 """Every queue that a message can be put on, by name; every other name is unknown."""
 SLOW_CONSUMER: Final = "order-processing"
-"""Consumer group of the slow consumer."""
 _PARTITIONS: Final = 4
 """Partitions of the dead-letter queue."""
 _TICK: Final = 0.25
@@ -84,7 +81,6 @@ class Load:
         self._late_by = late_by
         self._backlog = round(len(messages) * BACKLOG)
         self.written = 0
-        """Dead letters that are on the dead-letter queue."""
         self.consumed = 0
         """Messages that the slow consumer has read."""
         self.has_late_queue = False
@@ -151,4 +147,7 @@ class Load:
 
 def _topic(queue: str) -> NewTopic:
     limit = QUEUES[queue].max_message_bytes
-    return NewTopic(queue, 1, {"max.message.bytes": str(limit)} if limit else {})
+    if limit is None:
+        return NewTopic(queue, 1)
+    # Uncompressed: a sample that is too large would fit otherwise.
+    return NewTopic(queue, 1, {"max.message.bytes": str(limit), "compression.type": "uncompressed"})

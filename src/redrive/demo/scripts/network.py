@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from redrive.demo.environment import Environment
     from redrive.demo.reconciliation import Trace
 
-__all__ = ["NetworkScript", "Row"]
-
 _EXAMPLES: Final = Path(__file__).parents[1] / "networks"
 _SERVERS: Final = "localhost:9092"
-"""The broker that the settings of the examples name."""
 _NOT_COPIED: Final = frozenset({"README.md"})
 _STYLES: Final = {DEAD_LETTERS: "yellow", REMAINING: "yellow", EXPIRED: "dim", WAITING: "red"}
 _NOWHERE: Final = "nowhere"
@@ -52,7 +49,6 @@ class Row:
     way: tuple[str, ...]
     """Channels, other queues on which they lay before, and the rules that moved them."""
     reasons: tuple[str, ...]
-    """Names of the reason codes on the way."""
 
 
 class NetworkScript(Script):
@@ -68,7 +64,6 @@ class NetworkScript(Script):
         self._example = example
         self._seed = seed
         self.folder = _EXAMPLES / example.name
-        """Where its definitions, rules and settings are."""
         shares = (share for stage in example.stages for share in stage.shares)
         self._kinds = {kind.name: kind for kind, _ in shares}
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from redrive.demo.scripts.places import Places
     from redrive.operations.network import Network
 
-__all__ = ["NetworkOperator"]
-
 _HELD: Final = 3
 """Messages that came to a stopped channel one after the other, each in a later batch: were it
 running still, the first of them would be gone."""
@@ -35,7 +33,6 @@ class NetworkOperator:
         self._operator = operator
         self._network = network
         self._messages = messages
-        """All messages of the demo."""
         self._places = places
         self._began = time.monotonic()
         self._counts: dict[str, int | None] = {}

@@ -18,14 +18,12 @@ from redrive.demo.script import Operator, View, titled_table
 from redrive.demo.scripts.dead_letters import DeadLetterScript, failed_lines
 from redrive.demo.scripts.load import DEAD_LETTER_QUEUE, ORDERS, QUEUES, SLOW_CONSUMER, Load
 from redrive.demo.scripts.samples import KINDS, generate
-from redrive.demo.view import LiveView, Progress, rule_texts
+from redrive.demo.view import LiveView, rule_texts
 from redrive.messages import reason_name
 
 if TYPE_CHECKING:
     from redrive.demo.environment import Environment
     from redrive.demo.reconciliation import Trace
-
-__all__ = ["Orders", "Punctuality"]
 
 _FULL_PARTS: Final = 8
 """The full queue holds so small a part of the messages for it, so that they need many retries."""
@@ -47,8 +45,6 @@ class Orders(DeadLetterScript):
         self._retry_interval = 1 if fast else 6
         samples = list(generate(messages, seed, int(time.time() * 1000)))
         super().__init__(samples, seed, "sample.rul", f"RETRYINT({self._retry_interval})")
-        self._progress = Progress(self._retry_interval)
-        self.observers = (self._progress,)
         [share] = [kind.share for kind in KINDS if kind.queues == (ORDERS,)]
         orders = max(1, messages * share // sum(kind.share for kind in KINDS))
         self.max_depth = max(5, orders // _FULL_PARTS)
@@ -77,13 +73,12 @@ class Orders(DeadLetterScript):
 
     def play(self, operator: Operator) -> None:
         """See ``Script.play``."""
-        self._load.move(operator, lambda: self._progress.has_parked)
+        self._load.move(operator, lambda: self._view.has_parked)
 
     def view(self, console: Console) -> View:
         """See ``Script.view``."""
-        return LiveView(
-            console, self._progress, self.table, len(self.messages), self._load.describe
-        )
+        self._view = LiveView(console, self.table, len(self.messages), self._load.describe)
+        return self._view
 
     def show(self, traces: Sequence[Trace], console: Console) -> None:
         """See ``Script.show``."""

@@ -10,8 +10,6 @@ from redrive.topology.files import Topology
 from redrive.topology.layout import TopicRole, topics_of
 from redrive.topology.overview import overview_of
 
-__all__ = ["DEAD_LETTERS", "EXPIRED", "ON_QUEUES", "REMAINING", "Places"]
-
 ON_QUEUES: Final = "on queues"
 """On queues that applications read."""
 DEAD_LETTERS: Final = "dead letters"

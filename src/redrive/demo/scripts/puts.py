@@ -18,10 +18,7 @@ from redrive.messages.reasons import Reason
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import put_topic
 
-__all__ = ["Example", "Kind", "Stage", "generate_puts"]
-
 _CUSTOMERS: Final = 40
-"""Different keys."""
 _GOODS: Final = ("chairs", "tables", "lamps", "shelves", "mirrors", "carpets")
 _DESCRIPTOR: Final = {
     "Format": b"MQSTR",
@@ -37,7 +34,6 @@ class Kind:
     """One kind of put: the names that an application gives, and what is special about it."""
 
     name: str
-    """What it shows, in a few words."""
     at: str
     """The queue manager to which the application is connected."""
     to: str

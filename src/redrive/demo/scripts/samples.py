@@ -26,8 +26,6 @@ from redrive.messages import (
 )
 from redrive.rules import FieldValue
 
-__all__ = ["KINDS", "LONGEST_AGE", "Kind", "generate"]
-
 _MQMD: Final = "JMS_IBM_MQMD_"
 _REPLY_QUEUE: Final = "&REPLYQ"
 """As the queue where a message ends: its own reply queue."""
@@ -67,9 +65,7 @@ class Kind:
     end_queue: str = ""
     """The queue of their end; empty for their original queue."""
     reason: str = ""
-    """An MQRC name."""
     queues: tuple[str, ...] = ()
-    """Original queues."""
     queue_manager: str = "QM.NEW"
     constants: Mapping[str, str] = field(default_factory=dict)
     """Fields of the message descriptor, with the name of the MQ constant."""

@@ -191,6 +191,7 @@ SPRING_CLOUD_STREAM_EMBEDDED: Final = Scheme(
 _STREAMS: Final = "__streams.errors."
 KAFKA_STREAMS: Final = Scheme(
     name="kafka-streams",
+    drops_headers=True,  # of the record, until later versions copy them
     leading=(f"{_STREAMS}exception", f"{_STREAMS}topic"),
     prefixes=(_STREAMS,),
     parts={
@@ -213,6 +214,7 @@ SHARE_GROUP: Final = Scheme(
     leading=(f"{_SHARE}topic",),
     prefixes=(_SHARE,),
     can_point=True,
+    drops_headers=True,
     parts={
         **_origin(_SHARE),
         "group": (Part(f"{_SHARE}group"),),

@@ -119,6 +119,8 @@ class Scheme:
     newest: Newest = Newest.LAST
     can_point: bool = False
     """Whether its writer may leave out key and value."""
+    drops_headers: bool = False
+    """Whether its writer may leave out the headers that the record had."""
     is_in_value: Callable[[bytes], bool] | None = None
     """Recognises a scheme that no header leads."""
     begins: bytes = b""

@@ -10,8 +10,6 @@ from redrive.rules.analysis.walk import Divergence, Walk
 from redrive.rules.keywords import Dialect
 from redrive.rules.table import RulesTable
 
-__all__ = ["Comparison", "ControlChange", "compare", "control_changes"]
-
 
 @dataclass(frozen=True, slots=True)
 class ControlChange:

@@ -22,19 +22,6 @@ from redrive.rules.selection import rules_of, select_untried
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import inserts, resolve_target
 
-__all__ = [
-    "AGE",
-    "Attempt",
-    "Decision",
-    "Message",
-    "Put",
-    "attempts_of",
-    "bare",
-    "decide",
-    "decide_while_ageing",
-    "meaning_of",
-]
-
 Message: TypeAlias = Mapping[str, FieldValue]
 """Match fields by pattern keyword."""
 
@@ -121,7 +108,10 @@ def decide_while_ageing(table: RulesTable, message: Message) -> tuple[list[tuple
             return puts, rule.action if rule else Action.IGNORE
         puts.append((seconds, _put_of(rule, message)))
         failed[index] += 1
-        seconds += rule.delay(failed[index], table.control.retry_interval)
+        following = select_untried(table, candidates, failed)
+        if following is not None:
+            interval = table.control.retry_interval
+            seconds += table.rules[following].wait_before(failed[following], interval)
     return puts, ""
 
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal, localcontext
+from itertools import chain, pairwise
 from typing import Final
 
 from redrive.rules.analysis.text_automata import Effort, Undecided, shortest_text
 from redrive.rules.keywords import Value, pattern_keyword
 from redrive.rules.patterns import (
     ABSENT,
+    ComparisonPattern,
     FieldValue,
+    NotPattern,
     Pattern,
     RegexPattern,
     StringPattern,
     intervals_of,
     members_of,
 )
-
-__all__ = ["usual_value", "value_of"]
-
 
 _USUAL: Final[Mapping[str, Sequence[int]]] = {
     "APPLTYPE": (0, 6, 11, 28),
@@ -34,6 +34,9 @@ _USUAL_QUEUE: Final = "OTHER"
 
 _ALWAYS_THERE: Final = {"AGE", "SIZE"}
 """Numbers of DIALECT(KAFKA) that every message has."""
+
+_BEGINNINGS: Final = tuple(StringPattern(f"{it}*", 1024) for it in ("0123456789-"))
+"""Texts of which each number is one."""
 
 _SAMPLES: Final = (
     (r"^\(\?[A-Za-z]+\)", ""),
@@ -72,6 +75,13 @@ def value_of(
     if not matching and not avoiding:
         return usual_value(name)
     effort.spend(5 * (1 + len(matching) + len(avoiding)))
+    matching, avoiding = (
+        [
+            *(it for it in same if not isinstance(it, NotPattern)),
+            *(it.pattern for it in other if isinstance(it, NotPattern)),
+        ]
+        for same, other in ((matching, avoiding), (avoiding, matching))
+    )
     if pattern_keyword(name).value in {Value.NUMBER, Value.NUMBERS}:
         return _number(name, matching, avoiding)
     if any(_accepts_all_of(one, other) for one in avoiding for other in matching):
@@ -125,17 +135,23 @@ def _text(
             it.matches(value) for it in avoiding
         )
 
+    numerals = _numerals(chain(*matching, avoiding))
+    matching = list(_without_hopeless(matching, avoiding, numerals))
     for members in matching:
         literals = [it.normal for it in members if isinstance(it, StringPattern) and it.is_literal]
         if len(literals) == len(members):
             return next(filter(will_do, literals), None)
-    readable = next(filter(will_do, _readable(name, matching)), None)
+    readable = next(filter(will_do, chain(_readable(name, matching), numerals)), None)
     if readable is not None:
         return readable
     # Without the expressions more values will do: if none does, none does with them.
     found = shortest_text(
-        [strings for one in matching if len(strings := _strings(one)) == len(one)],
-        _strings(avoiding),
+        [
+            list(chain.from_iterable(map(_strings, one)))
+            for one in matching
+            if all(map(_strings, one))
+        ],
+        [it for it in avoiding if isinstance(it, StringPattern)],
         effort,
     )
     if found is None or will_do(found):
@@ -143,8 +159,50 @@ def _text(
     raise Undecided
 
 
-def _strings(members: Sequence[Pattern]) -> list[StringPattern]:
-    return [it for it in members if isinstance(it, StringPattern)]
+def _strings(pattern: Pattern) -> Sequence[StringPattern]:
+    """Texts of which some match whatever a pattern matches; none if nothing is known of it."""
+    if isinstance(pattern, StringPattern):
+        return (pattern,)
+    return _BEGINNINGS if isinstance(pattern, ComparisonPattern) else ()
+
+
+def _numerals(patterns: Iterable[Pattern]) -> list[str]:
+    """Numbers, as texts, between which no comparison of some patterns changes.
+
+    Each is written in several ways, one more than there are patterns that could refuse it by text.
+    """
+    members = list(patterns)
+    bounds = sorted({Decimal(it.number) for it in members if isinstance(it, ComparisonPattern)})
+    if not bounds:
+        return []
+    with localcontext() as context:
+        context.prec = 10 + 2 * max(len(str(it)) for it in bounds)  # so that nothing is rounded
+        ends = [bounds[-1] + 1, bounds[0] - 1]
+        between = [(one + two) / 2 for one, two in pairwise(bounds)]
+        plain = [f"{number:f}" for number in (*ends, *bounds, *between)]
+    zeros = range(1, 1 + sum(isinstance(it, StringPattern) for it in members))
+    others = [f"{it}{'' if '.' in it else '.'}{'0' * count}" for count in zeros for it in plain]
+    return plain + others
+
+
+def _without_hopeless(
+    matching: Sequence[Sequence[Pattern]], avoiding: Sequence[Pattern], numerals: Sequence[str]
+) -> Iterator[Sequence[Pattern]]:
+    """The lists without comparisons that hold for no number that the other comparisons leave."""
+
+    def is_comparison(pattern: Pattern) -> bool:
+        return isinstance(pattern, ComparisonPattern)
+
+    demands = [one for one in matching if all(map(is_comparison, one))]
+    refused = list(filter(is_comparison, avoiding))
+    left = [
+        it
+        for it in numerals
+        if all(any(one.matches(it) for one in demand) for demand in demands)
+        and not any(one.matches(it) for one in refused)
+    ]
+    for one in matching:
+        yield [it for it in one if not is_comparison(it) or any(map(it.matches, left))]
 
 
 def _readable(name: str, matching: Sequence[Sequence[Pattern]]) -> Iterator[str]:

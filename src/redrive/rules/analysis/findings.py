@@ -22,8 +22,8 @@ from redrive.rules.selection import rules_of
 from redrive.rules.source import physical_lines
 from redrive.rules.table import RulesTable
 
-__all__ = ["Analysis", "Finding", "analyse"]
-
+_NOTES: Final = {"NOTHING_AFTER_RETRY", "OVERLAP"}
+"""Findings that are no warnings."""
 _PAIR_LIMIT: Final = 20_000
 """Pairs of rules that are compared at most."""
 
@@ -32,7 +32,6 @@ _PAIR_LIMIT: Final = 20_000
 class Finding:
     """One finding about the rules of a table together."""
 
-    severity: Severity
     code: str
     rule: int
     """Index of the rule that the finding is about."""
@@ -75,7 +74,7 @@ def _diagnostic(finding: Finding, name: str, line: int, lines: Sequence[str]) ->
         name,
         line,
         source_line=lines[line - 1],
-        severity=finding.severity,
+        severity=Severity.NOTE if finding.code in _NOTES else Severity.WARNING,
         code=finding.code,
         message=finding.message,
         hint=finding.hint,
@@ -140,7 +139,6 @@ class Analysis:
         *lines, last = (str(self._rules[it].line) for it in takers)
         first = self._rules[takers[0]]
         return Finding(
-            severity=Severity.WARNING,
             code="UNREACHABLE",
             rule=rule,
             others=takers,
@@ -185,7 +183,6 @@ class Analysis:
             return None
         tries = self._rules[rule].retry
         return Finding(
-            severity=Severity.NOTE,
             code="NOTHING_AFTER_RETRY",
             rule=rule,
             message="when "
@@ -200,7 +197,6 @@ class Analysis:
         if witness is None:
             return None
         return Finding(
-            severity=Severity.WARNING,
             code="NO_CATCH_ALL",
             rule=last,
             message="messages that no rule matches stay on the queue",
@@ -244,7 +240,6 @@ class Analysis:
             return None
         if one.action is Action.IGNORE:
             return Finding(
-                severity=Severity.WARNING,
                 code="IGNORE_BEFORE_RULES",
                 rule=earlier,
                 others=(later,),
@@ -254,7 +249,6 @@ class Analysis:
                 witness=witness,
             )
         return Finding(
-            severity=Severity.NOTE,
             code="OVERLAP",
             rule=later,
             others=(earlier,),

@@ -10,8 +10,6 @@ from redrive.rules.keywords import KAFKA_PATTERNS
 from redrive.rules.patterns import Pattern, StringPattern
 from redrive.rules.table import RulesTable
 
-__all__ = ["Separation"]
-
 
 class Separation:
     """Finds messages for which two attempts of rules of some tables differ."""

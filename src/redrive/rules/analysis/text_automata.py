@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import Final, NamedTuple, Self
 
 from redrive.rules.patterns import StringPattern
-
-__all__ = ["Effort", "Undecided", "shortest_text"]
 
 _EFFORT: Final = 10_000_000
 """Steps for all questions about a table: about ten seconds. Steps and not seconds, so that the same
@@ -63,15 +61,54 @@ def shortest_text(
     """
     patterns = (*chain.from_iterable(matching), *avoiding)
     padded = any(_MAY_MATCH_PADDING.search(pattern.normal) for pattern in patterns)
+    length = max(pattern.length for pattern in patterns) if padded else 0
     named = {character for pattern in patterns for character in pattern.normal} - set("*? \0")
     other = next(character for character in _OTHERS if character not in named)
-    return _Product(
-        tuple(_Automaton.of(pattern) for pattern in patterns),
-        groups=tuple(map(len, matching)),
-        length=max(pattern.length for pattern in patterns) if padded else 0,
-        alphabet=(other, *sorted(named), " "),
-        effort=effort,
-    ).shortest()
+    alphabet = (other, *sorted(named), " ")
+    automata = tuple(map(_Automaton.of, patterns))
+    sizes = tuple(map(len, matching))
+
+    def one_of_each_group(states: Sequence[int]) -> bool:
+        """Whether an automaton of each group has a state left, or accepts."""
+        alive = iter(states)
+        return all(any(list(islice(alive, size))) for size in sizes)
+
+    def is_end(place: _Place) -> bool:
+        each = zip(automata, place.states, strict=True)
+        accepted = [it.accepts(states, length - place.position) for it, states in each]
+        return not any(accepted[sum(sizes) :]) and one_of_each_group(accepted)
+
+    # Breadth first, to a place where a value may end.
+    start = _Place(tuple(it.start() for it in automata), 0, behind_blank=False)
+    seen = {start}
+    waiting = deque([(start, "")])
+    while waiting:
+        place, text = waiting.popleft()
+        if not place.behind_blank and is_end(place):
+            return text
+        effort.spend(len(alphabet) * len(automata))
+        for character in alphabet:
+            following = _Place(
+                tuple(map(_Automaton.step, automata, place.states, repeat(character))),
+                min(place.position + 1, length),
+                character == " ",
+            )
+            if following not in seen and one_of_each_group(following.states):
+                seen.add(following)
+                waiting.append((following, text + character))
+        if len(seen) * len(automata) > _STATE_LIMIT:
+            raise Undecided
+    return None
+
+
+class _Place(NamedTuple):
+    """The states of all automata; all values that lead here can be continued alike."""
+
+    states: tuple[int, ...]
+    position: int
+    """Characters read, up to the length of the field, if blanks of the padding matter."""
+    behind_blank: bool
+    """Whether the last character was a blank, with which no value ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,69 +153,3 @@ class _Automaton:
 
 def _bits(text: str, character: str) -> int:
     return sum(1 << index for index, it in enumerate(text) if it == character)
-
-
-class _Place(NamedTuple):
-    """The states of all automata; all values that lead here can be continued alike."""
-
-    states: tuple[int, ...]
-    position: int
-    """Characters read, up to the length of the field, if blanks of the padding matter."""
-    behind_blank: bool
-    """Whether the last character was a blank, with which no value ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """All automata side by side, and which of them have to accept."""
-
-    automata: tuple[_Automaton, ...]
-    groups: tuple[int, ...]
-    """Sizes of groups of automata, from the first on: one of each group has to accept, and none
-    of the automata behind the groups."""
-    length: int
-    """Length of the field; 0 if blanks of the padding do not matter."""
-    alphabet: tuple[str, ...]
-    effort: Effort
-
-    def shortest(self) -> str | None:
-        """Search breadth first for a place where a value may end."""
-        start = _Place(tuple(it.start() for it in self.automata), 0, behind_blank=False)
-        seen = {start}
-        waiting = deque([(start, "")])
-        while waiting:
-            place, text = waiting.popleft()
-            if self._is_end(place):
-                return text
-            self.effort.spend(len(self.alphabet) * len(self.automata))
-            for character in self.alphabet:
-                following = self._following(place, character)
-                if following not in seen and self._one_of_each_group(following.states):
-                    seen.add(following)
-                    waiting.append((following, text + character))
-            if len(seen) * len(self.automata) > _STATE_LIMIT:
-                raise Undecided
-        return None
-
-    def _one_of_each_group(self, automata: Iterable[int]) -> bool:
-        """Whether an automaton of each group has a state left, or accepts."""
-        alive = iter(automata)
-        return all(any(list(islice(alive, size))) for size in self.groups)
-
-    def _following(self, place: _Place, character: str) -> _Place:
-        states = zip(self.automata, place.states, strict=True)
-        return _Place(
-            tuple(automaton.step(one, character) for automaton, one in states),
-            min(place.position + 1, self.length),
-            character == " ",
-        )
-
-    def _is_end(self, place: _Place) -> bool:
-        if place.behind_blank:
-            return False
-        padding = self.length - place.position
-        accepted = [
-            automaton.accepts(states, padding)
-            for automaton, states in zip(self.automata, place.states, strict=True)
-        ]
-        return not any(accepted[sum(self.groups) :]) and self._one_of_each_group(accepted)

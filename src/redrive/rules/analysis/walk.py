@@ -30,8 +30,6 @@ from redrive.rules.patterns import Pattern
 from redrive.rules.rule import Action, Rule
 from redrive.rules.table import RulesTable
 
-__all__ = ["Divergence", "Walk"]
-
 _OLD: Final = 0
 _NEW: Final = 1
 _REMAINS: Final = "remains"

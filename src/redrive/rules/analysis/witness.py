@@ -10,8 +10,6 @@ from redrive.messages.constants import constant_name
 from redrive.rules.keywords import Value, field_order, pattern_keyword, split_field
 from redrive.rules.patterns import ABSENT, FieldValue
 
-__all__ = ["hidden_field", "told_fields", "write_field", "write_message"]
-
 
 def write_message(message: Mapping[str, FieldValue]) -> str:
     """The fields of a message that are neither blank nor 0, such as ``REASON=MQRC_Q_FULL``."""

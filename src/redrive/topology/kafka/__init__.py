@@ -31,8 +31,7 @@ class KafkaResolver:
             topics: Returns the topics that exist now; it is called once per resolution.
             queue_managers: Names that count as local besides the empty one; None for all names.
             limits: Limits per queue; a queue that is not named has none.
-            reserved: Topics that are no queues besides the ones with reserved names, such as a
-                handler's own.
+            reserved: Further topics that cannot be queues, such as a handler's own.
         """
         self._topics = topics
         self._queue_managers = None if queue_managers is None else tuple(queue_managers)
@@ -46,16 +45,7 @@ class KafkaResolver:
         queue_manager: str,
         seed: int = 0,  # noqa: ARG002 - a topic is never one of several
     ) -> Destination | Refusal:
-        """Resolve the names of a put; trailing blanks do not count.
-
-        Args:
-            queue: Name of the queue, which is the name of its topic.
-            queue_manager: Name of the queue manager; empty for the local one.
-            seed: Without meaning here: a topic is never one of several.
-
-        Returns:
-            The destination, or a refusal with 2085 or 2087.
-        """
+        """See ``Resolver``; trailing blanks do not count. Refusals have 2085 or 2087."""
         queue_manager, queue = queue_manager.rstrip(" "), queue.rstrip(" ")
         local = self._queue_managers
         if queue_manager and local is not None and queue_manager not in local:

@@ -1,6 +1,6 @@
 """What MQSC scripts may say besides the attributes that resolution uses.
 
-Such attributes are kept as written and printed again. Their values are checked all the same, so
+Such attributes are kept as written. Their values are checked all the same, so
 that a script which ``redrive check`` accepts is one that a queue manager accepts; the rules are
 those of the references of DEFINE QLOCAL, DEFINE CHANNEL and ALTER QMGR. docs/resolution.md says of
 every attribute whether it is honoured, recorded or ignored.
@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from redrive.topology.mq.forms import Flag, Form, Number, Text, one_of
+from redrive.topology.mq.forms import Form, flag, number, one_of, text
 from redrive.topology.mq.objects import (
+    PRIVATE,
     AliasQueue,
     Channel,
     ChannelType,
@@ -34,7 +35,7 @@ SYNONYMS: Final[Mapping[str, str]] = {
 OPTIONS: Final = frozenset(
     ("LIKE", "REPLACE", "NOREPLACE", "CMDSCOPE", "FORCE", "NOFORCE", "IGNSTATE")
 )
-"""Keywords that say how to carry out a command and are no attributes of the object."""
+"""Keywords that say how to carry out a command and are not attributes of the object."""
 
 _QUEUES = "QLOCAL QMODEL QALIAS QREMOTE"
 _HOLDING, _ALL = "QLOCAL QMODEL", f"{_QUEUES} QMGR CHANNEL"
@@ -47,6 +48,7 @@ _ROWS: Final = (
     (_ALL, "LIKE REPLACE CMDSCOPE ALTDATE ALTTIME CRDATE CRTIME CUSTOM FORCE OTELPCTL", ""),
     (_ALL, "OTELTRAC", ""),
     (_QUEUES, "SCOPE PROPCTL DEFPRESP DEFREADA QSGDISP DEFTYPE QTYPE CLUSDATE CLUSTIME", ""),
+    ("QMODEL QALIAS QREMOTE", "QSGDISP", PRIVATE),
     (_QUEUES, "CLUSQMGR CLUSQT CLUSTERT QMID TYPE", ""),
     ("QLOCAL", "DEFTYPE", "PREDEFINED"),
     ("QMODEL", "USAGE CLCHNAME DEFBIND", ""),
@@ -119,12 +121,12 @@ TAKING_ANY_KEYWORD: Final = (Namelist, Topic)
 def _form(values: str) -> Form | None:
     kind, _, rest = values.partition(" ")
     if kind == "text":
-        return Text(longest=int(rest))
+        return text(int(rest))
     if ".." in kind:
         low, high = map(int, kind.split(".."))
-        return Number(low, high, rest.removeprefix("or "))
+        return number(low, high, rest.removeprefix("or "))
     if values == "flag":
-        return Flag()
+        return flag
     return one_of(values) if values else None
 
 

@@ -17,7 +17,6 @@ from itertools import chain
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.messages.reasons import Reason
-from redrive.topology.bindings import NO_BINDINGS, Bindings, QueueBinding, QueueManagerBinding
 from redrive.topology.mq.attributes import ignored_attributes
 from redrive.topology.mq.network import Network, senders
 from redrive.topology.mq.objects import (
@@ -37,16 +36,11 @@ from redrive.topology.mq.system_objects import SYSTEM_NAMES
 
 
 def _finding(
-    severity: Severity,
-    of: Definition | QueueBinding | QueueManagerBinding,
-    code: str,
-    message: str,
-    hint: str = "",
+    severity: Severity, of: Definition, code: str, message: str, hint: str = ""
 ) -> Diagnostic:
     return of.location.finding(severity, code, message, hint=hint)
 
 
-_error = partial(_finding, Severity.ERROR)
 _warning = partial(_finding, Severity.WARNING)
 _note = partial(_finding, Severity.NOTE)
 _ANY_QUEUE = "ANY.QUEUE"
@@ -61,21 +55,12 @@ _CODES: Mapping[Reason, str] = {
 }
 
 
-def check_topology(
-    network: Network, bindings: Bindings = NO_BINDINGS, *, others: Container[str] = ()
-) -> list[Diagnostic]:
-    """Check queue managers against each other and against the bindings.
+def check_topology(network: Network, *, others: Container[str] = ()) -> list[Diagnostic]:
+    """Check queue managers against each other; ``others`` are the names of those of other kinds.
 
-    Args:
-        network: The queue managers.
-        bindings: Topics of their queues.
-        others: Names of queue managers of other kinds, which bindings may name too.
-
-    Returns:
-        All findings, by file and line. Errors are what a job must not start with; what IBM MQ
-        would accept, though a put fails, is a warning.
+    What IBM MQ would accept, though a put fails, is a warning.
     """
-    findings = [*_binding_findings(network, bindings, others), *_topic_findings(network, bindings)]
+    findings: list[Diagnostic] = []
     reached = network.reached()
     for manager in network.queue_managers.values():
         findings += _queue_manager_findings(network, manager)
@@ -86,70 +71,6 @@ def check_topology(
         findings += _ignored(manager)
     findings += check_clusters(network)
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
-
-
-# Bindings and topics
-
-
-def _binding_findings(
-    network: Network, bindings: Bindings, others: Container[str]
-) -> Iterator[Diagnostic]:
-    for name, bound in bindings.queue_managers.items():
-        manager = network.queue_managers.get(name)
-        if manager is None:
-            if name not in others:
-                message = f"bindings name queue manager {name}, which no definition has"
-                yield _error(bound, "UNKNOWN_QUEUE_MANAGER", message)
-            continue
-        for queue, binding in bound.queues.items():
-            if not isinstance(manager.queue(queue), LocalQueue):
-                message = f"bindings name {queue}, which is no local queue of {name}"
-                hint = "only local queues have topics; aliases and remote definitions lead to one"
-                yield _error(binding, "UNKNOWN_QUEUE", message, hint)
-
-
-def _topic_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic]:
-    """Two queues on one topic, by binding or by name."""
-    first = queues_by_topic(network, bindings)
-    for name, queue in _local_queues(network):
-        this = f"{queue}@{name}"
-        other = first[topic_key(bindings, queue=queue.name, queue_manager=name)]
-        if this != other:
-            topic = bindings.topic(queue=queue.name, queue_manager=name)
-            message = f"{this} and {other} are on one topic, {topic}"
-            hint = "bind one of them to a topic of its own"
-            yield _error(queue, "ONE_TOPIC", message, hint)
-
-
-def queues_by_topic(network: Network, bindings: Bindings) -> dict[tuple[str, str], str]:
-    """The first queue on each topic, as ``QLOCAL(Q)@QM``, by the key of the topic."""
-    found: dict[tuple[str, str], str] = {}
-    for name, queue in _local_queues(network):
-        key = topic_key(bindings, queue=queue.name, queue_manager=name)
-        found.setdefault(key, f"{queue}@{name}")
-    return found
-
-
-def topic_key(bindings: Bindings, *, queue: str, queue_manager: str) -> tuple[str, str]:
-    """What two queues have in common that are on one topic: its cluster, and its name for Kafka."""
-    bound = bindings.queue_managers.get(queue_manager)
-    topic = bindings.topic(queue=queue, queue_manager=queue_manager)
-    # Kafka takes names that differ in . and _ only for the same.
-    return bound.bootstrap_servers if bound else "", topic.replace("_", ".")
-
-
-def _local_queues(network: Network) -> Iterator[tuple[str, LocalQueue]]:
-    shared: set[tuple[str, str]] = set()
-    for name, manager in network.queue_managers.items():
-        for queue in manager.queues.values():
-            if isinstance(queue, LocalQueue):
-                yield name, queue
-        # A shared queue is one queue, whichever member shows it.
-        group = manager.queue_sharing_group.name if manager.queue_sharing_group else name
-        for queue in manager.shared_queues.values():
-            if (group, queue.name) not in shared:
-                shared.add((group, queue.name))
-                yield group, queue
 
 
 # Queue managers
@@ -196,7 +117,7 @@ def _channel_findings(
     queue = manager.queue(channel.transmission_queue)
     if not isinstance(queue, LocalQueue) or not queue.is_transmission_queue:
         name = channel.transmission_queue
-        message = f"XMITQ of {channel} names {name}, which is no QLOCAL with USAGE(XMITQ)"
+        message = f"XMITQ of {channel} names {name}, which is not a QLOCAL with USAGE(XMITQ)"
         yield _warning(channel, "NO_TRANSMISSION_QUEUE", message)
     if len(network.queue_managers) == 1:
         return
@@ -358,10 +279,9 @@ class _Member:
 def check_clusters(network: Network) -> Iterator[Diagnostic]:
     """Notes on clusters with several members.
 
-    Yields:
-        A cluster without a full repository; members, full repositories among them, that no
-        cluster-sender channel connects with another full repository. Where no member has such a
-        channel they are taken for automatic ones, as uniform clusters have them.
+    Noted are a cluster without a full repository, and members that no cluster-sender channel
+    connects with another full repository. Where no member has such a channel they count as
+    automatic ones, as in uniform clusters.
     """
     for cluster, members in sorted(_members_by_cluster(network).items()):
         if len(members) < 2:  # noqa: PLR2004 - alone it has nobody to learn from

@@ -11,7 +11,6 @@ from redrive.topology.mq.objects import (
     Channel,
     ChannelType,
     Definition,
-    Disposition,
     HoldingQueue,
     LocalQueue,
     Namelist,
@@ -33,15 +32,9 @@ _DEFAULT_CHANNEL_NAMES = {kind: name for name, kind in DEFAULT_CHANNELS.items()}
 
 
 class DefinitionStore:
-    """Which objects exist, what a DEFINE copies, and what cannot be kept.
-
-    Attributes:
-        attributes: The QMGR object.
-        suspended: Clusters from which the queue manager is suspended.
-    """
+    """Which objects exist, what a DEFINE copies, and which definitions ``runmqsc`` refuses."""
 
     def __init__(self, base: QueueManager, *, refuses: bool) -> None:
-        """Take the queue manager to which the commands apply; it is not changed."""
         self._base, self._refuses = base, refuses
         self.attributes = base.attributes
         self.suspended = set(base.suspended_clusters)
@@ -94,7 +87,7 @@ class DefinitionStore:
         self, kind: type[Definition], name: str, subject: Parameter, given: Given
     ) -> None:
         """Refuse (AMQ8150E) to define what exists, but with REPLACE and for the same type."""
-        shared = given.fields.get("disposition") is Disposition.SHARED
+        shared = given.fields.get("is_shared", False)
         existing = self.of_kind(kind, shared=shared).get(name)
         if existing is None:
             return
@@ -106,12 +99,7 @@ class DefinitionStore:
             raise failure_at("EXISTS", f"AMQ8150E: {existing} exists", subject, hint=hint)
 
     def model(self, kind: type[Definition], subject: Parameter, given: Given) -> Definition | None:
-        """The object whose attributes a DEFINE copies; None for the product's defaults.
-
-        Raises:
-            CommandFailed: The object that LIKE names does not exist.
-            ScriptProblem: A channel has no CHLTYPE.
-        """
+        """The object whose attributes a DEFINE copies; None for the product's defaults."""
         if (like := given.options.get("LIKE")) is not None:
             model = self.find(kind, like.value or "")
             if model is None:
@@ -126,11 +114,7 @@ class DefinitionStore:
         return self._queues.get(DEFAULT_QUEUES.get(kind, ""))
 
     def keep(self, definition: Definition, subject: Parameter) -> None:
-        """Take a definition in place of what had its name.
-
-        Raises:
-            CommandFailed: It contradicts itself.
-        """
+        """Take a definition in place of what had its name, unless ``runmqsc`` refuses it."""
         problem = ""
         match definition:
             case QueueManagerAttributes():
@@ -151,7 +135,7 @@ class DefinitionStore:
         del self._home_of(definition)[definition.name]
 
     def _home_of(self, definition: Definition) -> dict[str, Any]:
-        shared = getattr(definition, "disposition", None) is Disposition.SHARED
+        shared = getattr(definition, "is_shared", False)
         return self.of_kind(type(definition), shared=shared)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from typing import TypeAlias
 
 MAX_NAME_LENGTH = 48
 """Longest name of a queue, queue manager, cluster, namelist or topic object."""
@@ -19,7 +19,7 @@ class ValueProblem(ValueError):
     """A value that its keyword does not take.
 
     Attributes:
-        code: Class of the finding.
+        code: Code of the finding.
         problem: What is wrong, as the end of a sentence that starts with the value.
         expected: What would be right.
     """
@@ -29,18 +29,8 @@ class ValueProblem(ValueError):
         self.code, self.problem, self.expected = code, problem, expected
 
 
-class Form:
-    """How the values of an attribute are read and written."""
-
-    __slots__ = ()
-
-    def read(self, text: str) -> object:
-        """The value of a text; raises ``ValueProblem``."""
-        raise NotImplementedError
-
-    def write(self, value: object) -> str:
-        """The text, quoted if needed, that reads as the value."""
-        return str(value)
+Form: TypeAlias = Callable[[str], object]
+"""Reads a value from its text; raises ``ValueProblem``."""
 
 
 def quote(text: str) -> str:
@@ -51,130 +41,77 @@ def quote(text: str) -> str:
 def check_name(text: str, longest: int = MAX_NAME_LENGTH) -> str:
     """A name of an object without its padding; empty for a blank one.
 
-    Args:
-        text: The name, perhaps followed by blanks.
-        longest: Most characters it may have.
-
     Raises:
         ValueProblem: It is too long or has a character that no name may have (B.1).
     """
     name = text.rstrip(" ")
     expected = f"up to {longest} of the characters A-Z a-z 0-9 . / _ %"
     if not _NAME.fullmatch(name):
-        raise ValueProblem("BAD_NAME", "is no valid name", expected)
+        raise ValueProblem("BAD_NAME", "is not a valid name", expected)
     if len(name) > longest:
         raise ValueProblem("TOO_LONG", f"has {len(name)} characters", expected)
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class Name(Form):
-    """The name of an object, or blank."""
+def text(longest: int | None = None) -> Form:
+    """Any text, of at most so many characters."""
 
-    def read(self, text: str) -> str:
-        """The name without padding."""
-        return check_name(text)
+    def read(value: str) -> str:
+        value = value.rstrip(" ")
+        if longest is not None and len(value) > longest:
+            expected = f"up to {longest} characters"
+            raise ValueProblem("TOO_LONG", f"has {len(value)} characters", expected)
+        return value
 
-    def write(self, value: object) -> str:
-        """The name in quotes."""
-        return quote(str(value))
-
-
-@dataclass(frozen=True, slots=True)
-class Text(Form):
-    """Any text."""
-
-    longest: int | None = None
-    """Most characters it may have; None for no limit."""
-
-    def read(self, text: str) -> str:
-        """The text without padding."""
-        text = text.rstrip(" ")
-        if self.longest is not None and len(text) > self.longest:
-            expected = f"up to {self.longest} characters"
-            raise ValueProblem("TOO_LONG", f"has {len(text)} characters", expected)
-        return text
-
-    def write(self, value: object) -> str:
-        """The text in quotes."""
-        return quote(str(value))
+    return read
 
 
-@dataclass(frozen=True, slots=True)
-class Number(Form):
-    """A whole number within limits, or a word for none."""
+def number(low: int, high: int, none: str = "") -> Form:
+    """A whole number within limits; the word ``none``, and blank if there is one, is None."""
 
-    low: int
-    high: int
-    none: str = ""
-    """The word that stands for None, as blank then does; empty if there is none."""
-
-    def read(self, text: str) -> int | None:
-        """The number, or None."""
-        if self.none and text.upper() in {"", self.none}:
+    def read(value: str) -> int | None:
+        if none and value.upper() in {"", none}:
             return None
-        is_number = text.isascii() and text.isdigit()
+        is_number = value.isascii() and value.isdigit()
         # Python refuses to read thousands of digits; anything that long is out of range anyway.
-        if is_number and len(text) <= _MOST_DIGITS and self.low <= int(text) <= self.high:
-            return int(text)
-        expected = f"a whole number from {self.low} to {self.high}"
+        if is_number and len(value) <= _MOST_DIGITS and low <= int(value) <= high:
+            return int(value)
+        expected = f"a whole number from {low} to {high}"
         if is_number:
             raise ValueProblem("RANGE", "is out of range", expected)
-        raise ValueProblem("BAD_VALUE", "is no whole number", expected)
+        raise ValueProblem("BAD_VALUE", "is not a whole number", expected)
 
-    def write(self, value: object) -> str:
-        """The number in digits, or the word."""
-        return self.none if value is None else str(value)
+    return read
 
 
-@dataclass(frozen=True, slots=True)
-class Choice(Form):
-    """One word of several."""
+def choice(values: Mapping[str, object]) -> Form:
+    """One word of several, in any case, each with its value."""
 
-    values: Mapping[str, object]
-    """Word to value."""
-
-    def read(self, text: str) -> object:
-        """The value of a word in any case."""
+    def read(value: str) -> object:
         try:
-            return self.values[text.upper()]
+            return values[value.upper()]
         except KeyError:
-            words = ", ".join(word for word in self.values if word)
-            raise ValueProblem("BAD_VALUE", "is no value it takes", f"one of {words}") from None
+            words = ", ".join(word for word in values if word)
+            raise ValueProblem("BAD_VALUE", "is not one of its values", f"one of {words}") from None
 
-    def write(self, value: object) -> str:
-        """The word of a value."""
-        return next(word for word, meaning in self.values.items() if meaning == value)
+    return read
 
 
-@dataclass(frozen=True, slots=True)
-class Flag(Form):
-    """No value: the keyword says it, and with NO before it the contrary."""
-
-    def read(self, text: str) -> object:
-        """Refuse what stands in the parentheses that should not be."""
-        raise ValueProblem("SYNTAX", "is a value where none is taken", f"no value, not {text!r}")
-
-
-@dataclass(frozen=True, slots=True)
-class NameList(Form):
-    """Names separated by commas or blanks."""
-
-    def read(self, text: str) -> tuple[str, ...]:
-        """The names in the source text between the parentheses."""
-        items = [
-            plain.upper() or quoted.replace("''", "'") for quoted, plain in _LIST_ITEM.findall(text)
-        ]
-        return tuple(name for name in map(check_name, items) if name)
-
-    def write(self, value: object) -> str:
-        """The names in quotes."""
-        assert isinstance(value, tuple)
-        return ",".join(quote(name) for name in value) or quote("")
-
-
-def one_of(values: type[StrEnum] | str) -> Choice:
+def one_of(values: type[StrEnum] | str) -> Form:
     """The members of an enumeration, or the words of a text, each as it is written."""
     if isinstance(values, str):
-        return Choice({word: word for word in values.split()})
-    return Choice({member.value: member for member in values})
+        return choice({word: word for word in values.split()})
+    return choice({member.value: member for member in values})
+
+
+def flag(value: str) -> object:
+    """No value: the keyword says it, and with NO before it the contrary."""
+    raise ValueProblem("SYNTAX", "is a value where none is taken", f"no value, not {value!r}")
+
+
+def name_list(source: str) -> tuple[str, ...]:
+    """Names separated by commas or blanks, as they stand between the parentheses."""
+    items = [
+        plain.upper() or quoted.replace("''", "'") for quoted, plain in _LIST_ITEM.findall(source)
+    ]
+    return tuple(name for name in map(check_name, items) if name)

@@ -104,12 +104,7 @@ class Inserts:
 
     @classmethod
     def of(cls, queue_manager: str, configuration: Configuration = NO_CONFIGURATION) -> Inserts:
-        """The inserts of a queue manager.
-
-        Args:
-            queue_manager: Its name.
-            configuration: What its ``qm.ini`` says.
-        """
+        """The inserts of a queue manager, with what its ``qm.ini`` says."""
         values = {**configuration.variables, "QMNAME": queue_manager}
         if configuration.cluster:
             values["AUTOCL"] = configuration.cluster

@@ -36,11 +36,7 @@ def is_mqweb(data: bytes) -> bool:
 
 
 def read_commands(text: str, file: str) -> tuple[list[Command], list[Diagnostic]]:
-    """The commands of a text with one or several JSON objects, or with a list of them.
-
-    Returns:
-        The commands as MQSC, each on the line of its object; and what is no JSON.
-    """
+    """The commands, as MQSC, of a text with JSON objects or lists of them; and what is not JSON."""
     commands: list[Command] = []
     decoder, at = json.JSONDecoder(), 0
     while (start := _begin(text, at)) < len(text):
@@ -78,7 +74,7 @@ def _commands(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON is anything
                     case {"parameters": dict(parameters)} if parameters:
                         yield from _definition(parameters)
         case _:
-            yield json.dumps(value)  # the reader says that it is no command
+            yield json.dumps(value)  # the reader says that it is not a command
 
 
 def _definition(parameters: Mapping[str, Any]) -> Iterator[str]:

@@ -16,7 +16,6 @@ from redrive.topology.mq.objects import (
     CLUSTER_TRANSMISSION_QUEUE,
     Channel,
     ChannelType,
-    DefaultClusterQueue,
     LocalQueue,
     Queue,
     RemoteQueue,
@@ -36,9 +35,7 @@ class Link:
     queue_manager: str
     """Name of the receiving manager."""
     sender: Channel | None = None
-    """Definition at the sending end, if there is one."""
     receiver: Channel = _DEFAULT_RECEIVER
-    """Definition at the receiving end."""
 
     @property
     def is_fast(self) -> bool:
@@ -52,17 +49,13 @@ class Network:
     """Queue managers that know of each other."""
 
     def __init__(
-        self,
-        queue_managers: Iterable[QueueManager],
-        *,
-        links: Mapping[Names, Link] | None = None,
+        self, queue_managers: Iterable[QueueManager], *, links: Mapping[Names, Link] | None = None
     ) -> None:
         """Connect queue managers; of several with one name the last one counts.
 
         Args:
             queue_managers: The managers.
-            links: Channels besides those that the definitions show: transmission queue and sending
-                manager to link.
+            links: Further channels, by transmission queue and sending manager.
         """
         self.queue_managers: Mapping[str, QueueManager] = {
             manager.name: manager for manager in queue_managers
@@ -80,12 +73,7 @@ class Network:
         self._links = self._links_by_queue() | self._given_links
 
     def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Network:
-        """The network with PUT of some queues changed, as by ALTER.
-
-        Args:
-            changes: Whether puts are allowed, by queue manager and queue; queues that no script
-                defines are left out.
-        """
+        """The network with PUT of some queues, named by manager and queue, changed."""
         managers = dict(self.queue_managers)
         for (name, queue), put_enabled in changes.items():
             manager = managers.get(name)
@@ -96,7 +84,6 @@ class Network:
         return Network(managers.values(), links=self._given_links)
 
     def __contains__(self, queue_manager: object) -> bool:
-        """Whether a manager of this name belongs to the network."""
         return queue_manager in self.queue_managers
 
     def _join_clusters(self, manager: QueueManager) -> None:
@@ -117,11 +104,7 @@ class Network:
                 known[instance.name].append(instance)
 
     def routes(self, at: QueueManager, queue_manager: str) -> list[ClusterRoute]:
-        """The cluster channels over which a manager reaches another one.
-
-        Returns:
-            The ways; empty if it is no cluster queue manager.
-        """
+        """The cluster channels over which a manager reaches another one, if there are any."""
         found = [route for route in _known_routes(at) if route.queue_manager == queue_manager]
         for cluster in self._joined(at):
             found += self._routes[cluster].get(queue_manager, ())
@@ -130,15 +113,12 @@ class Network:
     def instances(
         self, at: QueueManager, name: str, *, aliases: bool = False
     ) -> list[ClusterInstance]:
-        """What the repository of a manager knows of the instances of a cluster queue at others.
+        """Instances of a cluster queue at others, as far as a manager's repository knows them.
 
         Args:
             at: The manager.
             name: Name of the queue, or of the queue manager alias.
             aliases: Whether cluster queue manager aliases are wanted instead of queues.
-
-        Returns:
-            One entry per instance and way to it.
         """
         found = [instance for instance in at.known_instances if instance.name == name]
         seen = {instance.route.queue_manager for instance in found}
@@ -178,13 +158,10 @@ class Network:
         return _instance(queue, route)
 
     def transmission_queue(self, at: QueueManager, route: ClusterRoute) -> str:
-        """The cluster transmission queue that a way uses.
+        """The name of the cluster transmission queue that a route uses.
 
         A QLOCAL whose CLCHNAME matches the channel comes first, the most specific one before
         others; then DEFCLXQ decides (resolution specification E.9).
-
-        Returns:
-            Name of the queue.
         """
         if route.channel:
             matching = [
@@ -197,7 +174,7 @@ class Network:
             ]
             if matching:
                 return min(matching, key=_specificity).name
-            if at.attributes.default_cluster_queue is DefaultClusterQueue.CHANNEL:
+            if at.attributes.has_queue_per_channel:
                 return f"SYSTEM.CLUSTER.TRANSMIT.{route.channel}"
         return CLUSTER_TRANSMISSION_QUEUE
 
@@ -220,11 +197,7 @@ class Network:
         return frozenset(found)
 
     def receivers(self, sender: str, channel: Channel) -> list[tuple[str, Channel]]:
-        """The managers at which a sender channel can end.
-
-        Returns:
-            Managers with a receiver or requester channel of the same name, with that channel.
-        """
+        """Managers with a receiver or requester channel of a sender's name, with that channel."""
         return [
             (name, receiver)
             for name, receiver in self._receivers.get(channel.name, ())

@@ -2,7 +2,7 @@
 
 Each field that a script can set is told once: its keyword, the form of its values, and its default
 (resolution specification C.2). So ``LocalQueue(name="Q")`` is what ``DEFINE QLOCAL(Q)`` gives on a
-fresh queue manager; reader and printer go by ``ATTRIBUTES``. What scripts may say besides is in
+fresh queue manager; the reader goes by ``ATTRIBUTES``. What scripts may say besides is in
 ``redrive.topology.mq.attributes``.
 """
 
@@ -18,39 +18,24 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 from redrive.diagnostics import SourceLocation
 from redrive.topology.mq.forms import (
     MAX_NAME_LENGTH,
-    Choice,
     Form,
-    Name,
-    NameList,
-    Number,
-    Text,
+    check_name,
+    choice,
+    name_list,
+    number,
     one_of,
+    text,
 )
 
 CLUSTER_TRANSMISSION_QUEUE = "SYSTEM.CLUSTER.TRANSMIT.QUEUE"
-"""The transmission queue of clusters unless others are configured."""
 SHARED_TRANSMISSION_QUEUE = "SYSTEM.QSG.TRANSMIT.QUEUE"
-"""The transmission queue of intra-group queuing."""
 BUILT_IN = SourceLocation("(created with the queue manager)")
 """Location of the product's own objects."""
 NO_SCRIPT = SourceLocation("(not from a script)")
-"""Location of objects made by a program."""
 MOST = 999_999_999
 """The largest value of most numbers in MQSC."""
-
-
-class Usage(StrEnum):
-    """USAGE of a local queue."""
-
-    NORMAL = "NORMAL"
-    XMITQ = "XMITQ"
-
-
-class TargetType(StrEnum):
-    """TARGTYPE of an alias."""
-
-    QUEUE = "QUEUE"
-    TOPIC = "TOPIC"
+PRIVATE = "QMGR COPY GROUP"
+"""QSGDISP of objects that are not shared."""
 
 
 class DefaultBind(StrEnum):
@@ -67,57 +52,6 @@ class UseQueue(StrEnum):
     ANY = "ANY"
     LOCAL = "LOCAL"
     QMGR = "QMGR"
-
-
-class DeliverySequence(StrEnum):
-    """MSGDLVSQ: the order in which messages leave a queue."""
-
-    PRIORITY = "PRIORITY"
-    """By priority, the highest first; those of one priority as they arrived."""
-    FIFO = "FIFO"
-    """As they arrived."""
-
-
-class StreamQuality(StrEnum):
-    """STRMQOS: what becomes of a message whose copy cannot be put on STREAMQ."""
-
-    BEST_EFFORT = "BESTEF"
-    """It is put all the same."""
-    MUST_DUPLICATE = "MUSTDUP"
-    """Its put fails too."""
-
-
-class DynamicType(StrEnum):
-    """DEFTYPE of a model queue."""
-
-    TEMPDYN = "TEMPDYN"
-    PERMDYN = "PERMDYN"
-    SHAREDYN = "SHAREDYN"
-
-
-class Disposition(StrEnum):
-    """QSGDISP: where the definition is kept on z/OS."""
-
-    QMGR = "QMGR"
-    COPY = "COPY"
-    GROUP = "GROUP"
-    SHARED = "SHARED"
-
-
-class SharedQueueManagerName(StrEnum):
-    """SQQMNAME: what an explicit manager of the own queue-sharing group means."""
-
-    DEFAULT = ""
-    """Not given: row R11 of the resolution table holds."""
-    USE = "USE"
-    IGNORE = "IGNORE"
-
-
-class DefaultClusterQueue(StrEnum):
-    """DEFCLXQ: one cluster transmission queue, or one per cluster-sender channel."""
-
-    SCTQ = "SCTQ"
-    CHANNEL = "CHANNEL"
 
 
 class ChannelType(StrEnum):
@@ -140,30 +74,26 @@ class Attribute(NamedTuple):
 
     field: str
     form: Form
-    """Form of its values."""
-    default: object
-    """What the product has without it; ``dataclasses.MISSING`` if it has to be given."""
 
 
 _Value = TypeVar("_Value")
 _KEYWORD: Final = "keyword"
-_ENABLED: Final = Choice({"ENABLED": True, "DISABLED": False})
-_YES: Final = Choice({"YES": True, "NO": False})
-_DIGIT: Final = Number(0, 9)
-_LENGTH: Final = Number(0, 104_857_600)
+_DIGIT: Final = number(0, 9)
+_LENGTH: Final = number(0, 104_857_600)
 _DEFAULT_LENGTH: Final = 4_194_304
 
 
 def _mqsc(keyword: str, form: Form, default: _Value) -> _Value:
-    """A field that an attribute of MQSC sets."""
     return field(default=default, metadata={_KEYWORD: keyword, "form": form})
 
 
+def _switch(keyword: str, words: str, on: str, *, default: bool = False) -> bool:
+    """A field that is true for one of several words; a blank at their end allows none."""
+    return _mqsc(keyword, choice({word: word == on for word in words.split(" ")}), default)
+
+
 def _name(keyword: str) -> str:
-    return _mqsc(keyword, Name(), "")
-
-
-_PRIVATE: Final = Choice({one.value: one for one in list(Disposition)[:-1]})  # none is shared
+    return _mqsc(keyword, check_name, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +101,6 @@ class Definition:
     """What every object has."""
 
     keyword: ClassVar[str] = ""
-    """Object type as MQSC writes it."""
     longest_name: ClassVar[int] = MAX_NAME_LENGTH
 
     name: str
@@ -189,18 +118,16 @@ class Definition:
 class Queue(Definition):
     """What queues of all kinds have. All kinds share one name space per manager."""
 
-    put_enabled: bool = _mqsc("PUT", _ENABLED, default=True)
-    default_persistence: bool = _mqsc("DEFPSIST", _YES, default=False)
+    put_enabled: bool = _switch("PUT", "ENABLED DISABLED", on="ENABLED", default=True)
+    default_persistence: bool = _switch("DEFPSIST", "YES NO", on="YES")
     """Persistence of messages that leave it to the queue."""
     default_priority: int = _mqsc("DEFPRTY", _DIGIT, 0)
     default_bind: DefaultBind = _mqsc("DEFBIND", one_of(DefaultBind), DefaultBind.OPEN)
     cluster: str = _name("CLUSTER")
-    """Cluster in which the queue is known."""
     cluster_namelist: str = _name("CLUSNL")
-    """Namelist of the clusters in which the queue is known."""
     cluster_rank: int = _mqsc("CLWLRANK", _DIGIT, 0)
     cluster_priority: int = _mqsc("CLWLPRTY", _DIGIT, 0)
-    cap_expiry: int | None = _mqsc("CAPEXPRY", Number(1, MOST, "NOLIMIT"), None)
+    cap_expiry: int | None = _mqsc("CAPEXPRY", number(1, MOST, "NOLIMIT"), None)
     """The longest Expiry of messages put by this name, in tenths of a second."""
 
     @property
@@ -213,19 +140,16 @@ class Queue(Definition):
 class HoldingQueue(Queue):
     """What local queues have, and the models of dynamic ones."""
 
-    get_enabled: bool = _mqsc("GET", _ENABLED, default=True)
-    max_depth: int = _mqsc("MAXDEPTH", Number(0, MOST), 5000)
-    """Most messages it holds."""
+    get_enabled: bool = _switch("GET", "ENABLED DISABLED", on="ENABLED", default=True)
+    max_depth: int = _mqsc("MAXDEPTH", number(0, MOST), 5000)
     max_message_length: int = _mqsc("MAXMSGL", _LENGTH, _DEFAULT_LENGTH)
     """Longest message, in bytes."""
-    delivery_sequence: DeliverySequence = _mqsc(
-        "MSGDLVSQ", one_of(DeliverySequence), DeliverySequence.PRIORITY
-    )
+    by_priority: bool = _switch("MSGDLVSQ", "PRIORITY FIFO", on="PRIORITY", default=True)
+    """Whether messages leave by priority, not as they arrived."""
     stream_queue: str = _name("STREAMQ")
     """The queue that gets a copy of each message; empty for none."""
-    stream_quality: StreamQuality = _mqsc(
-        "STRMQOS", one_of(StreamQuality), StreamQuality.BEST_EFFORT
-    )
+    must_duplicate: bool = _switch("STRMQOS", "BESTEF MUSTDUP", on="MUSTDUP")
+    """Whether a put fails if its copy cannot be put on STREAMQ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,22 +158,11 @@ class LocalQueue(HoldingQueue):
 
     keyword: ClassVar[str] = "QLOCAL"
 
-    usage: Usage = _mqsc("USAGE", one_of(Usage), Usage.NORMAL)
+    is_transmission_queue: bool = _switch("USAGE", "NORMAL XMITQ", on="XMITQ")
     cluster_use: UseQueue = _mqsc("CLWLUSEQ", one_of(UseQueue), UseQueue.QMGR)
-    cluster_channels: str = _mqsc("CLCHNAME", Text(), "")
+    cluster_channels: str = _mqsc("CLCHNAME", text(), "")
     """Cluster-sender channels that use this transmission queue; may hold ``*``."""
-    disposition: Disposition = _mqsc("QSGDISP", one_of(Disposition), Disposition.QMGR)
-    """SHARED makes the queue one of the whole queue-sharing group."""
-
-    @property
-    def by_priority(self) -> bool:
-        """Whether messages leave by priority."""
-        return self.delivery_sequence is DeliverySequence.PRIORITY
-
-    @property
-    def is_transmission_queue(self) -> bool:
-        """Whether it holds messages for other queue managers."""
-        return self.usage is Usage.XMITQ
+    is_shared: bool = _switch("QSGDISP", f"{PRIVATE} SHARED", on="SHARED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,8 +171,7 @@ class ModelQueue(HoldingQueue):
 
     keyword: ClassVar[str] = "QMODEL"
 
-    dynamic_type: DynamicType = _mqsc("DEFTYPE", one_of(DynamicType), DynamicType.TEMPDYN)
-    disposition: Disposition = _mqsc("QSGDISP", _PRIVATE, Disposition.QMGR)
+    dynamic_type: str = _mqsc("DEFTYPE", one_of("TEMPDYN PERMDYN SHAREDYN"), "TEMPDYN")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,10 +181,8 @@ class AliasQueue(Queue):
     keyword: ClassVar[str] = "QALIAS"
 
     target: str = _name("TARGET")
-    """The base name."""
-    target_type: TargetType = _mqsc("TARGTYPE", one_of(TargetType), TargetType.QUEUE)
-    get_enabled: bool = _mqsc("GET", _ENABLED, default=True)
-    disposition: Disposition = _mqsc("QSGDISP", _PRIVATE, Disposition.QMGR)
+    is_for_topic: bool = _switch("TARGTYPE", "QUEUE TOPIC", on="TOPIC")
+    get_enabled: bool = _switch("GET", "ENABLED DISABLED", on="ENABLED", default=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +194,6 @@ class RemoteQueue(Queue):
     remote_queue: str = _name("RNAME")
     remote_queue_manager: str = _name("RQMNAME")
     transmission_queue: str = _name("XMITQ")
-    disposition: Disposition = _mqsc("QSGDISP", _PRIVATE, Disposition.QMGR)
 
     @property
     def is_queue_manager_alias(self) -> bool:
@@ -305,7 +214,7 @@ class Namelist(Definition):
 
     keyword: ClassVar[str] = "NAMELIST"
 
-    names: tuple[str, ...] = _mqsc("NAMES", NameList(), ())
+    names: tuple[str, ...] = _mqsc("NAMES", name_list, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,23 +225,21 @@ class Channel(Definition):
     longest_name: ClassVar[int] = 20
 
     channel_type: ChannelType = field(metadata={_KEYWORD: "CHLTYPE", "form": one_of(ChannelType)})
-    connection: str = _mqsc("CONNAME", Text(), "")
+    connection: str = _mqsc("CONNAME", text(), "")
     transmission_queue: str = _name("XMITQ")
     """The queue that a sender or server serves."""
     cluster: str = _name("CLUSTER")
     cluster_namelist: str = _name("CLUSNL")
     cluster_rank: int = _mqsc("CLWLRANK", _DIGIT, 0)
     cluster_priority: int = _mqsc("CLWLPRTY", _DIGIT, 0)
-    cluster_weight: int = _mqsc("CLWLWGHT", Number(1, 99), 50)
+    cluster_weight: int = _mqsc("CLWLWGHT", number(1, 99), 50)
     network_priority: int = _mqsc("NETPRTY", _DIGIT, 0)
-    fast_nonpersistent: bool = _mqsc(
-        "NPMSPEED", Choice({"FAST": True, "NORMAL": False}), default=True
-    )
+    fast_nonpersistent: bool = _switch("NPMSPEED", "FAST NORMAL", on="FAST", default=True)
     """Whether messages that are not persistent may be lost when the channel stops."""
-    use_dead_letter_queue: bool = _mqsc("USEDLQ", _YES, default=True)
-    message_retries: int = _mqsc("MRRTY", Number(0, MOST), 10)
+    use_dead_letter_queue: bool = _switch("USEDLQ", "YES NO", on="YES", default=True)
+    message_retries: int = _mqsc("MRRTY", number(0, MOST), 10)
     """How often a receiver tries a failing put again."""
-    message_retry_interval: int = _mqsc("MRTMR", Number(0, MOST), 1000)
+    message_retry_interval: int = _mqsc("MRTMR", number(0, MOST), 1000)
     """Milliseconds between these attempts."""
 
 
@@ -344,20 +251,17 @@ class QueueManagerAttributes(Definition):
 
     dead_letter_queue: str = _name("DEADQ")
     default_transmission_queue: str = _name("DEFXMITQ")
-    default_cluster_queue: DefaultClusterQueue = _mqsc(
-        "DEFCLXQ", one_of(DefaultClusterQueue), DefaultClusterQueue.SCTQ
-    )
+    has_queue_per_channel: bool = _switch("DEFCLXQ", "SCTQ CHANNEL", on="CHANNEL")
+    """Whether each cluster-sender channel has a transmission queue of its own."""
     max_message_length: int = _mqsc("MAXMSGL", _LENGTH, _DEFAULT_LENGTH)
     """Longest message, in bytes."""
     cluster_use: UseQueue = _mqsc(
-        "CLWLUSEQ", Choice({"LOCAL": UseQueue.LOCAL, "ANY": UseQueue.ANY}), UseQueue.LOCAL
+        "CLWLUSEQ", choice({"LOCAL": UseQueue.LOCAL, "ANY": UseQueue.ANY}), UseQueue.LOCAL
     )
-    cluster_channels_used: int = _mqsc("CLWLMRUC", Number(1, MOST), MOST)
-    """Most cluster channels that are in use at a time."""
-    intra_group_queuing: bool = _mqsc("IGQ", _ENABLED, default=False)
-    shared_queue_manager_name: SharedQueueManagerName = _mqsc(
-        "SQQMNAME", one_of(SharedQueueManagerName), SharedQueueManagerName.DEFAULT
-    )
+    cluster_channels_used: int = _mqsc("CLWLMRUC", number(1, MOST), MOST)
+    intra_group_queuing: bool = _switch("IGQ", "ENABLED DISABLED", on="ENABLED")
+    uses_shared_queue_manager_name: bool = _switch("SQQMNAME", "USE IGNORE ", on="USE")
+    """Whether a put that names another member of the queue-sharing group goes there."""
     repository_cluster: str = _name("REPOS")
     repository_namelist: str = _name("REPOSNL")
 
@@ -371,7 +275,7 @@ def _attributes(kind: type[Definition]) -> dict[str, Attribute]:
     for one in fields(kind):
         told: Mapping[str, Any] = one.metadata
         if _KEYWORD in told and told[_KEYWORD] not in left_out:
-            found[told[_KEYWORD]] = Attribute(one.name, told["form"], one.default)
+            found[told[_KEYWORD]] = Attribute(one.name, told["form"])
     return found
 
 

@@ -39,7 +39,6 @@ class Carrier:
     """What carries a message to another manager."""
 
     queue: LocalQueue
-    """The transmission queue."""
     why: str
     leads_to: str = ""
     """The manager it leads to, unless a channel tells."""
@@ -54,8 +53,7 @@ class Opening:
 
     Attributes:
         needs_local: Whether the options are such that only a local queue will do.
-        for_output: Whether messages are to be put.
-        path: The objects on the way so far.
+        path: The objects found so far.
         first: What gives the defaults, if it is not the first object of the path.
         is_choice: Whether workload management chose among several instances.
     """
@@ -66,7 +64,6 @@ class Opening:
     )
 
     def __init__(self, network: Network, manager: QueueManager, request: OpenRequest) -> None:
-        """Take a call at a manager of a network; nothing is found yet."""
         options = request.options
         plain = options is OpenOption.OUTPUT
         self.needs_local = not plain and bool(options & NEEDS_LOCAL_QUEUE)
@@ -168,17 +165,10 @@ class Opening:
         next_queue_manager: str = "",
         channel: str = "",
     ) -> Resolution:
-        """The end of an open that succeeds.
+        """The end of an open that succeeds, most arguments as in ``Resolution``.
 
-        Args:
-            target: What the names led to.
-            destination: Names that the message is put to, or that travel with it.
-            limits: What a put has to pass.
-            resolved: Names that the application is told; the destination by default.
-            first: What gives the defaults if nothing on the path does.
-            transmission_queue: As in ``Resolution``, and so the other two.
-            next_queue_manager: See there.
-            channel: See there.
+        ``resolved`` are the names that the application is told, the destination by default;
+        ``first`` gives the defaults if nothing on the path does.
         """
         resolved = resolved or destination
         if not (self.for_output or self.request.options & NEEDS_NAMES):

@@ -14,14 +14,9 @@ from redrive.topology.mq.attributes import (
     SYNONYMS,
     TAKING_ANY_KEYWORD,
 )
-from redrive.topology.mq.forms import Flag, ValueProblem, check_name
+from redrive.topology.mq.forms import ValueProblem, check_name, flag
 from redrive.topology.mq.inserts import hint_for_insert
-from redrive.topology.mq.objects import (
-    ATTRIBUTES,
-    ChannelType,
-    Definition,
-    QueueManagerAttributes,
-)
+from redrive.topology.mq.objects import ATTRIBUTES, ChannelType, Definition, QueueManagerAttributes
 from redrive.topology.mq.script import Command, CommandFailed, Parameter, ScriptProblem
 
 VERBS: Final[Mapping[str, str]] = {
@@ -42,11 +37,7 @@ _SIMILAR: Final = 0.75
 
 
 def verb_of(command: Command) -> tuple[str, int]:
-    """The verb of a command in full, and the offset behind it.
-
-    Raises:
-        ScriptProblem: The first word is no verb.
-    """
+    """The verb of a command in full, and the offset behind it."""
     found = _VERB.match(command.text)
     word = found[1] if found else command.text.strip()[:1]
     verb = VERBS.get(word.upper())
@@ -59,7 +50,7 @@ def verb_of(command: Command) -> tuple[str, int]:
         hint = "to continue the command before, end the line before in +"
     raise ScriptProblem(
         "UNKNOWN_COMMAND",
-        f"{word} is no MQSC command",
+        f"{word} is not an MQSC command",
         found.start(1) if found else len(command.text) - len(command.text.lstrip()),
         length=len(word),
         expected="a command such as DEFINE, ALTER or DELETE",
@@ -68,11 +59,7 @@ def verb_of(command: Command) -> tuple[str, int]:
 
 
 def check_quotes(command: Command) -> None:
-    """Refuse typographic quotes outside of quoted text: MQSC reads them as ordinary characters.
-
-    Raises:
-        ScriptProblem: There is one.
-    """
+    """Refuse typographic quotes outside quoted text: MQSC reads them as ordinary characters."""
     if command.text.isascii():
         return
     outside = _QUOTED.sub(lambda quoted: " " * len(quoted[0]), command.text)
@@ -114,7 +101,7 @@ class Given:
                     raise problem_at("SYNTAX", f"{keyword} needs a value", parameter)
                 source = parameter.source if attribute.field == "names" else parameter.value
                 try:
-                    self.fields[attribute.field] = attribute.form.read(source)
+                    self.fields[attribute.field] = attribute.form(source)
                 except ValueProblem as problem:
                     raise bad_value(parameter, problem, f"{keyword} ") from None
             elif keyword in OPTIONS:
@@ -127,11 +114,7 @@ class Given:
                 raise problem_at("UNKNOWN_KEYWORD", message, parameter, hint=hint)
 
     def check_channel_type(self, channel_type: ChannelType) -> None:
-        """Refuse attributes that channels of a type do not have.
-
-        Raises:
-            ScriptProblem: One is given.
-        """
+        """Refuse attributes that channels of a type do not have."""
         for parameter in self._parameters:
             types = CHANNEL_TYPES.get(parameter.keyword)
             if types is not None and channel_type not in types:
@@ -142,11 +125,11 @@ class Given:
 
 def _as_written(kind: type[Definition], parameter: Parameter, known_as: str) -> str:
     form = RECORDED[kind].get(known_as)
-    if form is not None and not (isinstance(form, Flag) and parameter.value is None):
+    if form is not None and not (form is flag and parameter.value is None):
         if parameter.value is None:
             raise problem_at("SYNTAX", f"{parameter.keyword} needs a value", parameter)
         try:
-            form.read(parameter.value)
+            form(parameter.value)
         except ValueProblem as problem:
             raise bad_value(parameter, problem, f"{parameter.keyword} ") from None
     if parameter.value is None:
@@ -184,11 +167,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def object_name(kind: type[Definition], subject: Parameter) -> str:
-    """The name in ``QLOCAL(NAME)``.
-
-    Raises:
-        ScriptProblem: There is none, or it is none that an object of this kind can have.
-    """
+    """The name in ``QLOCAL(NAME)``, which objects of the kind can have."""
     if kind is QueueManagerAttributes:
         raise problem_at("SYNTAX", "a queue manager can only be altered", subject)
     if subject.value is None:

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from redrive.messages.reasons import Reason
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import LocalQueue, RemoteQueue, StreamQuality
+from redrive.topology.mq.objects import LocalQueue, RemoteQueue
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.results import (
@@ -42,19 +42,13 @@ def put_message(
         request: The arguments of the open.
         message: The message.
         depths: Messages on the queues of this manager before the put; others are empty.
-
-    Raises:
-        KeyError: The network has no manager ``at``.
     """
     opened = open_queue(network, at, request)
     if opened.target is Target.PER_MESSAGE:
         opened = open_queue(network, at, replace(request, call=Call.MQPUT1))
     if opened.is_failed:
         return PutResult(
-            resolution=opened,
-            reason=opened.reason,
-            detail=opened.detail,
-            at_fault=opened.at_fault,
+            resolution=opened, reason=opened.reason, detail=opened.detail, at_fault=opened.at_fault
         )
     if OpenOption.OUTPUT not in request.options:
         detail = "the object was not opened for output"
@@ -129,10 +123,9 @@ def reply_to_names(manager: QueueManager, names: Names) -> Names:
 def stream_of(manager: QueueManager, opened: Resolution) -> Stream | None:
     """Where a copy of a message goes that is put where an open led (STREAMQ, STRMQOS).
 
-    None if that is no local queue of the manager, or one without STREAMQ.
+    None if that is not a local queue of the manager, or one without STREAMQ.
     """
     queue = manager.queue(opened.destination.queue)
     if opened.target is not Target.LOCAL or not isinstance(queue, LocalQueue):
         return None
-    is_required = queue.stream_quality is StreamQuality.MUST_DUPLICATE
-    return Stream(queue.stream_queue, is_required) if queue.stream_queue else None
+    return Stream(queue.stream_queue, queue.must_duplicate) if queue.stream_queue else None

@@ -19,7 +19,6 @@ from redrive.topology.mq.objects import (
     Queue,
     QueueManagerAttributes,
     Topic,
-    Usage,
 )
 from redrive.topology.mq.system_objects import SYSTEM_OBJECTS, SYSTEM_QUEUES
 
@@ -41,23 +40,15 @@ class ClusterRoute:
     """A cluster queue manager as another one knows it: the way over one cluster channel."""
 
     queue_manager: str
-    """Name of the manager at the far end."""
     cluster: str
-    """Cluster to which the channel belongs."""
     channel: str = ""
     """Name of the cluster-receiver channel, which is also that of the sender."""
     rank: int = 0
-    """CLWLRANK of the channel."""
     priority: int = 0
-    """CLWLPRTY of the channel."""
     weight: int = 50
-    """CLWLWGHT of the channel."""
     network_priority: int = 0
-    """NETPRTY of the channel."""
     state: ChannelState = ChannelState.RUNNING
-    """State of the channel."""
     suspended: bool = False
-    """Whether the manager is suspended from the cluster."""
     location: SourceLocation = field(default=NO_SCRIPT, compare=False)
 
 
@@ -66,7 +57,6 @@ class ClusterInstance:
     """One instance of a cluster queue, or of a cluster queue manager alias, with the way to it."""
 
     name: str
-    """Name in the cluster."""
     route: ClusterRoute
     """The manager that holds it, and the channel to it."""
     keyword: str = LocalQueue.keyword
@@ -75,19 +65,13 @@ class ClusterInstance:
     """Whether it is a QREMOTE without RNAME."""
     put_enabled: bool = True
     rank: int = 0
-    """CLWLRANK of the queue."""
     priority: int = 0
-    """CLWLPRTY of the queue."""
     default_bind: DefaultBind = DefaultBind.OPEN
-    """DEFBIND."""
     default_persistence: bool = False
-    """DEFPSIST."""
     default_priority: int = 0
-    """DEFPRTY."""
     location: SourceLocation = field(default=NO_SCRIPT, compare=False)
 
     def __str__(self) -> str:
-        """The object as MQSC names it, with its manager."""
         return f"{self.keyword}({self.name}) at {self.route.queue_manager}"
 
 
@@ -96,9 +80,7 @@ class QueueSharingGroup:
     """A queue-sharing group of z/OS queue managers."""
 
     name: str
-    """Name of the group."""
     members: tuple[str, ...] = ()
-    """Names of its queue managers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,14 +93,11 @@ class QueueManager:
     """Queues of all kinds by name, private ones only."""
     channels: Mapping[str, Channel] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
-    """Topic objects by name."""
     namelists: Mapping[str, Namelist] = field(default_factory=dict)
     shared_queues: Mapping[str, LocalQueue] = field(default_factory=dict)
     """Queues of the queue-sharing group by name."""
     queue_sharing_group: QueueSharingGroup | None = None
-    """The group it belongs to."""
     suspended_clusters: frozenset[str] = frozenset()
-    """Clusters from which it is suspended."""
     known_instances: tuple[ClusterInstance, ...] = ()
     """Cluster queues its repository knows besides those that the topology itself shows."""
     known_routes: tuple[ClusterRoute, ...] = ()
@@ -133,7 +112,7 @@ class QueueManager:
         """The queue of any kind with this name: private, shared, or created with the manager."""
         found = self.queues.get(name) or self.shared_queues.get(name) or SYSTEM_QUEUES.get(name)
         if found is None and name == SHARED_TRANSMISSION_QUEUE and self.queue_sharing_group:
-            return LocalQueue(name=name, usage=Usage.XMITQ)
+            return LocalQueue(name=name, is_transmission_queue=True)
         return found
 
     def topic(self, name: str) -> Definition | None:
@@ -150,7 +129,7 @@ class QueueManager:
         if queue is None:
             return f"DEADQ of {self.name} names {name}, which does not exist"
         if not isinstance(queue, LocalQueue) or queue.is_transmission_queue:
-            return f"DEADQ of {self.name} names {queue}, which is no QLOCAL with USAGE(NORMAL)"
+            return f"DEADQ of {self.name} names {queue}, which is not a QLOCAL with USAGE(NORMAL)"
         return ""
 
     @property
@@ -163,7 +142,7 @@ class QueueManager:
         if queue is None:
             return f"DEFXMITQ of {self.name} names {name}, which does not exist (2197)"
         if not isinstance(queue, LocalQueue):
-            return f"DEFXMITQ of {self.name} names {queue}, which is no QLOCAL (2198)"
+            return f"DEFXMITQ of {self.name} names {queue}, which is not a QLOCAL (2198)"
         if name == CLUSTER_TRANSMISSION_QUEUE:
             return f"DEFXMITQ of {self.name} names {name}, which is the clusters' own (2199)"
         if not queue.is_transmission_queue:

@@ -66,7 +66,6 @@ class CommandCounts:
     read: int = 0
     """Commands, END left out."""
     syntax_errors: int = 0
-    """Commands that are none."""
     failed: int = 0
     """Valid commands that could not be processed."""
 
@@ -97,7 +96,6 @@ class MqscResult:
     diagnostics: tuple[Diagnostic, ...]
     """Findings in the order of the script; each error is a command that was not carried out."""
     counts: CommandCounts = CommandCounts()
-    """How many commands there are."""
 
 
 def read_mqsc(
@@ -114,17 +112,13 @@ def read_mqsc(
 
     Args:
         text: The script.
-        queue_manager: Name of the queue manager; empty to take the one that the header comment of
-            ``dmpmqcfg`` gives.
-        file: Name of the script for findings and places.
+        queue_manager: Name of the queue manager; empty for the one that the header comment of
+            ``dmpmqcfg`` names.
+        file: Name of the script for findings.
         base: A queue manager to which the commands apply; a fresh one by default.
         inserts: What stands for ``+NAME+``; the manager's name by default.
-        commands: The commands that the text stands for, if it is no MQSC itself.
-        refuses: Whether commands fail that would make what ``runmqsc`` refuses; without it, a
-            test can make managers as they come about in other ways.
-
-    Returns:
-        The queue manager, the findings and the number of commands.
+        commands: The commands that the text stands for, if it is not MQSC itself.
+        refuses: Whether commands fail that would make what ``runmqsc`` refuses.
     """
     name = queue_manager or manager_name(text)
     reader = _Reader(name, file, base, inserts or Inserts.of(name), refuses=refuses)
@@ -158,7 +152,6 @@ class _Call:
     kind: type[Definition]
     subject: Parameter
     parameters: list[Parameter]
-    """All others."""
 
 
 class _Reader:
@@ -224,7 +217,7 @@ class _Reader:
             return
         if kind is None:
             hint = did_you_mean(subject.keyword, [*_TYPES, *_OTHER_TYPES])
-            message = f"{subject.keyword} is no object type"
+            message = f"{subject.keyword} is not an object type"
             raise problem_at("UNKNOWN_OBJECT_TYPE", message, subject, hint=hint)
         try:
             action(_Call(command, verb, kind, subject, parameters))

@@ -10,17 +10,7 @@ from __future__ import annotations
 from redrive.messages.reasons import Reason
 from redrive.topology.mq.forms import MAX_NAME_LENGTH, ValueProblem, check_name
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import (
-    AliasQueue,
-    DynamicType,
-    LocalQueue,
-    ModelQueue,
-    Queue,
-    RemoteQueue,
-    SharedQueueManagerName,
-    TargetType,
-    Usage,
-)
+from redrive.topology.mq.objects import AliasQueue, LocalQueue, ModelQueue, Queue, RemoteQueue
 from redrive.topology.mq.opening import Carrier, Opening, OpenRefused
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import Call, OpenOption, OpenRequest, Resolution, Target
@@ -34,32 +24,21 @@ _GENERATED_DIGITS = 16
 
 
 def open_queue(network: Network, at: str, request: OpenRequest) -> Resolution:
-    """Resolve the names of an MQOPEN or MQPUT1 at one manager.
-
-    Returns:
-        Where the names lead, or the reason code.
-
-    Raises:
-        KeyError: The network has no manager ``at``.
-    """
-    opening = Opening(network, network.queue_managers[at], request)
+    """Resolve the names of an MQOPEN or MQPUT1 at one manager of the network."""
+    table = _Table(network, network.queue_managers[at], request)
     try:
-        return _Table(opening).resolve()
+        return table.resolve()
     except OpenRefused as refusal:
-        return opening.refused(refusal)
+        return table.refused(refusal)
 
 
-class _Table:
+class _Table(Opening):
     """The rows of the resolution table, for one open."""
 
-    __slots__ = (
-        *("_alias_of_local", "_manager", "_network", "_opening", "_remote_forbidden"),
-        "_request",
-    )
+    __slots__ = ("_alias_of_local", "_remote_forbidden")
 
-    def __init__(self, opening: Opening) -> None:
-        self._opening, self._request = opening, opening.request
-        self._network, self._manager = opening.network, opening.manager
+    def __init__(self, network: Network, manager: QueueManager, request: OpenRequest) -> None:
+        super().__init__(network, manager, request)
         self._alias_of_local = False
         """A queue manager alias for the local manager was used: a model is refused."""
         self._remote_forbidden = False
@@ -67,13 +46,13 @@ class _Table:
 
     def resolve(self) -> Resolution:
         """From the names of the call; raises ``OpenRefused``."""
-        if not self._opening.for_output and not self._request.options:
+        if not self.for_output and not self.request.options:
             raise OpenRefused(Reason.OPTIONS_ERROR, "no open option is given")
         names = Names(
-            queue=self._request.queue.rstrip(" "),
-            queue_manager=self._request.queue_manager.rstrip(" "),
+            queue=self.request.queue.rstrip(" "),
+            queue_manager=self.request.queue_manager.rstrip(" "),
         )
-        if not names.queue_manager or self._opening.is_local(names.queue_manager):
+        if not names.queue_manager or self.is_local(names.queue_manager):
             return self._here(names)
         try:
             check_name(names.queue_manager)
@@ -81,7 +60,7 @@ class _Table:
             detail = f"the queue manager name {names.queue_manager!r} {problem.problem}"
             raise OpenRefused(Reason.UNKNOWN_OBJECT_Q_MGR, detail) from None
         if self._is_shared_at(names):
-            return self._opening.local("R11", names, self._manager.shared_queues[names.queue])
+            return self.local("R11", names, self.manager.shared_queues[names.queue])
         if not names.queue:
             detail = f"no queue is named at queue manager {names.queue_manager}"
             raise OpenRefused(Reason.REMOTE_Q_NAME_ERROR, detail)
@@ -93,21 +72,20 @@ class _Table:
         OPEN: the table opens it here whatever SQQMNAME says; SQQMNAME(USE), if written, sends the
         put to the member instead, as the attribute's page says.
         """
-        use = self._manager.attributes.shared_queue_manager_name
         return (
-            self._opening.is_in_group(names.queue_manager)
-            and names.queue in self._manager.shared_queues
-            and use is not SharedQueueManagerName.USE
+            self.is_in_group(names.queue_manager)
+            and names.queue in self.manager.shared_queues
+            and not self.manager.attributes.uses_shared_queue_manager_name
         )
 
     def _by_queue_manager(self, names: Names) -> Resolution:
         name = names.queue_manager
-        match self._manager.queue(name):
+        match self.manager.queue(name):
             case None:
                 return self._unknown_queue_manager(names)
-            case LocalQueue(usage=Usage.XMITQ) as queue:
-                self._opening.check_output(names, queue)
-                return self._opening.carried("R12", Carrier(queue, "named like the manager"), names)
+            case LocalQueue(is_transmission_queue=True) as queue:
+                self.check_output(names, queue)
+                return self.carried("R12", Carrier(queue, "named like the manager"), names)
             case LocalQueue() as queue:
                 raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)", queue)
             case RemoteQueue(remote_queue="") as alias:
@@ -119,30 +97,28 @@ class _Table:
                 raise OpenRefused(Reason.UNKNOWN_REMOTE_Q_MGR, detail, queue, advice=advice)
 
     def _unknown_queue_manager(self, names: Names) -> Resolution:
-        self._opening.check_output(names)
-        way = carrier(self._opening, names.queue_manager, "")
-        return self._opening.carried("R14" if way.by is not None else "R15", way, names)
+        self.check_output(names)
+        way = carrier(self, names.queue_manager, "")
+        return self.carried("R14" if way.by is not None else "R15", way, names)
 
     def _queue_manager_alias(self, alias: RemoteQueue, names: Names) -> Resolution:
         after = Names(queue=names.queue, queue_manager=alias.remote_queue_manager)
-        if after.queue_manager and not self._opening.is_local(after.queue_manager):
-            self._opening.check_output(names, alias)
-            self._opening.path.append(alias)
-            self._opening.step("R13", "queue manager alias", alias, names, after)
-            way = carrier(self._opening, after.queue_manager, alias.transmission_queue)
-            return self._opening.carried("R13", way, after)
-        self._opening.path.append(alias)
+        if after.queue_manager and not self.is_local(after.queue_manager):
+            self.check_output(names, alias)
+            self.path.append(alias)
+            self.step("R13", "queue manager alias", alias, names, after)
+            way = carrier(self, after.queue_manager, alias.transmission_queue)
+            return self.carried("R13", way, after)
+        self.path.append(alias)
         self._remote_forbidden = True
         if after.queue_manager:
             self._alias_of_local = True
-            self._opening.step("R13", "alias of this queue manager", alias, names, after)
-            if self._opening.needs_local or OpenOption.INQUIRE in self._request.options:
+            self.step("R13", "alias of this queue manager", alias, names, after)
+            if self.needs_local or OpenOption.INQUIRE in self.request.options:
                 detail = f"{alias} stands for this manager and can be opened for output only"
                 raise OpenRefused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, alias)
         else:
-            self._opening.step(
-                "R13", "alias that leaves the choice to the cluster", alias, names, after
-            )
+            self.step("R13", "alias that leaves the choice to the cluster", alias, names, after)
         return self._here(after)
 
     def _here(self, names: Names) -> Resolution:
@@ -160,61 +136,61 @@ class _Table:
 
     def _queue(self, name: str) -> Queue | None:
         """The queue of this name; a shared queue and a private definition exclude each other."""
-        shared = self._manager.shared_queues
-        if shared and name in shared and name in self._manager.queues:
+        shared = self.manager.shared_queues
+        if shared and name in shared and name in self.manager.queues:
             detail = f"{name} is a shared queue and a private definition"
-            raise OpenRefused(Reason.OBJECT_NOT_UNIQUE, detail, self._manager.queues[name])
-        return self._manager.queue(name)
+            raise OpenRefused(Reason.OBJECT_NOT_UNIQUE, detail, self.manager.queues[name])
+        return self.manager.queue(name)
 
     def _local_queue(self, names: Names, queue: LocalQueue) -> Resolution:
         if names.queue_manager:
-            return self._opening.local("R3" if queue.is_clustered else "R1", names, queue)
+            return self.local("R3" if queue.is_clustered else "R1", names, queue)
         if not queue.is_clustered:
-            return self._opening.local("R1", names, queue)
-        if self._opening.needs_local or not self._opening.for_output:
-            return self._opening.local("R2", names, queue)
-        instances = self._network.instances(self._manager, names.queue)
+            return self.local("R1", names, queue)
+        if self.needs_local or not self.for_output:
+            return self.local("R2", names, queue)
+        instances = self.network.instances(self.manager, names.queue)
         if not instances:
-            return self._opening.local("R2", names, queue)
-        return workload(self._opening, "R2", names, instances, queue)
+            return self.local("R2", names, queue)
+        return workload(self, "R2", names, instances, queue)
 
     def _model(self, names: Names, model: ModelQueue) -> Resolution:
         if self._alias_of_local:
             detail = f"{model} cannot be reached through a queue manager alias"
             raise OpenRefused(Reason.Q_TYPE_ERROR, detail, model)
-        if self._request.call is Call.MQPUT1:
+        if self.request.call is Call.MQPUT1:
             raise OpenRefused(Reason.Q_TYPE_ERROR, f"{model} cannot be opened by MQPUT1", model)
-        name = _dynamic_name(self._manager, self._request)
-        after = Names(queue=name, queue_manager=self._manager.name)
-        self._opening.path.append(model)
-        self._opening.step(
+        name = _dynamic_name(self.manager, self.request)
+        after = Names(queue=name, queue_manager=self.manager.name)
+        self.path.append(model)
+        self.step(
             "R4", f"made from the model queue a {model.dynamic_type} queue", model, names, after
         )
-        return self._opening.result(
+        return self.result(
             Target.DYNAMIC,
             after,
-            limits=self._opening.limits(model, temporary=model.dynamic_type is DynamicType.TEMPDYN),
+            limits=self.limits(model, temporary=model.dynamic_type == "TEMPDYN"),
         )
 
     def _alias(self, names: Names, alias: AliasQueue) -> Resolution:
-        self._opening.path.append(alias)
+        self.path.append(alias)
         after = Names(queue=alias.target, queue_manager=names.queue_manager)
-        if alias.target_type is TargetType.TOPIC:
+        if alias.is_for_topic:
             return self._topic(names, alias)
         base = self._queue(alias.target)
         row = "R5"
         if alias.is_clustered:
             row = "R6" if names.queue_manager else "R7"
-        self._opening.step(row, f"alias for {alias.target or 'nothing'}", alias, names, after)
+        self.step(row, f"alias for {alias.target or 'nothing'}", alias, names, after)
         if base is None:
             return self._alias_of_cluster_queue(after, alias)
         if row == "R7" and base is alias:
             # A clustered alias may have the name of the cluster queue it stands for.
-            instances = self._network.instances(self._manager, alias.target)
+            instances = self.network.instances(self.manager, alias.target)
             if instances:
-                return workload(self._opening, "R9", after, instances)
+                return workload(self, "R9", after, instances)
         if isinstance(base, AliasQueue | ModelQueue):
-            detail = f"{alias} targets {base}, which is no local, remote or cluster queue"
+            detail = f"{alias} targets {base}, which is not a local, remote or cluster queue"
             raise OpenRefused(Reason.ALIAS_BASE_Q_TYPE_ERROR, detail, alias)
         return self._here(after)
 
@@ -224,33 +200,33 @@ class _Table:
         OPEN: with a local queue manager name such a base is forbidden (row R6), but no code is
         documented; it is read as unknown.
         """
-        instances = self._network.instances(self._manager, after.queue)
+        instances = self.network.instances(self.manager, after.queue)
         if not after.queue or after.queue_manager or not instances:
             detail = f"{alias} targets {after.queue or 'nothing'!r}, which is not known"
             raise OpenRefused(Reason.UNKNOWN_ALIAS_BASE_Q, detail, alias)
-        return workload(self._opening, "R9", after, instances)
+        return workload(self, "R9", after, instances)
 
     def _topic(self, names: Names, alias: AliasQueue) -> Resolution:
-        topic = self._manager.topic(alias.target)
+        topic = self.manager.topic(alias.target)
         if topic is None:
             detail = f"{alias} targets topic object {alias.target!r}, which is not known"
             raise OpenRefused(Reason.UNKNOWN_ALIAS_BASE_Q, detail, alias)
-        if self._opening.needs_local:
+        if self.needs_local:
             detail = f"{topic} can be opened for output and inquire only"
             raise OpenRefused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, topic)
-        self._opening.step(
+        self.step(
             "R5", "alias for a topic", topic, names, Names(queue=alias.target, queue_manager="")
         )
-        if self._opening.for_output and not self._request.publishes:
+        if self.for_output and not self.request.publishes:
             detail = f"topic object {topic.name} has no subscriptions here"
             raise OpenRefused(Reason.PUBLICATION_FAILURE, detail, alias)
-        limit = self._manager.attributes.max_message_length
+        limit = self.manager.attributes.max_message_length
         return Resolution(
-            opened_at=self._manager.name,
-            steps=tuple(self._opening.steps),
+            opened_at=self.manager.name,
+            steps=tuple(self.steps),
             target=Target.TOPIC,
             destination=Names(queue=alias.target, queue_manager=""),
-            path=tuple(self._opening.path),
+            path=tuple(self.path),
             limits=QueueLimits(queue_manager_max_message_length=limit),
             default_persistence=alias.default_persistence,
             default_priority=alias.default_priority,
@@ -264,25 +240,25 @@ class _Table:
             raise OpenRefused(Reason.UNKNOWN_OBJECT_NAME, detail, definition)
         if not after.queue:
             raise OpenRefused(Reason.REMOTE_Q_NAME_ERROR, f"{definition} has no RNAME", definition)
-        if not after.queue_manager or self._opening.is_local(after.queue_manager):
+        if not after.queue_manager or self.is_local(after.queue_manager):
             name = after.queue_manager or "no manager"
             detail = f"{definition} has RQMNAME {name}, which is not remote"
             advice = "let RQMNAME name another queue manager; for a queue of this one, use a QALIAS"
             raise OpenRefused(Reason.UNKNOWN_REMOTE_Q_MGR, detail, definition, advice=advice)
-        self._opening.check_output(names, definition)
-        self._opening.path.append(definition)
-        self._opening.step("R8", "local definition of a remote queue", definition, names, after)
-        way = carrier(self._opening, after.queue_manager, definition.transmission_queue)
-        return self._opening.carried("R8", way, after)
+        self.check_output(names, definition)
+        self.path.append(definition)
+        self.step("R8", "local definition of a remote queue", definition, names, after)
+        way = carrier(self, after.queue_manager, definition.transmission_queue)
+        return self.carried("R8", way, after)
 
     def _no_object(self, names: Names) -> Resolution:
         if names.queue and not names.queue_manager:
-            instances = self._network.instances(self._manager, names.queue)
+            instances = self.network.instances(self.manager, names.queue)
             if instances:
-                return workload(self._opening, "R9", names, instances)
+                return workload(self, "R9", names, instances)
         what = f"{names.queue!r}" if names.queue else "with a blank name"
         raise OpenRefused(
-            Reason.UNKNOWN_OBJECT_NAME, f"queue manager {self._manager.name} knows no queue {what}"
+            Reason.UNKNOWN_OBJECT_NAME, f"queue manager {self.manager.name} knows no queue {what}"
         )
 
 

@@ -29,34 +29,14 @@ class MqResolver:
     """
 
     def __init__(self, network: Network, at: str, *, bindings: Bindings = NO_BINDINGS) -> None:
-        """Take a manager of a network, and the topics and consumer groups of queues.
-
-        Raises:
-            KeyError: The network has no manager ``at``.
-        """
         self.queue_manager = network.queue_managers[at]
         self._network = network
         self._bindings = bindings
 
     def resolve(
-        self,
-        *,
-        queue: str,
-        queue_manager: str,
-        seed: int = 0,
-        from_cluster_channel: bool = False,
+        self, *, queue: str, queue_manager: str, seed: int = 0, from_cluster_channel: bool = False
     ) -> Destination | Refusal:
-        """Resolve the names of a put.
-
-        Args:
-            queue: ObjectName.
-            queue_manager: ObjectQMgrName; empty for the local manager.
-            seed: Decides among equal instances of cluster queues.
-            from_cluster_channel: Whether the message came in over a cluster channel.
-
-        Returns:
-            The topic of the queue or of the transmission queue, or the refusal.
-        """
+        """See ``Resolver``; the topic is that of the queue or of the transmission queue."""
         return self.destination(
             self.open(
                 queue=queue,

@@ -63,16 +63,13 @@ class OpenRequest:
     queue_manager: str = ""
     """ObjectQMgrName."""
     options: OpenOption = OpenOption.OUTPUT
-    """What the object is opened for."""
     call: Call = Call.MQOPEN
     bind: Bind = Bind.AS_Q_DEF
-    """When an instance of a cluster queue is chosen."""
     dynamic_queue: str = "AMQ.*"
     """DynamicQName: name of the queue made from a model queue."""
     seed: int = 0
     """Decides among equal cluster queues, and the generated part of dynamic names."""
     from_cluster_channel: bool = False
-    """Whether the message came in over a cluster channel."""
     publishes: bool = True
     """Whether a topic object can be put to; nobody subscribes to those of the job."""
 
@@ -82,14 +79,8 @@ def job_request(
 ) -> OpenRequest:
     """The open with which the job makes every put, and with which all others predict it.
 
-    Names and message come together on an intake and over a channel, so it is MQPUT1: a model
-    queue ends with 2057. A topic object has no subscriptions: 2502.
-
-    Args:
-        queue: ObjectName.
-        queue_manager: ObjectQMgrName; empty for none.
-        seed: Decides among equal instances of a cluster queue.
-        from_cluster_channel: Whether the message came in over a cluster channel.
+    Names and message come together on an intake and over a channel, so it is MQPUT1: a model queue
+    ends with 2057. A topic object has no subscriptions: 2502.
     """
     return OpenRequest(
         queue=queue,
@@ -109,17 +100,12 @@ class Step(NamedTuple):
     """One step of a resolution."""
 
     queue_manager: str
-    """The manager whose definitions were used."""
     row: str
     """Row of the resolution table, such as ``R8``; see docs/resolution.md."""
     rule: str
-    """What was done, for a person."""
     definition: Used | None
-    """The definition used, if any."""
     before: Names
-    """Names before the step."""
     after: Names
-    """Names after it."""
 
     @property
     def location(self) -> SourceLocation | None:
@@ -131,7 +117,6 @@ class Target(StrEnum):
     """What a name led to."""
 
     NOTHING = "nothing"
-    """The open failed."""
     LOCAL = "local queue"
     DYNAMIC = "dynamic queue"
     REMOTE = "queue of another manager"
@@ -146,17 +131,13 @@ class Resolution:
     opened_at: str
     """Name of the queue manager that resolved the names."""
     steps: tuple[Step, ...]
-    """What was done, in order."""
     reason: Reason = Reason.NONE
-    """Why the open failed; ``NONE`` if it did not."""
     detail: str = ""
-    """One sentence on why it failed."""
     at_fault: Used | None = None
     """The definition to look at if it failed, as far as one can be named."""
     advice: str = ""
     """What to change if it failed."""
     target: Target = Target.NOTHING
-    """What the names led to."""
     resolved_queue: str = ""
     """ResolvedQName, as an application would see it."""
     resolved_queue_manager: str = ""
@@ -164,15 +145,13 @@ class Resolution:
     destination: Names = NO_NAMES
     """Names that the message is put to, or that travel with it on a transmission queue."""
     transmission_queue: str = ""
-    """Transmission queue; empty if none."""
     next_queue_manager: str = ""
     """The manager to which a cluster or shared transmission queue leads; else a channel tells."""
     channel: str = ""
-    """The cluster channel that leads there; empty if it is no cluster or has no name."""
+    """The cluster channel that leads there; empty if it is not in a cluster or has no name."""
     path: tuple[Queue | ClusterInstance, ...] = ()
     """Every object on the path, first to last; PUT(DISABLED) on any stops a put."""
     limits: QueueLimits = UNLIMITED
-    """What a put has to pass."""
     default_persistence: bool = False
     """DEFPSIST of the first object on the path."""
     default_priority: int = 0
@@ -202,7 +181,6 @@ class PutMessage:
     length: int = 0
     """Bytes of the body."""
     persistence: Persistence = Persistence.AS_Q_DEF
-    """MQPER value."""
     reply_to: Names = NO_NAMES
     """ReplyToQ and ReplyToQMgr."""
 
@@ -214,13 +192,9 @@ class PutResult:
     resolution: Resolution
     """Where its names led; for a cluster queue chosen per message, the choice."""
     reason: Reason = Reason.NONE
-    """Why the put failed; ``NONE`` if it did not."""
     detail: str = ""
-    """One sentence on why it failed."""
     at_fault: Used | None = None
-    """The definition to look at if it failed, as far as one can be named."""
     is_persistent: bool = False
-    """Persistence of the message on the queue."""
     reply_to: Names = NO_NAMES
     """The reply-to names as they travel."""
 

@@ -60,13 +60,10 @@ class Route:
     puts: tuple[PutResult, ...]
     """What each manager did, in order; the last one may have failed."""
     hops: tuple[Hop, ...]
-    """The transmission queues it was put on, in order."""
     end: End
-    """How the way ends."""
     final: Names = NO_NAMES
     """Manager and queue (or topic object) where the message is in the end; blank if nowhere."""
     detail: str = ""
-    """Why it did not reach its queue, in one sentence."""
 
     @property
     def reason(self) -> Reason:
@@ -87,7 +84,6 @@ class _Journey:
     message: PutMessage
     seed: int
     publishes: bool
-    """Whether topic objects can be put to."""
     puts: list[PutResult] = field(default_factory=list)
     hops: list[Hop] = field(default_factory=list)
 
@@ -168,10 +164,7 @@ def _far_end(link: Link | None) -> str:
 
 
 def follow_route(
-    network: Network,
-    at: str,
-    request: OpenRequest,
-    message: PutMessage | None = None,
+    network: Network, at: str, request: OpenRequest, message: PutMessage | None = None
 ) -> Route:
     """Follow a put over the managers that definitions lead it to.
 
@@ -182,12 +175,6 @@ def follow_route(
         at: Name of the manager to which the application is connected.
         request: The arguments of its open.
         message: The message; by default an empty one.
-
-    Returns:
-        The way and its end.
-
-    Raises:
-        KeyError: The network has no manager ``at``.
     """
     journey = _Journey(network, message or PutMessage(), request.seed, request.publishes)
     return journey.follow(at, request)

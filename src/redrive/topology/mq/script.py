@@ -33,12 +33,7 @@ _EBCDIC_BYTES = frozenset([0x40, *range(0x81, 0xAA), *range(0xC1, 0xEA)])
 class ScriptProblem(Exception):
     """What is wrong with one command; the reader goes on with the next.
 
-    Attributes:
-        code: Class of the finding.
-        offset: Where in the command's text.
-        length: Characters concerned.
-        expected: What would have been right.
-        hint: What to do.
+    ``offset`` and ``length`` say where in the command's text.
     """
 
     def __init__(
@@ -91,7 +86,6 @@ class Command:
     text: str
     """The command in one line."""
     lines: Sequence[str]
-    """All physical lines of the script."""
     first: int
     """Index of the line on which the command's first line starts."""
     end: int
@@ -123,11 +117,7 @@ class Command:
         return location_in(self._pieces(file), offset, length)
 
     def parameters(self, offset: int) -> Iterator[Parameter]:
-        """Read the parameters from an offset to the end.
-
-        Raises:
-            ScriptProblem: The text from here on is no list of parameters.
-        """
+        """Read the parameters from an offset to the end."""
         text, end = self.text, offset
         while found := _PARAMETER.match(text, end):
             keyword, plain, quoted, listed = found.groups()
@@ -254,7 +244,7 @@ def long_lines(text: str) -> Iterator[Command]:
 
 
 def decode_script(data: bytes, *, file: str) -> str | Diagnostic:
-    """The text of a script without a byte order mark, or why it is no UTF-8."""
+    """The text of a script without a byte order mark, or why it is not UTF-8."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
         return _encoding_finding("it is UTF-16 or binary", file)
     try:
@@ -267,7 +257,7 @@ def decode_script(data: bytes, *, file: str) -> str | Diagnostic:
         before = data[: problem.start]
         line = before.count(b"\n") + 1
         column = problem.start - (before.rfind(b"\n") + 1) + 1
-        what = f"byte {data[problem.start]:#04x} at column {column} is no UTF-8"
+        what = f"byte {data[problem.start]:#04x} at column {column} is not UTF-8"
         return _encoding_finding(what, file, line=line)
 
 

@@ -17,14 +17,12 @@ from redrive.topology.mq.objects import (
     Channel,
     ChannelType,
     Definition,
-    DynamicType,
     LocalQueue,
     ModelQueue,
     Namelist,
     Queue,
     RemoteQueue,
     Topic,
-    Usage,
 )
 
 _LOCAL_QUEUES = """
@@ -55,10 +53,7 @@ SYSTEM.BROKER.DEFAULT.SUBPOINT SYSTEM.DEFAULT.TOPIC
 """
 _NAMELISTS = {
     "SYSTEM.DEFAULT.NAMELIST": (),
-    "SYSTEM.QPUBSUB.QUEUE.NAMELIST": (
-        "SYSTEM.BROKER.DEFAULT.STREAM",
-        "SYSTEM.BROKER.ADMIN.STREAM",
-    ),
+    "SYSTEM.QPUBSUB.QUEUE.NAMELIST": ("SYSTEM.BROKER.DEFAULT.STREAM", "SYSTEM.BROKER.ADMIN.STREAM"),
     "SYSTEM.QPUBSUB.SUBPOINT.NAMELIST": ("SYSTEM.BROKER.DEFAULT.SUBPOINT",),
 }
 
@@ -97,13 +92,13 @@ def _queues() -> Iterator[Queue]:
     for name in _TEMPORARY.split():
         yield ModelQueue(name=name, location=BUILT_IN)
     for name in _PERMANENT:
-        yield ModelQueue(name=name, location=BUILT_IN, dynamic_type=DynamicType.PERMDYN)
+        yield ModelQueue(name=name, location=BUILT_IN, dynamic_type="PERMDYN")
     yield AliasQueue(name=DEFAULT_QUEUES[AliasQueue], location=BUILT_IN)
     yield RemoteQueue(name=DEFAULT_QUEUES[RemoteQueue], location=BUILT_IN)
     yield LocalQueue(
         name=CLUSTER_TRANSMISSION_QUEUE,
         location=BUILT_IN,
-        usage=Usage.XMITQ,
+        is_transmission_queue=True,
         max_depth=MOST,
         default_persistence=True,
     )
@@ -123,7 +118,6 @@ SYSTEM_OBJECTS: Mapping[type[Definition], Mapping[str, Definition]] = {
         for name, names in _NAMELISTS.items()
     },
 }
-"""Channels, topics and namelists of every queue manager, by kind and name."""
 
 SYSTEM_NAMES = frozenset(
     {*SYSTEM_QUEUES, *(name for objects in SYSTEM_OBJECTS.values() for name in objects)}

@@ -12,7 +12,6 @@ from redrive.topology.mq.objects import (
     DefaultBind,
     LocalQueue,
     Queue,
-    Usage,
     UseQueue,
 )
 from redrive.topology.mq.opening import Carrier, Opening, OpenRefused
@@ -23,21 +22,12 @@ from redrive.topology.put import UNLIMITED
 
 
 def carrier(opening: Opening, queue_manager: str, named: str) -> Carrier:
-    """The transmission queue to a manager.
-
-    Args:
-        opening: The open.
-        queue_manager: The manager.
-        named: XMITQ of the definition that leads there; empty if none is named.
-
-    Raises:
-        OpenRefused: Nothing leads there, or what should cannot.
-    """
+    """The transmission queue to a manager; ``named`` is XMITQ of the definition used."""
     if named:
         return Carrier(_named(opening, named), "XMITQ names it")
     queue = opening.manager.queue(queue_manager)
     if queue is not None:
-        checked = _transmission_queue(queue, f"{queue} is no transmission queue")
+        checked = _transmission_queue(queue, f"{queue} is not a transmission queue")
         return Carrier(checked, "named like the manager")
     if (cluster := _cluster_way(opening, queue_manager)) is not None:
         return cluster
@@ -58,7 +48,7 @@ def _named(opening: Opening, name: str) -> LocalQueue:
     queue = opening.manager.queue(name)
     if queue is None:
         raise OpenRefused(Reason.UNKNOWN_XMIT_Q, f"there is no transmission queue {name}")
-    checked = _transmission_queue(queue, f"XMITQ names {queue}, which is no QLOCAL")
+    checked = _transmission_queue(queue, f"XMITQ names {queue}, which is not a QLOCAL")
     if name == SHARED_TRANSMISSION_QUEUE and not opening.manager.attributes.intra_group_queuing:
         raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} needs IGQ(ENABLED)", queue)
     return checked
@@ -120,7 +110,11 @@ def _shared_way(opening: Opening, queue_manager: str) -> Carrier | None:
 def _created(opening: Opening, name: str) -> LocalQueue:
     """A transmission queue that the product creates itself if no script defines it."""
     queue = opening.manager.queue(name)
-    return queue if isinstance(queue, LocalQueue) else LocalQueue(name=name, usage=Usage.XMITQ)
+    return (
+        queue
+        if isinstance(queue, LocalQueue)
+        else LocalQueue(name=name, is_transmission_queue=True)
+    )
 
 
 def workload(
@@ -138,9 +132,6 @@ def workload(
         names: The names that lead to the queue.
         instances: The instances that the manager knows at others.
         local: The manager's own definition; None if it has none.
-
-    Raises:
-        OpenRefused: No instance will do.
     """
     if opening.needs_local:
         # OPEN: documented as failing, without a code; such a queue is unknown to input.

@@ -14,11 +14,7 @@ from redrive.topology.mq.queue_manager import ClusterInstance
 
 
 def draw(seed: int, *parts: str) -> int:
-    """A number from 0 to 2**64 - 1 that the arguments determine.
-
-    Returns:
-        The number, evenly distributed over seeds.
-    """
+    """A number from 0 to 2**64 - 1 that the arguments determine, evenly distributed over seeds."""
     text = "\0".join((str(seed), *parts))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
@@ -26,20 +22,12 @@ def draw(seed: int, *parts: str) -> int:
 def choose(
     candidates: Sequence[ClusterInstance], *, seed: int, at: str, channels_used: int
 ) -> ClusterInstance:
-    """Choose one instance.
+    """Choose one of at least one instance.
 
     Tested in this order: rank of the channel, rank of the queue, not suspended, state of the
     channel, network priority, priority of the channel, priority of the queue; then at most
-    ``channels_used`` channels stay, first in the alphabet first; the weights decide the rest.
-
-    Args:
-        candidates: At least one instance that can take a message.
-        seed: Decides among equals.
-        at: Name of the manager that chooses.
-        channels_used: CLWLMRUC.
-
-    Returns:
-        The chosen instance.
+    ``channels_used`` (CLWLMRUC) channels stay, first in the alphabet first; weights and seed decide
+    the rest.
     """
     best = max(map(_preference, candidates))
     equal = [candidate for candidate in candidates if _preference(candidate) == best]

@@ -49,7 +49,6 @@ class Admission:
     """Adds messages to queues: limits and duplicates, the veto of rules, expiry."""
 
     def __init__(self, rules: Rules) -> None:
-        """Take the rules that queues name."""
         self._rules = rules
 
     def accept(

@@ -35,7 +35,7 @@ from redrive.topology.mqe.objects import (
     name_problem,
 )
 from redrive.topology.mqe.resolver import MqeResolver
-from redrive.topology.mqe.results import ADVICE, Failed, Failure, Stored
+from redrive.topology.mqe.results import Failed, Failure, Stored
 from redrive.topology.mqe.routes import Link, find_link
 from redrive.topology.mqe.tables import NetworkTables, Tables, manager_aliases
 from redrive.topology.names import Names
@@ -67,11 +67,7 @@ REFERENCES = frozenset(
 
 
 def check_network(network: Network) -> tuple[Diagnostic, ...]:
-    """Find everything that is wrong with a network.
-
-    Returns:
-        Errors, warnings and notes, in the order of the definitions.
-    """
+    """Find everything that is wrong with a network, in the order of the definitions."""
     return tuple(_findings(network))
 
 
@@ -419,10 +415,10 @@ def _followed(resolver: MqeResolver, manager: QueueManager) -> Iterator[Diagnost
         match end:
             case Failed(failure=failure) if failure in _ENDS:
                 message = f"a put to {names} fails on {end.queue_manager!r}: {failure}"
-                yield _warning(_ENDS[failure], queue, message, ADVICE[failure])
+                yield _warning(_ENDS[failure], queue, message, failure.advice)
             case Stored(undeliverable=Failure() as failure) if failure in _ENDS:
                 message = f"what is put to {names} stays on {end.queue_manager!r}: {failure}"
-                yield _warning(_ENDS[failure], queue, message, ADVICE[failure])
+                yield _warning(_ENDS[failure], queue, message, failure.advice)
 
 
 def _reachability(network: Network, tables: NetworkTables) -> Iterator[Diagnostic]:

@@ -33,7 +33,6 @@ class Message:
     identity: str = ""
     """Origin manager and time, which name a message; empty if unknown, then never a duplicate."""
     resend: bool = False
-    """Whether the message may be put again."""
     created: int = 0
     """Time of creation in milliseconds since 1970-01-01 UTC."""
     expire_time: ExpireAfter | ExpireAt | None = None

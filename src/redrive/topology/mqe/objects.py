@@ -54,7 +54,6 @@ class Definition:
     name: str
     """Its name; which names are allowed: ``name_problem``."""
     description: str = ""
-    """Free text."""
     location: SourceLocation = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
 
 
@@ -63,15 +62,11 @@ class Security:
     """A queue's security attribute: three classes, each empty for none."""
 
     authenticator: str = ""
-    """Class of the authenticator."""
     cryptor: str = ""
-    """Class of the cryptor."""
     compressor: str = ""
-    """Class of the compressor."""
 
 
 NO_SECURITY = Security()
-"""The security attribute of a queue that has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,15 +82,12 @@ class Queue(Definition):
     priority: int | None = None
     """Default priority, 0 to 9."""
     message_store: str = ""
-    """Class of the message store; empty for the product's own."""
     security: Security = NO_SECURITY
-    """Security attribute."""
     rule: str = ""
     """Entry point ``module:Class`` of the queue's rule; empty for the default rule."""
     active: bool = True
     """Whether the queue was active when it was described; the first use activates a queue."""
     creation_date: str = ""
-    """When the queue was created, as the source writes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +95,7 @@ class LocalQueue(Queue):
     """A queue that holds messages for applications; its queue manager is its owner."""
 
     aliases: tuple[str, ...] = ()
-    """Further names of the queue."""
     role: Role = Role.ORDINARY
-    """What the queue is for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +138,7 @@ class BridgeQueue(Queue):
     """A remote definition of an IBM MQ queue, synchronous, reached over the MQ bridge."""
 
     queue_manager: str
-    """The IBM MQ queue manager."""
     aliases: tuple[str, ...] = ()
-    """Further names, valid with the name of the IBM MQ queue manager."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,9 +156,7 @@ class DirectConnection(Connection):
     adapter: str = ""
     """Class of the communications adapter."""
     address: str = ""
-    """Host on which the remote manager listens."""
     port: int | None = None
-    """Port on which the remote manager listens."""
     channel: str = ""
     """Class of the channel."""
 
@@ -180,7 +166,6 @@ class ViaConnection(Connection):
     """Delegates to another connection of the same manager."""
 
     via: str
-    """Name of that connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +173,6 @@ class AliasConnection(Connection):
     """Another name for the manager of a real connection or of another alias."""
 
     of: str
-    """Name of the real connection or of the alias."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,9 +188,7 @@ class MqConnection(Connection):
     """Tells the MQ bridge how to reach an IBM MQ queue manager."""
 
     address: str = ""
-    """Host of the IBM MQ queue manager."""
     port: int | None = None
-    """Port of its listener."""
     channel: str = ""
     """Server-connection channel."""
 
@@ -224,9 +206,7 @@ class Listener(Definition):
     """Where direct connections of other managers arrive."""
 
     adapter: str = ""
-    """Class of the communications adapter."""
     port: int | None = None
-    """Port on which it listens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,14 +218,12 @@ class QueueManager(Definition):
     local_queuing: bool = True
     """Without it, only synchronous remote access is possible."""
     rule: str = ""
-    """Entry point ``module:Class`` of the manager's rule; empty for the default rule."""
     queues: tuple[Queue, ...] = ()
     connections: tuple[Connection, ...] = ()
     """Connections of all kinds; at most one per name."""
     aliases: tuple[QueueManagerAlias, ...] = ()
     """Queue manager aliases that are not attached to a connection."""
     listeners: tuple[Listener, ...] = ()
-    """Where other managers' connections arrive."""
 
 
 class Discovery(StrEnum):
@@ -272,20 +250,14 @@ class Network:
     """All queue managers of an MQ Everyplace network, and how open points are read."""
 
     queue_managers: tuple[QueueManager, ...] = ()
-    """The managers; their names differ."""
     options: Options = Options()
-    """Readings of open points."""
 
     def queue_manager(self, name: str) -> QueueManager | None:
         """The manager of that name, if the network has it."""
         return next((one for one in self.queue_managers if one.name == name), None)
 
     def with_discovered(self, discovered: Iterable[Discovered]) -> Network:
-        """The network after discoveries; what exists already is not added again.
-
-        Returns:
-            A network in which the same puts match exactly.
-        """
+        """The network after discoveries, in which the same puts match exactly."""
         managers = {manager.name: manager for manager in self.queue_managers}
         for one in discovered:
             manager = managers.get(one.queue_manager)
@@ -301,7 +273,6 @@ class Discovered:
     """A definition that queue discovery created; it lasts, so the caller keeps it."""
 
     queue_manager: str
-    """The manager on which it was created."""
     definition: RemoteQueue
     """The definition, always synchronous."""
 
@@ -312,11 +283,7 @@ class Discovered:
 
 
 def identity(queue: Queue, owner: str) -> Names:
-    """The identity of a queue (A.1).
-
-    Returns:
-        Its name with its owner for a local queue, else with the manager the definition names.
-    """
+    """The identity of a queue (A.1): its name with its owner, or with the manager it names."""
     if isinstance(queue, RemoteQueue | StoreAndForwardQueue | HomeServerQueue | BridgeQueue):
         return Names(queue=queue.name, queue_manager=queue.queue_manager)
     return Names(queue=queue.name, queue_manager=owner)
@@ -327,11 +294,7 @@ FORBIDDEN_CHARACTERS = "{}[]#():;,'\"="
 
 
 def name_problem(name: str) -> str:
-    """Why a queue or queue manager cannot have this name (A.1).
-
-    Returns:
-        A sentence without a full stop, or an empty string if the name is good.
-    """
+    """Why a queue or queue manager cannot have this name (A.1); empty if it can."""
     if not name:
         return "a name has at least one character"
     if not name.isascii():

@@ -1,4 +1,4 @@
-"""MQ Everyplace networks as YAML text: reading, with every finding at once, and writing.
+"""Read MQ Everyplace networks from YAML text, with every finding at once.
 
 The form is published as a JSON Schema, ``schema.json`` beside this module. Its keys are the names
 of the fields of ``redrive.topology.mqe.objects``; queues and connections say their ``kind``.
@@ -7,11 +7,8 @@ of the fields of ``redrive.topology.mqe.objects``; queues and connections say th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from enum import Enum
+from dataclasses import dataclass
 from typing import Any, TypeVar
-
-import yaml
 
 from redrive.diagnostics import Diagnostic, has_errors, in_order
 from redrive.schemas import KeyPath, Schema
@@ -62,10 +59,6 @@ CONNECTION_KINDS: Mapping[str, type[Connection]] = {
 }
 """Kinds of connections as the text writes them."""
 
-_KIND_OF: Mapping[type, str] = {
-    cls: kind for kinds in (QUEUE_KINDS, CONNECTION_KINDS) for kind, cls in kinds.items()
-}
-
 _SCHEMA = Schema.load("redrive.topology.mqe", "schema.json")
 
 _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
@@ -87,21 +80,13 @@ class ReadResult:
     network: Network | None
     """The network; None if anything is an error."""
     diagnostics: tuple[Diagnostic, ...]
-    """All findings, in the order of the text."""
 
 
 def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
-    """Read a network from YAML text.
+    """Read a network from YAML text, of which ``name`` is the name in findings.
 
-    Never raises on a bad text: everything that is wrong, in the text's form and in its meaning,
-    is a finding with its place.
-
-    Args:
-        text: The text; bytes are UTF-8.
-        name: Its name for findings.
-
-    Returns:
-        The network if there is no error, and all findings.
+    Never raises on a bad text: everything that is wrong, in the text's form and in its meaning, is
+    a finding. There is no network if one is an error.
     """
     if isinstance(text, bytes):
         # What is not UTF-8 becomes a character that YAML does not allow, and is reported so.
@@ -131,11 +116,7 @@ def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
 
 
 def network_from(document: Document, flawed: frozenset[KeyPath]) -> Network:
-    """Build what is sound; a definition with a flaw is left out, its manager is not.
-
-    Returns:
-        The network of all other definitions.
-    """
+    """Build what is sound; a definition with a flaw is left out, its manager is not."""
     data: Any = document.data
     build = _Construction(document, flawed)
     if not isinstance(data, dict):
@@ -211,39 +192,3 @@ def _converted(data: Mapping[str, Any]) -> dict[str, Any]:
         key: _CONVERSIONS[key](value) if key in _CONVERSIONS else value
         for key, value in data.items()
     }
-
-
-# Writing
-
-
-def write_network(network: Network) -> str:
-    """Write a network as YAML text, which ``read_network`` reads back as an equal network.
-
-    Returns:
-        The text; attributes that have their default are left out.
-    """
-    data = {"kind": "mqe", **_attributes(network)}
-    data.setdefault("queue_managers", [])
-    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=False, width=100)
-    return text
-
-
-def _plain(value: object) -> object:
-    """A value of the model as plain data, without what has its default."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if not isinstance(value, Definition | Network | Options | Security):
-        return value
-    return _attributes(value)
-
-
-def _attributes(value: Definition | Network | Options | Security) -> dict[str, object]:
-    kind = _KIND_OF.get(type(value))
-    plain: dict[str, object] = {} if kind is None else {"kind": kind}
-    for one in fields(value):
-        item = getattr(value, one.name)
-        if one.name != "location" and item != one.default:
-            plain[one.name] = _plain(item)
-    return plain

@@ -63,7 +63,6 @@ class Pull:
 
 
 FollowUp: TypeAlias = Push | TriggerTransmission | Pull
-"""What can happen to a message that is stored."""
 
 
 class MqeResolver:
@@ -75,27 +74,15 @@ class MqeResolver:
     """
 
     def __init__(self, network: Network, *, rules: Rules = DEFAULT_RULES) -> None:
-        """Take the definitions, and the rules that they name."""
         self.network = network
         self.rules = rules
         self._tables = NetworkTables(network)
         self._admission = Admission(rules)
 
     def resolve(
-        self,
-        at: str,
-        names: Names,
-        message: Message = ANY_MESSAGE,
-        conditions: Conditions = NORMAL,
+        self, at: str, names: Names, message: Message = ANY_MESSAGE, conditions: Conditions = NORMAL
     ) -> Resolution:
-        """Resolve one put on a manager, up to where it is delivered, stored or refused.
-
-        Args:
-            at: The manager.
-            names: The queue, and its queue manager; an empty one is ``at``.
-            message: What is put.
-            conditions: The state of the network.
-        """
+        """Resolve one put on a manager, up to where it is delivered, stored or refused."""
         trace = PutTrace(message, conditions)
         names = Names(queue=names.queue, queue_manager=names.queue_manager or at)
         return trace.result(self._put(at, names, trace))

@@ -30,32 +30,27 @@ class Failure(StrEnum):
     """What went wrong; the value is the short text a person reads."""
 
     NO_QUEUE_ACCEPTS = "fail: no queue accepts"
-    """Steps 1 to 5 found no queue for the names."""
     UNKNOWN_QUEUE_MANAGER = "unknown queue manager"
-    """A connection leads to a manager that the network does not contain."""
     NO_CONNECTION = "no connection"
-    """No connection definition leads to the next manager."""
     LINK_DOWN = "link down"
     """The connection is defined, but the next manager cannot be reached now."""
     ALIAS_LOOP = "config: alias loop"
-    """Queue manager aliases lead back to themselves."""
     VIA_LOOP = "config: via loop"
-    """Via connections lead back to themselves."""
     ROUTE_LOOP = "config: route loop"
     """The message came back, under the same names, to a manager it had left."""
     MESSAGE_TOO_BIG = "message too big"
-    """Longer than the queue's maximum message size."""
     QUEUE_FULL = "queue full"
-    """The queue holds its maximum number of messages."""
     DUPLICATE = "duplicate message"
     """The manager had this message before, and it is not marked to be sent again."""
     RULE_VETO = "refused by rule"
-    """The queue's put rule said no."""
-    NOT_SUPPORTED = "not supported"
-    """The queue does not offer the operation."""
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return _ADVICE[self]
 
 
-ADVICE: dict[Failure, str] = {
+_ADVICE: dict[Failure, str] = {
     Failure.NO_QUEUE_ACCEPTS: "define the queue, a remote queue definition for it, or a "
     "store-and-forward queue that lists its queue manager",
     Failure.UNKNOWN_QUEUE_MANAGER: "add the queue manager to the network, or correct the name of "
@@ -70,9 +65,7 @@ ADVICE: dict[Failure, str] = {
     Failure.QUEUE_FULL: "get messages from the queue, or raise its maximum number of messages",
     Failure.DUPLICATE: "set Resend on the message if it is meant to be put again",
     Failure.RULE_VETO: "look at the rule of the queue",
-    Failure.NOT_SUPPORTED: "use an operation that this kind of queue offers",
 }
-"""What a person can do about each failure."""
 
 
 class StepKind(StrEnum):
@@ -92,15 +85,11 @@ class Step:
     """One step of a resolution; as text, such as ``LocalQM exact LQ Q``."""
 
     queue_manager: str
-    """The manager that took the step."""
     kind: StepKind
-    """The rule it applied."""
     definition: Definition
     """The definition it used; it knows where it was read."""
     before: Names
-    """The put's names before the step."""
     after: Names
-    """The put's names after the step."""
 
     def __str__(self) -> str:
         return f"{self.queue_manager} {self.kind} {self._subject()}"
@@ -169,7 +158,6 @@ class Stored:
     """The message waits on a manager to be passed on."""
 
     queue_manager: str
-    """The manager on which it waits."""
     queue: RemoteQueue | StoreAndForwardQueue
     """The queue that keeps it: asynchronous, or store-and-forward."""
     names: Names
@@ -195,7 +183,6 @@ class Expired:
 
     queue_manager: str
     queue: Queue
-    """The queue that noticed it."""
 
     def __str__(self) -> str:
         return f"expired on {self.queue.name} of {self.queue_manager}"
@@ -206,11 +193,8 @@ class Failed:
     """The put failed, and whoever put the message still has it."""
 
     failure: Failure
-    """What went wrong."""
     queue_manager: str
-    """The manager on which it went wrong."""
     detail: str
-    """One sentence for a person: which name or object."""
 
     def __str__(self) -> str:
         return str(self.failure)
@@ -224,9 +208,7 @@ class Resolution:
     """The way of one message, as far as it has come."""
 
     steps: tuple[Step, ...]
-    """The steps in the order in which they were taken."""
     end: End
-    """Where the message is, or why it is nowhere."""
     discovered: tuple[Discovered, ...] = ()
     """Definitions that came into being on the way; the caller keeps them."""
     accepted: bool = True

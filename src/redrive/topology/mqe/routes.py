@@ -34,13 +34,11 @@ class Match:
     """What one manager's own objects say about a put."""
 
     steps: tuple[Step, ...]
-    """The substitutions and the match."""
     names: Names
     """The put's names now; the earlier ones are forgotten."""
     queue: Addressable | StoreAndForwardQueue | None
     """The queue that takes the put; None if steps 1 to 4 found none."""
     alias_loop: bool = False
-    """Whether the search ended in a loop of queue manager aliases."""
 
 
 def match(tables: Tables, names: Names, options: Options) -> Match:
@@ -210,14 +208,7 @@ def far_security(
     """The predicate of discovery, D1 to D6: the security attribute of the far queue, or None.
 
     D5 and D6 stand in for a list of conditions that no copy of the product's documentation still
-    contains (reading O2).
-
-    Args:
-        network: The tables of the network.
-        here: Those of the manager that would discover.
-        found: What steps 1 to 4 gave there.
-        conditions: Which links are down.
-        asked: Managers and names for which the question is open already.
+    contains (reading O2). ``asked`` are managers and names for which the question is open already.
     """
     names, manager = found.names, here.manager
     connection = here.connections.get(names.queue_manager)

@@ -51,11 +51,7 @@ class QueueManagerRule:
         return True
 
     def undeliverable(
-        self,
-        queue_manager: str,
-        message: Message,
-        names: Names,
-        failure: Failure,
+        self, queue_manager: str, message: Message, names: Names, failure: Failure
     ) -> bool:
         """A pulled message finds no queue.
 
@@ -74,9 +70,7 @@ class Rules:
     """The rules in force, by the entry point that definitions name."""
 
     queues: Mapping[str, QueueRule] = field(default_factory=dict)
-    """Rules of queues."""
     queue_managers: Mapping[str, QueueManagerRule] = field(default_factory=dict)
-    """Rules of queue managers."""
 
     def of_queue(self, entry_point: str) -> QueueRule:
         """The rule a queue names, or the default."""
@@ -88,15 +82,10 @@ class Rules:
 
 
 DEFAULT_RULES = Rules()
-"""Everywhere the product's own behaviour."""
 
 
 def ask(hook: Callable[[], _Answer], *, default: _Answer) -> _Answer:
-    """Call a hook; one that raises counts as not called.
-
-    Returns:
-        The hook's answer, or the default if the hook raised.
-    """
+    """Call a hook; one that raises counts as not called, and the default is the answer."""
     try:
         return hook()
     except Exception:  # noqa: BLE001  whatever a rule raises, the documented answer is the default
@@ -104,11 +93,7 @@ def ask(hook: Callable[[], _Answer], *, default: _Answer) -> _Answer:
 
 
 def load_rules(network: Network) -> tuple[Rules, tuple[Diagnostic, ...]]:
-    """Import and create every rule that a network's definitions name.
-
-    Returns:
-        The rules, and an error for every entry point that cannot be imported or created.
-    """
+    """Create every rule that a network names; an entry point that cannot be used is an error."""
     queues: dict[str, QueueRule] = {}
     queue_managers: dict[str, QueueManagerRule] = {}
     findings: list[Diagnostic] = []

@@ -34,14 +34,10 @@ class Tables:
     bridge queues (A.1).
 
     Attributes:
-        manager: The queue manager.
         queues: Addressable queues by identity.
         queue_aliases: Addressable queues by alias and queue manager name.
         store_and_forward: Store-and-forward queues by the managers they list.
         aliases: Queue manager aliases: the name that takes their place, and the definition.
-        connections: Connections by name.
-        home_servers: Home-server queues.
-        dead_letter_queue: The queue of that role, if there is one.
     """
 
     def __init__(self, manager: QueueManager) -> None:
@@ -103,7 +99,6 @@ class NetworkTables:
     """The tables of every queue manager, made when they are first asked for."""
 
     def __init__(self, network: Network) -> None:
-        """Prepare the tables of a network."""
         self.network = network
         self.options = network.options
         self._managers = {one.name: one for one in reversed(network.queue_managers)}
@@ -118,13 +113,10 @@ class NetworkTables:
         return tables
 
     def receiver(self, name: str) -> str | None:
-        """The manager at the end of a direct connection of this name.
+        """The manager at the end of a direct connection of this name; None outside the network.
 
-        A connection is named after its manager. If no manager has the name, it is the only one
-        that takes the name for its own by a "null" connection or an alias (E14, reading O8).
-
-        Returns:
-            Name of the manager, or None if the network does not contain it.
+        A connection is named after its manager. If no manager has the name, it is the only one that
+        takes the name for its own by a "null" connection or an alias (E14, reading O8).
         """
         if name in self._managers:
             return name

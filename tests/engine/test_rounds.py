@@ -1,0 +1,340 @@
+"""Rounds: in DIALECT(KAFKA) an attempt is put and processing, for every way to write dead letters.
+
+A consumer fails, and writes dead letters as one library or another does. Which topic it reads and
+what comes back is all that Redrive knows of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from tests.conformance.rules_driver import IDENTITY, OUTCOMES, HandlerDriver, MemoryTopics
+
+from redrive.engine.facts import Gone, Original, RecordQuestion
+from redrive.messages import Headers, OutputRecord
+from redrive.messages import own_headers as own
+from redrive.rules import parse
+from redrive.rules.backoff import JITTER
+
+BEGIN = 1_000.0
+"""Seconds; when the first processing failed."""
+PROCESSING = 2.0
+"""Seconds from a put to the failure of its processing."""
+TABLE = """DIALECT(KAFKA)
+ACTION(RETRY) RETRY(3) BACKOFF(30s,2,10m)
+ACTION(FWD) FWDT('dead')
+"""
+
+
+def connect(record: OutputRecord, offset: int, now: int) -> OutputRecord:
+    """A sink connector: its headers come last, and the time stays that of the record."""
+    del now
+    prefix = "__connect.errors."
+    headers = [
+        *(record.headers or []),
+        (f"{prefix}topic", record.topic.encode()),
+        (f"{prefix}partition", b"0"),
+        (f"{prefix}offset", b"%d" % offset),
+        (f"{prefix}exception.class.name", b"org.acme.WriteException"),
+    ]
+    return OutputRecord("DLQ", record.key, record.value, headers, record.timestamp)
+
+
+def spring(record: OutputRecord, offset: int, now: int) -> OutputRecord:
+    """DeadLetterPublishingRecoverer: what it says of the origin is appended at every failure."""
+    prefix = "kafka_dlt-"
+    headers = [
+        *(record.headers or []),
+        (f"{prefix}original-topic", record.topic.encode()),
+        (f"{prefix}original-partition", bytes(4)),
+        (f"{prefix}original-offset", offset.to_bytes(8, "big")),
+        (f"{prefix}original-consumer-group", b"billing"),
+        (f"{prefix}exception-fqcn", b"org.acme.WriteException"),
+    ]
+    return OutputRecord("DLQ", record.key, record.value, headers, now)
+
+
+def spring_retry_topic(record: OutputRecord, offset: int, now: int) -> OutputRecord:
+    """The topics of @RetryableTopic: the first origin is kept."""
+    known = dict(record.headers or [])
+    prefix = "kafka_"
+    added: Headers = [
+        (f"{prefix}original-topic", record.topic.encode()),
+        (f"{prefix}original-partition", bytes(4)),
+        (f"{prefix}original-offset", offset.to_bytes(8, "big")),
+        (f"{prefix}exception-fqcn", b"org.acme.WriteException"),
+        ("retry_topic-attempts", bytes([0, 0, 0, 4])),
+    ]
+    headers = [*(record.headers or []), *(pair for pair in added if pair[0] not in known)]
+    return OutputRecord("DLQ", record.key, record.value, headers, now)
+
+
+def smallrye(record: OutputRecord, offset: int, now: int) -> OutputRecord:
+    """Quarkus: its headers stand before those of the record."""
+    headers = [
+        ("dead-letter-reason", b"it failed"),
+        ("dead-letter-topic", record.topic.encode()),
+        ("dead-letter-partition", b"0"),
+        ("dead-letter-offset", b"%d" % offset),
+        *(record.headers or []),
+    ]
+    return OutputRecord("DLQ", record.key, record.value, headers, now)
+
+
+def streams(record: OutputRecord, offset: int, now: int) -> OutputRecord:
+    """Kafka Streams: the headers of the record are gone, and its time stays."""
+    del now
+    headers: Headers = [
+        ("__streams.errors.exception", b"org.acme.WriteException: it failed"),
+        ("__streams.errors.topic", record.topic.encode()),
+        ("__streams.errors.partition", b"0"),
+        ("__streams.errors.offset", b"%d" % offset),
+    ]
+    return OutputRecord("DLQ", record.key, record.value, headers, record.timestamp)
+
+
+def share_group(record: OutputRecord, offset: int, now: int) -> OutputRecord:
+    """A share group: the dead letter has neither key nor value, and points at its original."""
+    headers: Headers = [
+        ("__dlq.errors.topic", record.topic.encode()),
+        ("__dlq.errors.partition", b"0"),
+        ("__dlq.errors.offset", b"%d" % offset),
+        ("__dlq.errors.group", b"billing"),
+    ]
+    return OutputRecord("DLQ", None, None, headers, now)
+
+
+SCHEMES = (connect, spring, spring_retry_topic, smallrye, streams, share_group)
+LATE = (connect, streams)
+"""They do not say when the processing failed: it is counted from when the job sees it."""
+
+
+@dataclass
+class Application:
+    """A consumer of ``orders`` that fails, and the job on its dead letters."""
+
+    fail: Callable[[OutputRecord, int, int], OutputRecord]
+    table: str = TABLE
+    succeeds_at: int = 1 << 30
+    """Number of the delivery whose processing succeeds."""
+    topics: MemoryTopics = field(default_factory=MemoryTopics)
+    failures: list[float] = field(default_factory=list)
+    """Seconds; when the processing failed."""
+    puts: list[float] = field(default_factory=list)
+    """Seconds; when the message was put back."""
+
+    def __post_init__(self) -> None:
+        """One message that has failed once."""
+        self.driver = self.started(self.table)
+        first = OutputRecord("orders", b"k", b"{}", [("tenant", b"acme")], 5)
+        self.topics.topics["orders"].append(first)
+        self._process(BEGIN - PROCESSING)
+
+    def started(self, table: str) -> HandlerDriver:
+        """The job with a table."""
+        self.driver = HandlerDriver(self.topics, parse(table).required())
+        return self.driver
+
+    def run(self, rounds: int = 1 << 30) -> None:
+        """Until nothing more happens, or the message was put back so many times."""
+        now = BEGIN
+        while len(self.puts) < rounds and now is not None:
+            while self._step(now):
+                if self._process(now):
+                    now += PROCESSING
+            due = self.driver.due_at()
+            if due is None:
+                return
+            now = max(now, due)
+
+    def _step(self, now: float) -> bool:
+        known = {
+            RecordQuestion("orders", 0, offset): Original(
+                one.key, one.value, one.headers or [], one.timestamp
+            )
+            for offset, one in enumerate(self.topics.topics["orders"])
+        }
+        self.driver.cluster = replace(self.driver.cluster, records=known)
+        return self.driver.step(now) is not None
+
+    def _process(self, now: float) -> bool:
+        orders = self.topics.topics["orders"]
+        done = self.topics.committed["orders"]
+        for offset in range(done, len(orders)):
+            if offset:
+                self.puts.append(now)
+            if offset < self.succeeds_at:
+                failed = now + PROCESSING
+                self.failures.append(failed)
+                letter = self.fail(orders[offset], offset, int(1000 * failed))
+                self.topics.topics["DLQ"].append(letter)
+        self.topics.committed["orders"] = len(orders)
+        return len(orders) > done
+
+    @property
+    def outcomes(self) -> list[dict[str, Any]]:
+        """Every outcome."""
+        return [json.loads(record.value or b"") for record in self.topics.topics[OUTCOMES]]
+
+
+def waits(application: Application) -> Sequence[float]:
+    """Seconds from each failure to the put that follows."""
+    pairs = zip(application.failures, application.puts, strict=False)
+    return [put - failed for failed, put in pairs]
+
+
+@pytest.mark.parametrize("fail", SCHEMES, ids=lambda it: it.__name__)
+def test_a_message_that_always_fails_is_put_exactly_as_often_as_retry_says(fail: Any) -> None:
+    """Each time after its delay, then the next rule has its turn at once, as one message."""
+    application = Application(fail)
+    application.run()
+    assert len(application.puts) == 3
+    delays = [30, 60, 120]
+    if fail in LATE:  # the first dead letter says that it is old
+        assert waits(application)[0] == 0
+    for wait, delay in list(zip(waits(application), delays, strict=True))[fail in LATE :]:
+        assert delay * (1 - JITTER) < wait <= delay
+    (dead,) = application.topics.topics["dead"]
+    assert dead.value == b"{}"
+    assert (("tenant", b"acme") in (dead.headers or [])) == (fail is not streams)
+    put = [one for one in application.outcomes if one["target_topic"]]
+    assert [(one["rule_line"], one["attempt"]) for one in put] == [(2, 1), (2, 2), (2, 3), (3, 4)]
+    assert {one["message"] for one in application.outcomes} == {"DLQ:0:0"}
+    assert not application.topics.topics[IDENTITY.remaining_topic]
+
+
+@pytest.mark.parametrize("fail", SCHEMES, ids=lambda it: it.__name__)
+def test_a_consumer_that_recovers_ends_the_rounds(fail: Any) -> None:
+    """The second round succeeds: nothing comes back, and nothing more happens."""
+    application = Application(fail, succeeds_at=2)
+    application.run()
+    assert (len(application.puts), len(application.failures)) == (2, 2)
+    assert application.outcomes[-1]["result"] == "retried"
+
+
+def test_a_round_names_the_group_that_it_is_for() -> None:
+    """As the dead letter does; what is forwarded is for somebody else."""
+    application = Application(spring)
+    application.run()
+    *puts, dead = [*application.topics.topics["orders"][1:], *application.topics.topics["dead"]]
+    assert [dict(one.headers or [])[own.GROUP] for one in puts] == [b"billing"] * 3
+    assert own.GROUP not in dict(dead.headers or [])
+    assert len([name for name, _ in puts[-1].headers or [] if name == own.GROUP]) == 1
+
+
+def test_an_old_backlog_is_due_at_once() -> None:
+    """The delay counts from the failure, not from the start of the job."""
+    application = Application(spring)
+    application.driver.step(BEGIN + 31)
+    assert len(application.topics.topics["orders"]) == 2
+
+
+def test_a_fresh_dead_letter_waits_for_the_rest_of_its_delay() -> None:
+    """A job that was down for ten of thirty seconds waits for twenty more at most."""
+    application = Application(spring)
+    application.driver.step(BEGIN + 10)
+    (outcome,) = application.outcomes
+    assert outcome["result"] == "parked"
+    assert outcome["detail"] == "round 1 of 3 is 30 s after the failure"
+    due = application.driver.due_at()
+    assert due is not None
+    assert BEGIN + 30 * (1 - JITTER) < due <= BEGIN + 30
+
+
+@pytest.mark.parametrize("fail", [spring, connect, streams], ids=lambda it: it.__name__)
+def test_as_many_rounds_as_retry_says_are_no_loop(fail: Any) -> None:
+    """The limit of hops is 25: it counts only what no RETRY counts."""
+    table = "DIALECT(KAFKA) RETRYINT(1)\nACTION(RETRY) RETRY(30)\nACTION(QUARANTINE)\n"
+    application = Application(fail, table)
+    application.run()
+    assert len(application.puts) == 30
+    last = application.outcomes[-1]
+    assert (last["action"], last["rule_line"], last["hop"]) == ("QUARANTINE", 3, 30)
+
+
+def test_what_another_queue_counts_is_a_loop_in_the_end() -> None:
+    """Two queues that pass a message on to each other each see the rounds of the other."""
+    rounds = own.Rounds("0" * 16, ((0, 1),), 1, 5, "OTHER", "orders")
+    headers: Headers = [(own.HOPS, b"25"), (own.ROUNDS, rounds.value)]
+    application = Application(spring)
+    record = OutputRecord("orders", b"k", b"{}", headers, 5)
+    application.topics.topics["DLQ"][:] = [spring(record, 1, 1000)]
+    application.driver.step(BEGIN)
+    (outcome,) = application.outcomes
+    assert (outcome["action"], outcome["reason_name"]) == (
+        "QUARANTINE",
+        "MQRC_LOOPING_PUBLICATION",
+    )
+
+
+def test_a_changed_table_counts_from_the_beginning() -> None:
+    """As it does for messages that are parked; the loop guard does not count the old rounds."""
+    application = Application(spring)
+    application.run(rounds=2)
+    changed = TABLE.replace("30s", "31s")
+    application.started(changed)
+    application.run()
+    assert len(application.puts) == 2 + 3
+    assert len(application.topics.topics["dead"]) == 1
+
+
+def test_headers_that_a_service_copied_to_another_event_count_for_nothing() -> None:
+    """Its dead letter is another message, in its first round."""
+    application = Application(spring)
+    application.run(rounds=2)
+    known = application.topics.topics["orders"][-1].headers or []
+    event = OutputRecord("invoices", b"i", b"[]", known, 5)
+    application.topics.topics["DLQ"][:] = [spring(event, 9, int(1000 * BEGIN))]
+    application.topics.committed["DLQ"] = 0
+    application.driver.step(BEGIN + 1_000)
+    (put,) = [one for one in application.outcomes if one["target_topic"] == "invoices"]
+    assert (put["message"], put["attempt"], put["hop"]) == ("DLQ:0:0", 1, 0)
+
+
+def test_a_round_that_can_not_be_counted_is_told() -> None:
+    """The headers were left out, and the record that had them is gone: it counts as the first."""
+    application = Application(streams)
+    gone = {RecordQuestion("orders", 0, 0): Gone("the original was deleted")}
+    application.driver.cluster = replace(application.driver.cluster, records=gone)
+    application.driver.step(BEGIN)
+    (outcome,) = application.outcomes
+    assert outcome["result"] == "retried"
+    assert outcome["detail"] == "how often it was tried is not known: the original was deleted"
+
+
+def test_a_round_that_can_not_be_counted_now_waits() -> None:
+    """The partition of the original has no leader: that is a failed attempt, not a first round."""
+    application = Application(streams)
+    gone = {RecordQuestion("orders", 0, 0): Gone("partition 0 has no leader", may_come=True)}
+    application.driver.cluster = replace(application.driver.cluster, records=gone)
+    application.driver.step(BEGIN)
+    (outcome,) = application.outcomes
+    assert (outcome["result"], outcome["detail"]) == ("parked", "partition 0 has no leader")
+
+
+def test_a_put_that_fails_is_an_attempt_of_the_same_rule() -> None:
+    """Refusals and failures of the processing count together."""
+    application = Application(spring)
+    refusals = iter([2053, None, 2053])
+    application.topics.refuse = lambda record: (
+        next(refusals, None) if record.topic == "orders" else None
+    )
+    application.run()
+    assert len(application.puts) == 1
+    assert len(application.topics.topics["dead"]) == 1
+    tried = [one for one in application.outcomes if one["reason"] or one["target_topic"]]
+    assert [one["attempt"] for one in tried] == [1, 2, 3, 4]
+
+
+def test_a_damaged_header_counts_for_nothing() -> None:
+    """Anybody may write it; it never stops the job."""
+    good = own.Rounds("0" * 16, ((0, 1), (3, 2)), 3, 5, "DLQ", "orders")
+    assert own.read_own([(own.ROUNDS, good.value)]).rounds == good
+    empty = good._replace(by_rule=())
+    assert own.read_own([(own.ROUNDS, empty.value)]).rounds == empty
+    for value in (None, b"", b"x", good.value + b" ", good.value.replace(b"orders", b"\xff")):
+        assert own.read_own([(own.ROUNDS, value)]).rounds is None
