@@ -369,7 +369,7 @@ def _not_awaited() -> Iterable[AbstractContextManager[Any]]:
     control.ControlTopic,
     "__init__",
     duels_only=True,
-    schedules=600,
+    schedules=2_200,
 )
 def _control_read_early(original: Any, self: Any, cluster: Any, topic: str) -> None:
     entries = control.read_entries(cluster, topic)
@@ -446,7 +446,7 @@ def _clock_believed() -> Iterable[AbstractContextManager[Any]]:
 
 
 @mutation(
-    "what was parked before the clock was set forward counts as parked after it", schedules=400
+    "what was parked before the clock was set forward counts as parked after it", schedules=1_200
 )
 def _stamps_believed() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(SteadyClock, "late", lambda *_: 0.0)
@@ -474,7 +474,7 @@ def _copies_of_yesterday(original: Any, self: Any, lane: Any) -> Any:
     "replays while a new table looks at what remains",
     held.HeldPartitions,
     "_instructions",
-    schedules=600,
+    schedules=2_000,
 )
 def _replay_beside_table(
     _original: Any, self: Any, begin: Any, ends: Any, *_: object
@@ -494,7 +494,7 @@ def _replayed_twice(original: Any, self: Any, row: int) -> Any:
     return original(self, row)
 
 
-@mutation("all parked messages before a named one are tried")
+@mutation("all parked messages before a named one are tried", schedules=1_000)
 def _tried_with_the_named() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(RetrySource, "_is_read_for_others", lambda *_: False)
 
@@ -549,7 +549,7 @@ def _tombstones_passed_over() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(copies, "CompactedTopic", PassesOver)
 
 
-@replaced("who waits on is not parked again", RetrySource, "_parked_again")
+@replaced("who waits on is not parked again", RetrySource, "_parked_again", schedules=1_000)
 def _not_parked_again(original: Any, self: Any, row: int, message: Any, cancelled: Any) -> Any:
     return original(self, row, message, cancelled)._replace(records=())
 
