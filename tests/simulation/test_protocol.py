@@ -235,8 +235,8 @@ def test_a_refusal_that_is_known_in_the_middle_of_produce_costs_its_own_record_o
     }  # fmt: skip
     course.check(Condition("Q0", Reason.FORMAT_ERROR, 0))
     # The control topic is opened three times. A producer is opened anew for another fault, for
-    # batches of a single record, and for large ones again: once for each attempt on the culprit. One more is a transaction that breaks the
-    # sequence of the one before, as some seeds show.
+    # batches of a single record, and for large ones again: once for each attempt on the culprit.
+    # One more is for a transaction that breaks the sequence of the one before, as some seeds show.
     assert course.told["init_transactions"] <= 4 + 4 or is_mixed
 
 
