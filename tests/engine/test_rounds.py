@@ -282,6 +282,25 @@ def test_a_changed_table_counts_from_the_beginning() -> None:
     assert len(application.topics.topics["dead"]) == 1
 
 
+def test_what_a_changed_table_sets_free_waits_for_the_delays_of_that_table() -> None:
+    """Counted from the failure: what is parked or remains is no flood at a restart."""
+    application = Application(spring)
+    application.driver.step(BEGIN + 1)
+    application.started(TABLE.replace("30s", "90s"))
+    application.driver.step(BEGIN + 2)
+    due = application.driver.due_at()
+    assert due is not None
+    assert BEGIN + 90 * (1 - JITTER) < due <= BEGIN + 90
+    application = Application(spring, "DIALECT(KAFKA)\nACTION(IGNORE)\n")
+    application.driver.step(BEGIN + 1)
+    application.started(TABLE)
+    application.driver.step(BEGIN + 2)
+    assert len(application.topics.topics["orders"]) == 1
+    application.started(TABLE.replace("30s", "1s"))
+    application.driver.step(BEGIN + 3)
+    assert len(application.topics.topics["orders"]) == 2
+
+
 def test_headers_that_a_service_copied_to_another_event_count_for_nothing() -> None:
     """Its dead letter is another message, in its first round."""
     application = Application(spring)
