@@ -349,6 +349,16 @@ def test_a_put_that_fails_is_an_attempt_of_the_same_rule() -> None:
     assert [one["attempt"] for one in tried] == [1, 2, 3, 4]
 
 
+def test_a_name_that_no_topic_has_is_a_failed_attempt() -> None:
+    """The dead letter names it, so it may be any text."""
+    assert (
+        own.read_own(
+            [(own.ROUNDS, own.Rounds("0" * 16, (), 1, 5, "DLQ", "caf\u00e9 orders").value)]
+        ).rounds
+        is None
+    )
+
+
 def test_a_damaged_header_counts_for_nothing() -> None:
     """Anybody may write it; it never stops the job."""
     good = own.Rounds("0" * 16, ((0, 1), (3, 2)), 3, 5, "DLQ", "orders")
