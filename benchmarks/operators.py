@@ -194,7 +194,7 @@ class Operators:
         """A command that cancels a replay of one of the last files."""
         written = [file for file in self._files[-5:] if file.exists()]
         plan = ReplayPlan.read(self._chance.choice(written)).plan if written else ""
-        return ("replay", "cancel", plan) if plan else ()
+        return ("replay", "cancel", plan, *_WORDS) if plan else ()
 
     @staticmethod
     def applied(file: Path) -> Sequence[str]:

@@ -19,6 +19,13 @@ PERSIST(MQPER_NOT_PERSISTENT) ACTION(DISCARD)
 """
 
 
+KAFKA = """DIALECT(KAFKA) RETRYINT(30)
+SCHEME(connect) ERRMSG(/timed out/) AGE(>2h) ACTION(FWD) FWDT('dead.&CONNECTOR')
+HEADER('x-tenant',acme) JSON('$.n',7) ACTION(RETRY) RETRY(2)
+ACTION(QUARANTINE)
+"""
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     path = tmp_path / "orders.rul"
@@ -71,24 +78,83 @@ def test_attempts_are_listed_in_time(table: Path, message: Path) -> None:
     ]
 
 
-def test_fields_can_be_given_by_themselves(table: Path) -> None:
-    """Symbolic names for numbers; what is not given is blank or 0."""
-    output = explain(table, "--field", "reason=mqrc_q_full", "--field", "DESTQ=app.in").output
-    assert "  - DESTQ(APP.*): the message has 'app.in'" in output
-    assert "       0 s  rule at line 4: discard the message" in output
+LONG = f"APP.{'X' * 100}"
+ANSWERS: dict[str, tuple[list[str], str | bytes, str, list[str]]] = {
+    "symbolic names stand for numbers; what is not given is blank or 0": (
+        ["--field", "reason=mqrc_q_full", "--field", "DESTQ=app.in"], "", TABLE,
+        ["  - DESTQ(APP.*): the message has 'app.in'",
+         "       0 s  rule at line 4: discard the message"],
+    ),
+    "fields win over the message": (
+        ["--message", "file", "--field", "REASON=2085"],
+        '{"dlh": {"Reason": 2053, "DestQName": "APP.IN"}}', TABLE,
+        ["  - REASON(MQRC_Q_FULL): the message has 2085 (MQRC_UNKNOWN_OBJECT_NAME)"],
+    ),
+    "what no rule matches remains at once": (
+        ["--field", "PERSIST=1"], "", TABLE,
+        ["no rule matches:\n       0 s  the message remains\n"],
+    ),
+    "a rule that ignores leaves the message": (
+        ["--field", "REASON=1"], "", "ACTION(IGNORE)\nACTION(DISCARD)\n",
+        ["rule at line 1: leave the message; later rules are not asked\n"],
+    ),
+    "raw bytes with an MQDLH are a message": (
+        ["--message", "file"],
+        encode_header(DeadLetterHeader(reason=2053, dest_q_name="APP.X")) + b"body", TABLE,
+        ["put to APP.X"],
+    ),
+    "names too long for an MQDLH are headers": (
+        ["--message", "file"], json.dumps({"dlh": {"Reason": 2053, "DestQName": LONG}}), TABLE,
+        [f"put to {LONG}"],
+    ),
+    "no rule is asked about a message without a header": (
+        ["--message", "file"], '{"md": {"Format": "MQSTR"}, "body_hex": "68"}', TABLE,
+        ["no rule is asked"],
+    ),
+}  # fmt: skip
+"""By what holds: arguments, the message's file, the table, and what is told."""
 
 
-def test_fields_win_over_the_message(table: Path, message: Path) -> None:
-    """To see what a different reason would do."""
-    output = explain(table, "--message", message, "--field", "REASON=2085").output
-    assert "  - REASON(MQRC_Q_FULL): the message has 2085 (MQRC_UNKNOWN_OBJECT_NAME)" in output
+@pytest.mark.parametrize("case", ANSWERS)
+def test_a_message_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    """From a file or by its fields."""
+    arguments, message, rules, told = ANSWERS[case]
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_bytes(message if isinstance(message, bytes) else message.encode())
+    Path("table").write_text(rules)
+    result = explain("table", *arguments)
+    assert result.exit_code == 0, result.output
+    assert [part for part in told if part not in result.output] == []
 
 
-def test_raw_bytes_are_a_message_too(table: Path, tmp_path: Path) -> None:
-    """The value of a record that begins with an MQDLH."""
-    path = tmp_path / "record.bin"
-    path.write_bytes(encode_header(DeadLetterHeader(reason=2053, dest_q_name="APP.X")) + b"body")
-    assert "put to APP.X" in explain(table, "--message", path).output
+MISTAKES: list[tuple[list[str], str, str]] = [
+    ([], "", "there is no message to explain"),
+    (["--field", "REASN=1"], "", "did you mean REASON?"),
+    (["--field", "REASON"], "", "has no value"),
+    (["--field", "REASON=MQMT_REQUEST"], "", "neither a number nor a name MQRC_... or MQFB_..."),
+    (["--message", "file"], '{"md": {"Persistance": 1}}', "md has no field Persistance"),
+    (["--message", "file"], '{"dlh": {"Reason": "MQRC_NONSENSE"}}', "Reason is neither a number"),
+    (["--message", "file"], '{"dlh": 5}', "dlh is not a JSON object"),
+    (["--message", "file"], '{"md": ', "file: "),
+    (["--message", "file"], '{"body_hex": "xyz"}', "file: "),
+    (["--field", "HEADER=x"], "KAFKA", "takes a name in parentheses"),
+    (["--field", "TOPIC(x)=y"], "KAFKA", "takes no argument"),
+    (["--field", "AGE=2x"], "KAFKA", "is not a number"),
+    (["--field", "TOPIK=x"], "KAFKA", "did you mean TOPIC"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "file", "said"), MISTAKES)
+def test_a_mistake_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], file: str, said: str
+) -> None:
+    """Exit code 2, what is wrong, and what to write instead."""
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text(file)
+    Path("table").write_text(KAFKA if file == "KAFKA" else TABLE)
+    result = explain("table", *arguments)
+    assert result.exit_code == 2
+    assert said in result.output
 
 
 def test_a_message_without_a_header_is_left(table: Path, tmp_path: Path) -> None:
@@ -99,12 +165,6 @@ def test_a_message_without_a_header_is_left(table: Path, tmp_path: Path) -> None
     assert result.exit_code == 0
     assert "no rule is asked: " in result.output
     assert json.loads(explain(table, "--message", path, "--json").output)["rules"] == []
-
-
-def test_a_message_that_no_rule_matches_remains(table: Path) -> None:
-    """At once, and it is said so."""
-    output = explain(table, "--field", "PERSIST=1").output
-    assert output.endswith("no rule matches:\n       0 s  the message remains\n")
 
 
 def test_explanation_as_json(table: Path, message: Path) -> None:
@@ -133,51 +193,6 @@ def test_explanation_as_json(table: Path, message: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "there is no message to explain"),
-        (["--field", "REASN=1"], "did you mean REASON?"),
-        (["--field", "REASON"], "has no value"),
-        (["--field", "REASON=MQMT_REQUEST"], "neither a number nor a name MQRC_... or MQFB_..."),
-    ],
-)
-def test_wrong_usage_is_explained(table: Path, arguments: list[str], message: str) -> None:
-    """Exit code 2 and what to write instead."""
-    result = explain(table, *arguments)
-    assert result.exit_code == 2
-    assert message in result.output
-
-
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        ('{"md": {"Persistance": 1}}', "md has no field Persistance"),
-        ('{"dlh": {"Reason": "MQRC_NONSENSE"}}', "Reason is neither a number"),
-        ('{"dlh": 5}', "dlh is not a JSON object"),
-        ('{"md": ', "message.json"),
-        ('{"body_hex": "xyz"}', "message.json"),
-    ],
-)
-def test_a_message_file_that_is_wrong_is_explained(
-    table: Path, tmp_path: Path, document: str, message: str
-) -> None:
-    """Exit code 2, the file and what is wrong with it."""
-    path = tmp_path / "message.json"
-    path.write_text(document)
-    result = explain(table, "--message", path)
-    assert result.exit_code == 2
-    assert message in result.output
-
-
-def test_names_too_long_for_an_mqdlh_are_headers(table: Path, tmp_path: Path) -> None:
-    """Kafka's topics may have longer names than MQ's queues."""
-    path = tmp_path / "message.json"
-    name = f"APP.{'X' * 100}"
-    path.write_text(json.dumps({"dlh": {"Reason": 2053, "DestQName": name}}))
-    assert f"put to {name}" in explain(table, "--message", path).output
-
-
 def test_a_table_with_errors_is_not_explained(tmp_path: Path) -> None:
     """Exit code 1 and every finding."""
     path = tmp_path / "bad.rul"
@@ -188,35 +203,13 @@ def test_a_table_with_errors_is_not_explained(tmp_path: Path) -> None:
     assert "UNKNOWN_KEYWORD" in result.output
 
 
-def test_a_rule_that_ignores_leaves_the_message(tmp_path: Path) -> None:
-    """And later rules are not asked."""
-    path = tmp_path / "ignore.rul"
-    path.write_text("ACTION(IGNORE)\nACTION(DISCARD)\n")
-    output = explain(path, "--field", "REASON=1").output
-    assert output.endswith("rule at line 1: leave the message; later rules are not asked\n")
-
-
-def test_a_message_may_be_written_without_a_header(table: Path, tmp_path: Path) -> None:
-    """JSON without dlh is a message that no rule is asked about."""
-    path = tmp_path / "message.json"
-    path.write_text('{"md": {"Format": "MQSTR"}, "body_hex": "68"}')
-    assert "no rule is asked" in explain(table, "--message", path).output
-
-
-KAFKA = """DIALECT(KAFKA) RETRYINT(30)
-SCHEME(connect) ERRMSG(/timed out/) AGE(>2h) ACTION(FWD) FWDT('dead.&CONNECTOR')
-HEADER('x-tenant',acme) JSON('$.n',7) ACTION(RETRY) RETRY(2)
-ACTION(QUARANTINE)
-"""
-
-
 def test_a_dialect_is_explained_by_fields(tmp_path: Path) -> None:
     """Ages with units, headers by name, what is missing, and what each action does."""
     table = tmp_path / "kafka.rul"
     table.write_text(KAFKA)
     fields = ["SCHEME=connect", "ERRMSG=timed out", "AGE=3h", "header(x-tenant)=acme", "TOPIC=t"]
     arguments = [word for field in fields for word in ("--field", field)]
-    output = CliRunner().invoke(main, ["explain", str(table), *arguments]).output
+    output = explain(table, *arguments).output
     assert "  + AGE(>2h): the message has 10800\n" in output
     assert "  - JSON('$.n',7): the message has blank\n" in output
     failed = "       0 s  rule at line 2: fail, because the message has no value for &CONNECTOR\n"
@@ -239,26 +232,6 @@ def test_a_dialect_is_explained_by_a_message(tmp_path: Path) -> None:
     assert document["turns"][0]["target"]["queue"] == "orders"
     old = json.loads(CliRunner().invoke(main, [*arguments, "--field", "AGE=3h"]).output)
     assert old["turns"][0]["target"]["queue"] == "dead.sink"
-
-
-@pytest.mark.parametrize(
-    ("field", "said"),
-    [
-        ("HEADER=x", "takes a name in parentheses"),
-        ("TOPIC(x)=y", "takes no argument"),
-        ("AGE=2x", "is not a number"),
-        ("TOPIK=x", "did you mean TOPIC"),
-    ],
-)
-def test_a_field_of_the_dialect_that_cannot_be_is_refused(
-    tmp_path: Path, field: str, said: str
-) -> None:
-    """What is wrong, and what to write."""
-    table = tmp_path / "kafka.rul"
-    table.write_text(KAFKA)
-    result = CliRunner().invoke(main, ["explain", str(table), "--field", field])
-    assert result.exit_code == 2
-    assert said in result.stderr
 
 
 def test_controls_of_a_message_and_of_a_table_reach_no_terminal(tmp_path: Path) -> None:

@@ -116,10 +116,7 @@ def test_a_put_without_options_leaves_everything_to_the_queue(
     assert redrive("put", "ORDERS", "--at", manager, data="from a pipe").exit_code == 0
     (record,) = read_all(f"{manager}--redrive-put")
     assert (record.key, record.value) == (None, b"from a pipe")
-    assert list(record.headers) == [
-        ("redrive.oq", b"ORDERS"),
-        ("JMS_IBM_MQMD_Persistence", b"2"),
-    ]
+    assert list(record.headers) == [("redrive.oq", b"ORDERS"), ("JMS_IBM_MQMD_Persistence", b"2")]
 
 
 def test_a_file_is_put_byte_by_byte_as_often_as_wanted(
@@ -360,10 +357,7 @@ def undelivered(manager: str, admin: KafkaAdminClient, bootstrap_servers: str) -
     producer = KafkaProducer(bootstrap_servers=bootstrap_servers)
 
     def keep(source: str, number: int, queue: str, queue_manager: str) -> None:
-        names: Headers = [
-            ("redrive.oqm", queue_manager.encode()),
-            ("redrive.oq", queue.encode()),
-        ]
+        names: Headers = [("redrive.oqm", queue_manager.encode()), ("redrive.oq", queue.encode())]
         origin = f"{sources[source]}:0:{number}"
         record = Message(b"k", b"two chairs", names, number, origin, origin, 1)
         copy = remaining(

@@ -43,8 +43,10 @@ def test_the_question_names_what_is_done(to: To, asked: str) -> None:
 
 def test_an_empty_plan_says_where_it_looked(capsys: pytest.CaptureFixture[str]) -> None:
     """And what was left out of it, and why."""
-    show_plan(plan(To.ORIGINAL, 0, notes=("5 messages are left out: their payload is gone",)))
-    show_plan(plan(To.ATTEMPT, 0))
+    show_plan(
+        plan(To.ORIGINAL, 0, notes=("5 messages are left out: their payload is gone",)), mq=True
+    )
+    show_plan(plan(To.ATTEMPT, 0), mq=True)
     printed = capsys.readouterr()
     assert printed.out.splitlines() == [
         "Nothing to do: no such message remains.", "Nothing to do: no such message is parked."
@@ -56,7 +58,7 @@ def test_the_first_warnings_are_shown_and_the_others_counted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Messages may name hundreds of targets that do not exist, and each is a warning."""
-    show_plan(plan(To.ORIGINAL, warnings=[Warned("x", f"w{n}", 1) for n in range(50)]))
+    show_plan(plan(To.ORIGINAL, warnings=[Warned("x", f"w{n}", 1) for n in range(50)]), mq=True)
     printed = capsys.readouterr().out
     assert printed.count("warning: ") == 20
     assert "30 more warnings: --json shows all" in printed

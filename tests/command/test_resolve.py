@@ -44,8 +44,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def resolve(*arguments: str, topology: str = ".") -> Result:
-    return CliRunner().invoke(main, ["resolve", *arguments, "--topology", topology])
+def resolve(*arguments: str) -> Result:
+    topology = () if "--topology" in arguments else ("--topology", ".")
+    return CliRunner().invoke(main, ["resolve", *arguments, *topology])
 
 
 @pytest.mark.usefixtures("folder")
@@ -70,32 +71,6 @@ def test_the_way_is_shown_as_a_tree() -> None:
         "assumed: these topics exist and take what is written: QM1--QM2, QM2--PAY",
     ]
     assert result.output.splitlines()[5].startswith("  -> QM2")
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_bad_end_says_the_reason_and_what_to_change() -> None:
-    """Exit code 1; code, name, what is wrong and what to do."""
-    result = resolve("BAD", "--at", "QM1")
-    assert result.exit_code == 1
-    assert "=> on a dead-letter queue: DLQ@QM2 (topic QM2--DLQ)" in result.output
-    assert "2085 MQRC_UNKNOWN_OBJECT_NAME: queue manager QM2 knows no queue 'NOPE'" in result.output
-    assert "to change: define the queue" in result.output
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["SMALL", "--at", "QM1", "--length", "11"], 2030),
-        (["PAYROLL", "--at", "QM1", "--open", "input,inquire"], 2045),
-        (["Q@QM9", "--at", "QM1"], 2087),
-    ],
-)
-def test_options_ask_about_other_opens(arguments: list[str], reason: int) -> None:
-    """Length, open options and the manager of the put."""
-    result = resolve(*arguments, "--json")
-    assert result.exit_code == 1
-    assert json.loads(result.output)["problem"]["code"] == reason
 
 
 @pytest.mark.usefixtures("folder")
@@ -126,17 +101,144 @@ def test_mermaid_draws_managers_as_boxes() -> None:
     ]
 
 
+MODEL = "DEF QM(M)\nDEF QA(NEWS) TARGET(T) TARGTYPE(TOPIC)\nDEF TOPIC(T) TOPICSTR('t')\n"
+LOOP = """\
+DEF QR(FAR) RQMNAME(FAR) XMITQ(X)
+DEF QL(X) USAGE(XMITQ)
+DEF CHL(C{0}) CHLTYPE(SDR) XMITQ(X) CONNAME(c)
+DEF CHL(C{1}) CHLTYPE(RCVR)
+"""
+NO_TOPIC = "QM2--SYSTEM.DEFAULT.LOCAL.QUEUE"
+AT_ONCE = "=> on a dead-letter queue: DLQ@QM2 (topic QM2--DLQ)\n   "
+WAYS: dict[str, tuple[str, dict[str, str], int, list[str]]] = {
+    "a bad end says the reason and what to change": (
+        "BAD --at QM1", {}, 1,
+        [f"{AT_ONCE}2085 MQRC_UNKNOWN_OBJECT_NAME: queue manager QM2 knows no queue 'NOPE'",
+         "to change: define the queue"],
+    ),
+    "MQ Everyplace resolves by its own procedure": (
+        "OLD --at MOON", {}, 0, ["queue-alias", "=> on a queue: Q@MOON (topic MOON--Q)"],
+    ),
+    "in MQ Everyplace a put may fail": (
+        "NOPE --at MOON", {}, 1,
+        ["MOON: NOPE@MOON\n    job: remains, 2085 ",
+         "\n=> remains\n   2085 fail: no queue accepts: "],
+    ),
+    "a script can be given to a manager, which need not be named again": (
+        "PAY --topology HQ=QM2.mqsc", {}, 0, ["=> on a queue: PAY@HQ (topic HQ--PAY)"],
+    ),
+    "an open of a model queue makes a dynamic queue": (
+        "M --at QM2 --open OUTPUT", {"QM2.mqsc": QM2 + MODEL}, 0,
+        ["=> opens a dynamic queue: AMQ."],
+    ),
+    "an open of a topic alias opens the topic": (
+        "NEWS --at QM2 --open OUTPUT", {"QM2.mqsc": QM2 + MODEL}, 0, ["=> opens a topic: T"],
+    ),
+    "a model queue ends as on the job": (
+        "M --at QM2", {"QM2.mqsc": QM2 + MODEL}, 1, [f"{AT_ONCE}2057 "],
+    ),
+    "a model queue at the far end of a channel ends in the same way": (
+        "M@QM2 --at QM1", {"QM2.mqsc": QM2 + MODEL}, 1, [f"{AT_ONCE}2057 "],
+    ),
+    "a topic alias ends as on the job": (
+        "NEWS --at QM2", {"QM2.mqsc": QM2 + MODEL}, 1, [f"{AT_ONCE}2502 "],
+    ),
+    "a topic alias at the far end of a channel ends in the same way": (
+        "NEWS@QM2 --at QM1", {"QM2.mqsc": QM2 + MODEL}, 1, [f"{AT_ONCE}2502 "],
+    ),
+    "a put that fails at once is kept without DEADQ": (
+        "NOPE --at QM1", {}, 1,
+        ["=> remains\n   2085 ", "no dead letter, because QM1 has no DEADQ\n"],
+    ),
+    "a put that fails at once is a dead letter with DEADQ": (
+        "NOPE --at QM2", {}, 1, [f"{AT_ONCE}2085 "],
+    ),
+    "a queue of the product that no definition makes has no topic": (
+        "SYSTEM.DEFAULT.LOCAL.QUEUE --at QM2", {}, 1,
+        [f"{AT_ONCE}2085 MQRC_UNKNOWN_OBJECT_NAME: {NO_TOPIC} ",
+         f"   assumed: these topics do not exist, as no definition makes them: {NO_TOPIC}\n"],
+    ),
+    "no names travel with a put on a transmission queue itself": (
+        "QM2 --at QM1", {}, 1,
+        ["    job: routed to topic QM1--QM2\n  -> QM2: no names\n", f"{AT_ONCE}2085 "],
+    ),
+    "names that come back are shown once": (
+        "Q@FAR --at QM1", {"QM1.mqsc": LOOP.format(1, 2), "QM2.mqsc": LOOP.format(2, 1)}, 1,
+        ["routed to topic QM1--X; and so on, 26 times in all\n=> ", "put 25 times already"],
+    ),
+    "the tries of a receiver are told once": (
+        "PAY@QM2 --at QM1", {"QM2.mqsc": QM2.replace("QL(PAY)", "QL(PAY) PUT(DISABLED)")}, 1,
+        ["job: tried again 10 times, 1000 ms apart (MRRTY), 2051 MQRC_PUT_INHIBITED; then ",
+         "; then dead-lettered to topic QM2--DLQ, 2051 MQRC_PUT_INHIBITED\n",
+         "   look at: QM2.mqsc:1\n"],
+    ),
+    "what is stored names the move that helps": (
+        "FAR@SUN --at MOON --then pull", {}, 0, ["   --then trigger lets it go on\n"],
+    ),
+    "what is stored goes on when asked": (
+        "FAR@SUN --at MOON --then trigger", {}, 0, ["=> on a queue: FAR@SUN (topic SUN--FAR)\n"],
+    ),
+    "what cannot be passed on stays": (
+        "ANY@MARS --at MOON --then push", {}, 1,
+        ["=> stays: SAF KEPT on MOON: KEPT@MOON (topic MOON--KEPT--redrive-to-MARS)",
+         "it cannot be passed on to SUN for ANY@MARS"],
+    ),
+    "the advice on a local RQMNAME can help": (
+        "R --at QM1", {"QM1.mqsc": "DEF QR(R) RNAME(Q) RQMNAME(QM1)\n"}, 1,
+        ["to change: let RQMNAME name another queue manager"],
+    ),
+    "errors of other definitions are shown, and no way": (
+        "PAY --at QM2", {"moon.yaml": "kind: mqe\nqueue_managers: 5\n"}, 1, ["moon.yaml:2:"],
+    ),
+    "a queue manager has to exist": (
+        "Q --at QM9", {}, 2, ["the topology has no queue manager QM9"],
+    ),
+    "of several queue managers one has to be named": (
+        "Q", {}, 2, ["no queue manager is named"],
+    ),
+    "an open is for something": ("Q --at QM1 --open EAT", {}, 2, ["nothing to open for"]),
+    "channels of IBM MQ need no push": (
+        "PAY --at QM2 --then push", {}, 2, ["--then is for MQ Everyplace"],
+    ),
+    "a put names a queue": ("@QM1 --at QM1", {}, 2, ["such as PAYROLL@QM2"]),
+    "a put names a queue manager behind @": ("PAY@ --at QM1", {}, 2, ["such as PAYROLL@QM2"]),
+    "a put has one queue": ("A B C --at QM1", {}, 2, ["such as PAYROLL@QM2"]),
+    "a folder without definitions is told what is looked for": (
+        "Q --at QM1 --topology empty", {"empty/note.txt": ""}, 2, [".mqsc"],
+    ),
+}  # fmt: skip
+"""By what holds: arguments, files that are other ones, exit code, and what is told."""
+
+
+@pytest.mark.parametrize("case", WAYS)
+def test_a_way_ends_as_on_the_job(folder: Path, case: str) -> None:
+    """Exit code 0 where the message gets there, 1 where it does not, 2 for what is no question."""
+    arguments, files, code, told = WAYS[case]
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    result = resolve(*arguments.split())
+    assert result.exit_code == code, result.output
+    assert [part for part in told if part not in result.output] == []
+    assert ("=> " in result.output) is (code != 2 and "errors" not in case)
+    if "shown once" in case:
+        assert result.stdout.count("-> QM") == 2
+
+
 @pytest.mark.usefixtures("folder")
-def test_puts_in_mq_everyplace_are_shown_too() -> None:
-    """The manager of the put decides by which procedure it resolves."""
-    result = resolve("OLD", "--at", "MOON")
-    assert result.exit_code == 0
-    assert "queue-alias" in result.output
-    assert "=> on a queue: Q@MOON (topic MOON--Q)" in result.output
-    failed = resolve("NOPE", "--at", "MOON")
-    assert failed.exit_code == 1
-    assert failed.output.startswith("MOON: NOPE@MOON\n    job: remains, 2085 ")
-    assert "\n=> remains\n   2085 fail: no queue accepts: " in failed.output
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["SMALL", "--at", "QM1", "--length", "11"], 2030),
+        (["PAYROLL", "--at", "QM1", "--open", "input,inquire"], 2045),
+        (["Q@QM9", "--at", "QM1"], 2087),
+    ],
+)
+def test_options_ask_about_other_opens(arguments: list[str], reason: int) -> None:
+    """Length, open options and the manager of the put."""
+    result = resolve(*arguments, "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.output)["problem"]["code"] == reason
 
 
 @pytest.mark.usefixtures("folder")
@@ -152,32 +254,6 @@ def test_what_is_stored_is_shown_with_the_topic_that_keeps_it(
     assert json.loads(result.output)["visits"][0]["decision"] == f"routed to topic {topic}"
 
 
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["Q", "--at", "QM9"], "the topology has no queue manager QM9"),
-        (["Q"], "no queue manager is named"),
-        (["Q", "--at", "QM1", "--open", "EAT"], "nothing to open for"),
-    ],
-)
-def test_a_question_that_cannot_be_answered_is_a_usage_error(
-    arguments: list[str], words: str
-) -> None:
-    """Exit code 2, and what could be said instead."""
-    result = resolve(*arguments)
-    assert result.exit_code == 2
-    assert words in result.output
-
-
-def test_a_folder_without_definitions_is_a_usage_error(folder: Path) -> None:
-    """The hint says which files are looked for."""
-    (folder / "empty").mkdir()
-    result = resolve("Q", "--at", "QM1", topology="empty")
-    assert result.exit_code == 2
-    assert ".mqsc" in result.output
-
-
 def test_what_failed_commands_leave_is_resolved(folder: Path) -> None:
     """As after runmqsc: each command that failed is told on standard error, the rest stands."""
     (folder / "QM1.mqsc").write_text("DEF QL(A) MAXDEPTH(x)\nDEFINE\nALTER QL(GONE) GET(ENABLED)\n")
@@ -191,23 +267,6 @@ def test_what_failed_commands_leave_is_resolved(folder: Path) -> None:
         "QM1.mqsc:3:7",
     ]
     assert "AMQ8147E: there is no QLOCAL(GONE)" in told[2]
-
-
-def test_errors_of_other_definitions_are_all_shown(folder: Path) -> None:
-    """Exit code 1; every error with its place, and no way."""
-    (folder / "moon.yaml").write_text("kind: mqe\nqueue_managers: 5\n")
-    result = resolve("PAY", "--at", "QM2")
-    assert result.exit_code == 1
-    assert "moon.yaml:2:" in result.output
-    assert "=>" not in result.output
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_script_can_be_given_to_a_manager() -> None:
-    """``NAME=FILE`` names the manager; with one manager only, it need not be said again."""
-    result = resolve("PAY", topology="HQ=QM2.mqsc")
-    assert result.exit_code == 0
-    assert "=> on a queue: PAY@HQ (topic HQ--PAY)" in result.output
 
 
 @pytest.mark.usefixtures("folder")
@@ -226,121 +285,3 @@ def test_the_older_form_means_what_it_meant(older: tuple[str, ...], form: str) -
     assert result.exit_code == 0
     assert f"hint: this is the older form of redrive resolve {form}\n" in result.stderr
     assert newer.stderr == ""
-
-
-MODEL = "DEF QM(M)\nDEF QA(NEWS) TARGET(T) TARGTYPE(TOPIC)\nDEF TOPIC(T) TOPICSTR('t')\n"
-
-
-@pytest.mark.parametrize(("queue", "reason"), [("M", 2057), ("NEWS", 2502)])
-def test_what_the_job_does_not_put_to_is_told_at_once(
-    queue: str, reason: int, folder: Path
-) -> None:
-    """A model queue and a topic alias end as on the job, also at the far end of a channel."""
-    (folder / "QM2.mqsc").write_text(QM2 + MODEL)
-    near = json.loads(resolve(queue, "--at", "QM2", "--json").stdout)
-    far = json.loads(resolve(f"{queue}@QM2", "--at", "QM1", "--json").stdout)
-    for end in (near, far):
-        assert (end["end"], end["final"]) == ("on a dead-letter queue", "DLQ@QM2")
-        assert (end["topic"], end["problem"]["code"]) == ("QM2--DLQ", reason)
-
-
-def test_an_open_is_what_an_application_does(folder: Path) -> None:
-    """``--open`` asks about MQOPEN: a model queue makes a dynamic queue, a topic can be opened."""
-    (folder / "QM2.mqsc").write_text(QM2 + MODEL)
-    model = resolve("M", "--at", "QM2", "--open", "OUTPUT")
-    assert model.exit_code == 0
-    assert "=> opens a dynamic queue: AMQ." in model.stdout
-    assert "=> opens a topic: T" in resolve("NEWS", "--at", "QM2", "--open", "OUTPUT").stdout
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_put_that_fails_at_once_ends_as_on_the_job() -> None:
-    """For no application waits for the code: the message is kept, or is a dead letter."""
-    kept = resolve("NOPE", "--at", "QM1")
-    assert kept.exit_code == 1
-    assert "=> remains\n   2085 " in kept.stdout
-    assert "no dead letter, because QM1 has no DEADQ\n" in kept.stdout
-    lettered = resolve("NOPE", "--at", "QM2")
-    assert "=> on a dead-letter queue: DLQ@QM2 (topic QM2--DLQ)\n   2085 " in lettered.stdout
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_queue_of_the_product_that_no_definition_makes_has_no_topic() -> None:
-    """The name resolves and the put fails; that there is no such topic is assumed."""
-    result = resolve("SYSTEM.DEFAULT.LOCAL.QUEUE", "--at", "QM2")
-    assert result.exit_code == 1
-    assert "=> on a dead-letter queue: DLQ@QM2" in result.stdout
-    assert "2085 MQRC_UNKNOWN_OBJECT_NAME: QM2--SYSTEM.DEFAULT.LOCAL.QUEUE " in result.stdout
-    told = "these topics do not exist, as no definition makes them: QM2--SYSTEM.DEFAULT.LOCAL.QUEUE"
-    assert f"   assumed: {told}\n" in result.stdout
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_put_on_a_transmission_queue_itself_fails_at_the_far_end() -> None:
-    """No names travel with the message, so the receiver cannot put it."""
-    result = resolve("QM2", "--at", "QM1")
-    assert result.exit_code == 1
-    assert "    job: routed to topic QM1--QM2\n  -> QM2: no names\n" in result.stdout
-    assert "=> on a dead-letter queue: DLQ@QM2 (topic QM2--DLQ)\n   2085 " in result.stdout
-
-
-def test_names_that_come_back_are_shown_once(folder: Path) -> None:
-    """The rest is the same again, until the hop limit ends it."""
-    there = "DEF QR(FAR) RQMNAME(FAR) XMITQ(X)\nDEF QL(X) USAGE(XMITQ)\n"
-    there += "DEF CHL(C{0}) CHLTYPE(SDR) XMITQ(X) CONNAME(c)\nDEF CHL(C{1}) CHLTYPE(RCVR)\n"
-    (folder / "QM1.mqsc").write_text(there.format(1, 2))
-    (folder / "QM2.mqsc").write_text(there.format(2, 1))
-    result = resolve("Q@FAR", "--at", "QM1")
-    assert result.exit_code == 1
-    assert result.stdout.count("-> QM") == 2
-    assert "routed to topic QM1--X; and so on, 26 times in all\n=> " in result.stdout
-    assert "put 25 times already" in result.stdout
-
-
-def test_tries_of_a_receiver_are_told_once(folder: Path) -> None:
-    """How often and how far apart (MRRTY, MRTMR), and what follows them."""
-    (folder / "QM2.mqsc").write_text(QM2.replace("QL(PAY)", "QL(PAY) PUT(DISABLED)"))
-    told = resolve("PAY@QM2", "--at", "QM1").stdout
-    job = "job: tried again 10 times, 1000 ms apart (MRRTY), 2051 MQRC_PUT_INHIBITED; "
-    assert f"{job}then dead-lettered to topic QM2--DLQ, 2051 MQRC_PUT_INHIBITED\n" in told
-    assert "   look at: QM2.mqsc:1\n" in told
-
-
-@pytest.mark.usefixtures("folder")
-def test_what_is_stored_goes_on_when_asked() -> None:
-    """``--then`` carries moves out, to the end or a stop, and names those that help then."""
-    stored = resolve("FAR@SUN", "--at", "MOON", "--then", "pull")
-    assert stored.stdout.endswith("   --then trigger lets it go on\n")
-    moved = resolve("FAR@SUN", "--at", "MOON", "--then", "trigger")
-    assert moved.exit_code == 0
-    assert moved.stdout.endswith("=> on a queue: FAR@SUN (topic SUN--FAR)\n")
-    stays = resolve("ANY@MARS", "--at", "MOON", "--then", "push")
-    assert stays.exit_code == 1
-    assert (
-        "=> stays: SAF KEPT on MOON: KEPT@MOON (topic MOON--KEPT--redrive-to-MARS)" in stays.stdout
-    )
-    assert "it cannot be passed on to SUN for ANY@MARS" in stays.stdout
-
-
-@pytest.mark.usefixtures("folder")
-def test_channels_of_ibm_mq_need_no_push() -> None:
-    """``--then`` is for MQ Everyplace; elsewhere it is a usage error that says so."""
-    result = resolve("PAY", "--at", "QM2", "--then", "push")
-    assert result.exit_code == 2
-    assert "--then is for MQ Everyplace" in result.stderr
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("names", [("@QM1",), ("PAY@",), ("A", "B", "C")])
-def test_what_names_no_queue_is_a_usage_error(names: tuple[str, ...]) -> None:
-    """Exit code 2 and an example."""
-    result = resolve(*names, "--at", "QM1")
-    assert result.exit_code == 2
-    assert "such as PAYROLL@QM2" in result.stderr
-
-
-def test_the_advice_on_a_local_rqmname_can_help(folder: Path) -> None:
-    """No transmission queue would: the definition has to name another manager."""
-    (folder / "QM1.mqsc").write_text("DEF QR(R) RNAME(Q) RQMNAME(QM1)\n")
-    result = resolve("R", "--at", "QM1")
-    assert "to change: let RQMNAME name another queue manager" in result.stdout

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import click
 import pytest
 from tests.outcomes.samples import outcome, rows
 from tests.what_if.test_tally import answer_of
 
 from redrive.command import browse, explain, history, identify, ls, plan, record
-from redrive.command.output import print_lines, print_uncut, table
+from redrive.command.options import table_options
+from redrive.command.output import print_lines, print_table
 from redrive.command.replay_view import show_plan, show_status, show_statuses
 from redrive.engine.commands import Replay, To
 from redrive.kafka.records import StoredRecord
@@ -105,6 +107,13 @@ def explained() -> None:
     told(*explain._lines(table, fields, explain_message(table, fields), NO_MASK))
 
 
+def story_of(put_on: str) -> History:
+    """Everything that happened to a message."""
+    return History(
+        message=EVIL, outcomes=[row()], next=Next(text=EVIL), notes=(EVIL,), put_on=put_on
+    )
+
+
 GROUP = Group(
     error_class=EVIL, consumer_group=EVIL,
     handler=EVIL, reason=2053, destination=EVIL, application=EVIL, failure=EVIL, count=1,
@@ -117,16 +126,19 @@ PRINTED: dict[str, Callable[[], None]] = {
         record.lines(RecordView.of(one, KNOWN), form))),
     "identify": lambda: print_lines(identify._lines(identified("dlq", letters(), KNOWN))),
     "explain": explained,
-    "history ID": lambda: history.story(
-        History(message=EVIL, outcomes=[row()], next=Next(text=EVIL), notes=(EVIL,), put_on="")),
-    "history of a put": lambda: history.story(
-        History(message=EVIL, outcomes=[row()], next=Next(text=EVIL), notes=(), put_on=EVIL)),
+    "history ID": lambda: history.story(story_of(""), mq=True),
+    "history ID of Kafka": lambda: history.story(story_of(""), mq=False),
+    "history of a put": lambda: history.story(story_of(EVIL), mq=True),
     "history": lambda: history._show_found(
-        Found([row()], (EVIL,)), Criteria(), as_json=False),
-    "ls": lambda: ls._show(Listing([row()], 1), Selection(), is_complete=True),
-    "groups": lambda: ls._show_groups([GROUP], 1, Selection(), is_complete=True),
+        Found([row()], (EVIL,)), Criteria(), mq=True, as_json=False),
+    "ls": lambda: ls._show(Listing([row()], 1), Selection(), mq=True, is_complete=True),
+    "ls of exceptions": lambda: ls._show(
+        Listing([row()], 1), Selection(), mq=False, is_complete=True),
+    "groups": lambda: ls._show_groups([GROUP], 1, Selection(), mq=True, is_complete=True),
+    "groups of exceptions": lambda: ls._show_groups(
+        [GROUP], 1, Selection(), mq=False, is_complete=True),
     "plan": lambda: plan.show(answer_of([(2053, EVIL), (2051, EVIL)]), as_json=False),
-    "replay plan": lambda: show_plan(shown_plan()),
+    "replay plan": lambda: show_plan(shown_plan(), mq=True),
     "replay status": lambda: show_status(shown_status()),
     "replay list": lambda: show_statuses([shown_status()]),
 }  # fmt: skip
@@ -153,15 +165,16 @@ def test_a_narrow_terminal_cuts_nothing_away(
     """Ids and numbers stand in one piece, to be copied; other values are there, on more lines."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", str(width))
-    row = ("orders.dlq:11:4711", "11 min 22 s", "MQRC_UNKNOWN_OBJECT_NAME", "no topic at all")
-    shown = table("message", "age", "reason", "why", right=("age",), folded=("reason", "why"))
-    shown.add_row(*row)
-    print_uncut(shown)
+    row = {
+        "message": "orders.dlq:11:4711", "age": "11 min 22 s",
+        "reason": "MQRC_UNKNOWN_OBJECT_NAME", "why": "no topic at all",
+    }  # fmt: skip
+    print_table([row], right=["age"], folded=["reason", "why"])
     printed = capsys.readouterr().out
     lines = [line for line in _COLOURS.sub("", printed).splitlines() if "4711" in line]
     assert len(lines) == 1
     assert "orders.dlq:11:4711  11 min 22 s" in lines[0]
-    for value in row:
+    for value in row.values():
         letters = iter(re.sub(r"\s", "", printed))
         assert all(one in letters for one in value.replace(" ", ""))
 
@@ -179,9 +192,27 @@ def test_a_row_of_a_table_is_one_line_where_nobody_looks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """grep finds it as a whole, whatever a message named its queue; brackets are brackets."""
-    shown = table("message", "for", folded=("for",))
-    shown.add_row("dlq:0:1", "a\nqueue [red]of[/red] [brackets")
-    print_uncut(shown)
+    print_table([{"message": "dlq:0:1", "for": "a\nqueue [red]of[/red] [brackets"}], folded=["for"])
     assert capsys.readouterr().out.splitlines()[1].split(maxsplit=1) == [
         "dlq:0:1", "a\N{SYMBOL FOR LINE FEED}queue [red]of[/red] [brackets"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "is_cut"), [((), True), (("--wide",), False)])
+def test_a_long_value_is_cut_in_the_middle_but_for_ids(
+    options: tuple[str, ...], capsys: pytest.CaptureFixture[str], *, is_cut: bool
+) -> None:
+    """A topic of 5,000 characters, as a header may name one, hides no other column."""
+
+    @click.command()
+    @table_options
+    def show(*, as_json: bool) -> None:
+        print_table(
+            [{"message": "m" * 300, "topic": f"{'a' * 2500}{'z' * 2500}"}], whole=["message"]
+        )
+
+    show.main(options, standalone_mode=False)
+    _, row = capsys.readouterr().out.splitlines()
+    message, topic = row.split()
+    assert message == "m" * 300
+    assert topic == (f"{'a' * 40}…{'z' * 40}" if is_cut else f"{'a' * 2500}{'z' * 2500}")

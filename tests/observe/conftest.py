@@ -26,6 +26,7 @@ from redrive.engine.statistics import (
 )
 from redrive.observe.observer import MetricsObserver
 from redrive.operations.supervision import Activity, SupervisionState
+from redrive.outcomes.inventory import Standing, State
 from redrive.streaming.emission import Emitted
 from redrive.streaming.lifecycle import BatchSummary
 
@@ -92,5 +93,7 @@ def observer(configuration: JobConfiguration) -> MetricsObserver:
     observer.rates(10.0, 20.0)
     observer.supervised(state(Activity.RUNNING))
     metrics.waiting.show_topic("orders.dlq", waiting=5, retention=float("inf"), expiring=0)
-    metrics.waiting.show_open(["orders"], {("orders", "remains"): (3, time.time() - 60)})
+    metrics.waiting.show_open(
+        ["orders"], {("orders", State.REMAINING): Standing(3, 0, time.time() - 60)}
+    )
     return observer

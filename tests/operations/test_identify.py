@@ -83,10 +83,7 @@ def test_the_first_table_has_a_rule_for_what_is_frequent() -> None:
     """What can't be read is kept, what may pass is tried again, each on its own topic."""
 
     def failed(topic: bytes, error: bytes) -> Headers:
-        return [
-            ("__connect.errors.topic", topic),
-            ("__connect.errors.exception.class.name", error),
-        ]
+        return [("__connect.errors.topic", topic), ("__connect.errors.exception.class.name", error)]
 
     kinds = [failed(b"orders", b"a.DataException"), failed(b"bills", b"b.TimeoutException")]
     found = identified("dlq", [stored(n, b"k", b"v", kinds[n % 3 == 0]) for n in range(9)], KNOWN)

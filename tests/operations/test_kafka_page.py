@@ -9,13 +9,7 @@ import orjson
 import pytest
 from tests.settings.conftest import RULES
 
-from redrive.messages import (
-    Headers,
-    SchemeTable,
-    decode_dead_letter,
-    read_view,
-    remove_header,
-)
+from redrive.messages import Headers, SchemeTable, decode_dead_letter, read_view, remove_header
 from redrive.rules import parse
 from redrive.settings import read_settings
 

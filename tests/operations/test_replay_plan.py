@@ -20,14 +20,7 @@ from redrive.engine.facts import TAKEN_AWAY, Answers, Copies, Questions, TopicFa
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.messages import PATTERN_KEYWORDS, TopicPartition
 from redrive.operations.replay import payloads
-from redrive.operations.replay.plan import (
-    Order,
-    Part,
-    ReplayPlan,
-    Warned,
-    parse_rate,
-    parse_target,
-)
+from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned, parse_rate, parse_target
 from redrive.operations.replay.planning import Planner
 from redrive.operations.restart import meaning_of
 from redrive.outcomes.rows import Row

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -14,6 +16,7 @@ from tests.outcomes.small_job import SmallJob, dead_letter
 
 from redrive.command import main
 from redrive.outcomes.rows import row_of
+from redrive.settings import read_settings
 
 Produce = Callable[..., None]
 
@@ -71,6 +74,32 @@ def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob, produce:
     assert bytes.fromhex(told(small_job, "show", f"{topic}:0:2")["record"]["body_hex"]) == (
         b"\x1b[2J\x00\xff"
     )
+
+
+def test_quarantined_messages_are_counted_apart_and_replayed_if_asked_for(
+    small_job: SmallJob, produce: Produce, tmp_path: Path
+) -> None:
+    """Lists and plans leave them out, and say how many these are."""
+    (tmp_path / "orders.rul").write_text("DIALECT(KAFKA)\nKEY(key-1) ACTION(QUARANTINE)\n")
+    small_job = replace(small_job, configuration=read_settings(Path(small_job.config_file)).job)
+    topic = small_job.identity.topic
+    produce(topic, [dead_letter(number, "2053", partition=0) for number in (1, 2)])
+    small_job.step(int(time.time() * 1000))
+    handler = told(small_job, "status")["handlers"][0]
+    assert (handler["remaining"]["number"], handler["quarantined"]["number"]) == (1, 1)
+    for command, key in (("ls", "dead_letters"), ("groups", "groups")):
+        answer = told(small_job, command)
+        assert (answer["total"], answer["quarantined"]) == (1, 1)
+        apart = told(small_job, command, "--status", "quarantined")
+        assert (apart["total"], apart["quarantined"], len(apart[key])) == (1, 0, 1)
+    assert "1 quarantined message is left out" in ask(small_job, "ls").stderr
+    assert "quarantined" in ask(small_job, "ls", "--status", "all").stdout
+    plan = told(small_job, "replay", "plan", "--to", "rules")
+    assert (plan["count"], plan["messages"]["orders"]) == (1, {f"{topic}:0": [1]})
+    assert any("1 quarantined message is left out" in note for note in plan["notes"])
+    asked = told(small_job, "replay", "plan", "--to", "rules", "--status", "quarantined")
+    assert asked["messages"]["orders"] == {f"{topic}:0": [0]}
+    assert asked["notes"] == []
 
 
 def test_what_cannot_be_read_is_not_shown_as_none(

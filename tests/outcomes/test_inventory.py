@@ -14,7 +14,7 @@ from tests.outcomes.samples import START, append, outcome, rows
 
 from redrive.engine.outcome import UNTOUCHED
 from redrive.errors import EnvironmentFault, UsageError
-from redrive.outcomes.inventory import Inventory, Selection, State
+from redrive.outcomes.inventory import Inventory, Selection, State, state_of
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.open_letters import OpenLetters, write_open_letters
 from redrive.outcomes.rows import Row, moment
@@ -25,7 +25,10 @@ WRITTEN = 3
 
 stories = st.lists(
     st.tuples(
-        st.lists(st.sampled_from(["parked", "remains", "skipped", "cancelled"]), max_size=4),
+        st.lists(
+            st.sampled_from(["parked", "remains", "quarantined", "skipped", "cancelled"]),
+            max_size=4,
+        ),
         st.sampled_from(["", "retried", "forwarded", "discarded"]),
     ).filter(lambda story: story[0] or story[1]),
     min_size=1,
@@ -42,6 +45,8 @@ def outcomes_of(stories: Sequence[tuple[list[str], str]]) -> list[dict[str, Any]
         for attempt, result in enumerate([*waiting, *after]):
             place = f"orders.dlq:0:{letter}"
             members = {"origin": place, "message": place, "result": result, "attempt": attempt + 1}
+            if result == "quarantined":
+                members |= {"result": "remains", "action": "QUARANTINE"}
             members["outcome"] = f"redrive-shop-retry:0:{len(found)}" if attempt else place
             members["reason"] = 2053 if letter % 2 else 2085
             members["fields"] = {"DESTQ": f"Q{letter % 3}", "REASON": 2053}
@@ -89,7 +94,12 @@ def test_each_dead_letter_is_told_by_its_last_outcome(
     """Wherever the ledger ends and the open ones were written down; of all states, each once."""
     every = rows(outcomes_of(stories), partitions=1)
     last = {row["origin"]: row for row in every if row["result"] not in UNTOUCHED}
-    wanted = [row for row in last.values() if row["result"] in state.results]
+    wanted = [
+        row
+        for row in last.values()
+        if row["result"] in state.results
+        and (state is State.ALL or (state_of(row) == "quarantined") is (state is State.QUARANTINED))
+    ]
     folder = tmp_path_factory.mktemp("job") / "ledger"
     with opened_in_steps(folder, every, cuts) as inventory:
         listing = inventory.letters(Selection(state=state), limit=100)
@@ -115,13 +125,14 @@ def test_each_dead_letter_is_told_by_its_last_outcome(
 
 @pytest.fixture
 def inventory(tmp_path: Path) -> Inventory:
-    """Three open dead letters in the ledger, of which one was retried since; one that is new."""
+    """Three open dead letters in the ledger, one of them retried since; two that are new."""
     members: list[dict[str, Any]] = [
         {"origin": "d:0:1", "result": "remains", "reason": 2053, "key": "a2V5", "rule_line": 3},
         {"origin": "d:0:2", "result": "parked", "reason": 2085, "fields": {"DESTQ": "it's"}},
         {"origin": "d:0:3", "result": "remains", "fields": {"REASON": 2051}, "handler": "bills"},
         {"origin": "d:0:2", "result": "retried"},
         {"origin": "d:0:4", "result": "parked", "key": None},
+        {"origin": "d:0:5", "result": "remains", "action": "QUARANTINE", "handler": "late"},
     ]
     every = rows([outcome(number, **one) for number, one in enumerate(members)], partitions=1)
     return opened(tmp_path / "ledger", every[:3], every[3:])
@@ -133,7 +144,9 @@ def inventory(tmp_path: Path) -> Inventory:
         (Selection(), [4, 3, 1]),
         (Selection(state=State.REMAINING), [3, 1]),
         (Selection(state=State.RETRIED), [2]),
-        (Selection(state=State.ALL), [4, 2, 3, 1]),
+        (Selection(state=State.ALL), [5, 4, 2, 3, 1]),
+        (Selection(state=State.QUARANTINED), [5]),
+        (Selection(message="d:0:5"), [5]),
         (Selection(reason=2051), [3]),
         (Selection(state=State.REMAINING, reason=2053), [1]),
         (Selection(handler="bills"), [3]),
@@ -155,6 +168,20 @@ def test_filters_hold_for_the_last_outcome(
     assert set(found) >= {f"d:0:{number}" for number in origins}
     if selection.rule is None and selection.reason is None:
         assert found == [f"d:0:{number}" for number in origins]
+
+
+def test_what_stands_is_counted_by_handler_with_quarantined_messages_apart(
+    inventory: Inventory,
+) -> None:
+    """Status, lists and metrics say the same."""
+    with inventory:
+        found = inventory.standing()
+    assert {key: one.count for key, one in found.items()} == {
+        ("payments", State.PARKED): 1,
+        ("payments", State.REMAINING): 1,
+        ("bills", State.REMAINING): 1,
+        ("late", State.QUARANTINED): 1,
+    }
 
 
 def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:

@@ -57,6 +57,7 @@ def _naive(job: SmallJob) -> dict[str, Any]:
         "depth": len(job.waiting(identity.topic)),
         "parked": len(job.waiting(identity.retry_topic)),
         "remaining": len(live),
+        "quarantined": 0,
         "invalid": sum(it["form"] == "none" for it in remaining_now.values()),
         "totals": dict(Counter(it["result"] for it in outcomes)),
     }
@@ -69,6 +70,7 @@ def _answered(job: SmallJob) -> dict[str, Any]:
         "depth": handler.depth,
         "parked": handler.parked.number,
         "remaining": handler.remaining.number,
+        "quarantined": handler.quarantined.number,
         "invalid": handler.invalid,
         "totals": handler.totals,
     }
@@ -81,7 +83,7 @@ def test_a_partition_without_a_leader_is_named_and_hides_nothing_of_the_others(
     _fill(produce, small_job, now)
     small_job.step(now - 400_000)
     silent = TopicPartition(small_job.identity.topic, 0)
-    monkeypatch.setattr(Cluster, "leaderless", lambda *_: frozenset({silent}))
+    monkeypatch.setattr(Cluster, "leaderless", lambda _, lanes: frozenset({silent} & {*lanes}))
     asked = Cluster.extents
 
     def extents(self: Cluster, lanes: list[TopicPartition]) -> Any:
@@ -147,21 +149,49 @@ def test_rates_count_the_last_minute_and_the_last_hour(
     ]
 
 
-def test_numbers_are_no_longer_called_exact_when_outcomes_could_not_be_read(
+def test_without_the_outcomes_the_topics_are_counted(
     small_job: SmallJob,
     produce: Callable[..., None],
     now: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Then offsets bound them, and a note tells why."""
+    """Every number is the whole one, quarantined messages apart; results are not known."""
+    _fill(produce, small_job, now)
+    small_job.step(now - 400_000)
+    small_job.step(now - 300_000)
+    naive = _naive(small_job)
+    headers = [("redrive.quarantine", b"1"), ("redrive.origin", b"orders:0:7")]
+    produce(small_job.identity.remaining_topic, [{"key": b"x", "value": b"", "headers": headers}])
+    monkeypatch.setattr("redrive.outcomes.ledger._starts", lambda *_: ({}, ["too late"]))
+    answer = status_of(small_job.configuration)
+    [handler] = answer.handlers
+    assert (handler.parked.number, handler.remaining.number) == (
+        naive["parked"], naive["remaining"],
+    )  # fmt: skip
+    assert handler.quarantined == (1, Precision.EXACT)
+    assert (handler.invalid, answer.outcomes, handler.totals) == (None, None, {})
+    assert (answer.notes, answer.gap) == (("too late; results are not known",), "")
+
+
+def test_what_could_not_be_counted_in_time_is_not_known(
+    small_job: SmallJob,
+    produce: Callable[..., None],
+    now: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A part of a number is no number: it is shown as ?, and --check is not 0."""
     _fill(produce, small_job, now)
     small_job.step(now)
     monkeypatch.setattr("redrive.kafka.cluster.Cluster.read", _late)
-    answer = status_of(small_job.configuration)
-    [handler] = answer.handlers
-    assert handler.parked.precision is Precision.AT_MOST
-    assert handler.parked.number >= _naive(small_job)["parked"]
-    assert "not all of them could be read in time" in answer.notes[0]
+    monkeypatch.setattr("redrive.kafka.cluster.Cluster.instances", lambda *_: ("host:1",))
+    answer = CliRunner().invoke(status, ["-c", small_job.config_file, "--check"])
+    assert answer.exit_code == 1
+    [row] = [line for line in answer.stdout.splitlines() if line.startswith("orders ")]
+    assert row.split()[3:6] == ["?", "?", "?"]
+    assert "not all of them could be read in time" in answer.stdout
+    told = orjson.loads(CliRunner().invoke(status, ["-c", small_job.config_file, "--json"]).stdout)
+    assert told["problem"].startswith("what waits is not known: there is no ledger in ")
+    assert told["handlers"][0]["remaining"] == {"number": None, "precision": "unknown"}
 
 
 def _late(*_: Any, **__: Any) -> Iterator[Any]:
@@ -173,7 +203,7 @@ def _late(*_: Any, **__: Any) -> Iterator[Any]:
 def test_a_ledger_that_cannot_be_read_hides_nothing_that_the_broker_tells(
     small_job: SmallJob, produce: Callable[..., None], now: int
 ) -> None:
-    """What waits is bounded by offsets; what became of the rest is unknown, and not nothing."""
+    """What waits is counted on the topics; what became of the rest is unknown, and not nothing."""
     _fill(produce, small_job, now)
     small_job.step(now)
     broken = small_job.configuration.ledger.path / "_delta_log" / "00000000000000000000.json"
@@ -184,8 +214,7 @@ def test_a_ledger_that_cannot_be_read_hides_nothing_that_the_broker_tells(
     told = orjson.loads(answer.stdout)
     [handler] = told["handlers"]
     assert handler["waiting"] == _naive(small_job)["depth"]
-    assert handler["parked"]["number"] >= _naive(small_job)["parked"]
-    assert handler["parked"]["precision"] == "at most"
+    assert handler["parked"] == {"number": _naive(small_job)["parked"], "precision": "exact"}
     assert (told["outcomes"], handler["invalid"]) == (None, None)
     shown = CliRunner().invoke(status, ["-c", small_job.config_file]).stdout
     assert "can't be used" in shown

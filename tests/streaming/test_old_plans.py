@@ -116,7 +116,7 @@ def test_a_plan_whose_messages_a_table_placed_long_ago_puts_none_of_them_again(
     order = Order(to=To.QUEUE, target=Names(queue=orders))
     plan_of(configuration, "old", range(COUNT), order).write(tmp_path / "plan.json")
     redrive = commands(configuration, dlq, KEEPS, tmp_path)
-    done = redrive("replay", "apply", str(tmp_path / "plan.json"), "--reason", "late", "--yes")
+    done = redrive("replay", "apply", str(tmp_path / "plan.json"), "--because", "late", "--yes")
     told = {name: done[name] for name in ("state", "planned", "instructed", "placed", "gone")}
     assert told == {"state": "done", "planned": 5, "instructed": 0, "placed": 5, "gone": 0}
     assert redrive("replay", "status", "old")["placed"] == COUNT

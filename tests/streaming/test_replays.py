@@ -152,7 +152,7 @@ def test_the_command_plans_applies_and_tells(
     found = redrive("replay", "plan", "--to", repair, "--limit", "4", "-o", str(plan))
     assert (found["count"], found["warnings"]) == (4, [])
     for _ in range(2):
-        done = redrive("replay", "apply", str(plan), "--reason", "ticket", "--yes")
+        done = redrive("replay", "apply", str(plan), "--because", "ticket", "--yes")
         assert (done["state"], done["results"]) == ("done", {"forwarded": 4})
     assert [one["plan"] for one in redrive("replay", "list")] == [found["plan"]]
     one = redrive("discard", f"{dlq}:0:5", "--yes")
@@ -161,7 +161,7 @@ def test_the_command_plans_applies_and_tells(
     assert (rest["planned"], rest["results"]) == (1, {"forwarded": 1})
     nothing = redrive("replay", "now", "--yes")
     assert nothing["count"] == 0
-    assert redrive("replay", "status", found["plan"])["reason"] == "ticket"
+    assert redrive("replay", "status", found["plan"])["because"] == "ticket"
     job.stop()
     assert sorted(int(one.value) for one in read_all(repair)) == [0, 1, 2, 3, 4]
 
@@ -247,7 +247,7 @@ def test_parked_messages_are_tried_now_or_no_more_and_all_others_wait(
     job.stop()
     assert redrive("parked", "now", f"{dlq}:0:5", "-o", str(plan))["count"] == 1
     # In a process of its own: the job that it runs for the purpose ends its Spark.
-    done = redrive("replay", "apply", str(plan), "--reason", "ticket", "--yes", run=in_a_process)
+    done = redrive("replay", "apply", str(plan), "--because", "ticket", "--yes", run=in_a_process)
     assert (done["state"], done["results"]) == ("done", {"retried": 1})
     assert sorted(int(one.value) for one in read_all(missing)) == [0, 1, 3, 5]
     waiting = redrive("ls", "--status", "parked")["dead_letters"]

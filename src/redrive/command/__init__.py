@@ -20,8 +20,6 @@ from redrive import __version__
 from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError
 from redrive.printable import printable
 
-__all__ = ["SUBCOMMANDS", "main"]
-
 _FILE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 """What a machine refuses that a user can put right: no program of ours is wrong then."""
 
@@ -62,7 +60,10 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
 )
 """The subcommands in the order of the help, each with the first sentence of its own help."""
 
-_MODULES: Mapping[str, str] = {"groups": "ls", "queue": "channel", "trigger": "channel"}
+_MODULES: Mapping[str, str] = {
+    "groups": "ls", "queue": "channel", "trigger": "channel",
+    "discard": "replay", "parked": "replay",
+}  # fmt: skip
 """Subcommands that share the module of another one."""
 
 _ERROR = 1

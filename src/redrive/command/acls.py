@@ -13,8 +13,6 @@ from redrive.errors import UsageError
 from redrive.operations.rights import open_targets, rights_of
 from redrive.settings import read_settings
 
-__all__ = ["acls"]
-
 
 @click.command()
 @config_option

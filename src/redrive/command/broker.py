@@ -13,8 +13,6 @@ from redrive.command.output import print_json
 from redrive.errors import UsageError
 from redrive.java import find_java
 
-__all__ = ["broker"]
-
 _DEFAULT_DIRECTORY = Path(".redrive") / "broker"
 
 

@@ -25,8 +25,6 @@ from redrive.operations.undelivered import sources_of_queue, undelivered
 from redrive.printable import printable
 from redrive.settings import read_settings
 
-__all__ = ["browse"]
-
 _SHOWN_TEXT: Final = 400
 """Characters of a body that are shown."""
 _SHOWN_BYTES: Final = 64

@@ -8,17 +8,16 @@ from typing import Any
 
 import click
 
-from redrive.command.options import combined, json_option, optional_config_option
-from redrive.command.output import counted, print_json, print_notes, print_uncut, table
+from redrive.command.options import combined, optional_config_option, table_options
+from redrive.command.output import counted, print_json, print_notes, print_table
 from redrive.kafka.cluster import without_leader
 from redrive.operations.channel import ChannelStatus, channel_status, set_channels
 from redrive.operations.channel import trigger as trigger_transmission
+from redrive.operations.depths import Depth
 from redrive.operations.durations import duration
 from redrive.operations.network import network_of_settings
 from redrive.operations.states import set_put_enabled
 from redrive.operations.undelivered import release
-
-__all__ = ["channel", "queue", "trigger"]
 
 _channel_arguments = combined(
     click.argument("queue_manager", metavar="QM"),
@@ -71,7 +70,7 @@ def stop(queue_manager: str, name: str, config: Path | None) -> None:
 
 @channel.command()
 @_channel_arguments
-@json_option
+@table_options
 def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool) -> None:
     """Show each channel of QM: its state, and how many messages wait for how long.
 
@@ -85,21 +84,20 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
     if as_json:
         print_json([_as_json(one) for one in found])
         return
-    numbers = ("waiting", "retried", "remaining")
-    shown = table(
-        "channel", "state", "to", "topic", "waiting", "oldest", "retried", "remaining",
-        right=numbers,
-    )  # fmt: skip
-    for one in found:
-        topic, waiting = one.topic, one.waiting
-        shown.add_row(
-            *(topic.channel[1], one.state, topic.to, topic.topic),
-            "no topic" if waiting is None else str(waiting),
-            "" if waiting is None or waiting.age is None else duration(waiting.age),
-            str(one.retried) if one.retried.messages else "",
-            str(one.remaining or ""),
-        )
-    print_uncut(shown)
+    rows = [
+        {
+            "channel": one.topic.channel[1],
+            "state": one.state,
+            "to": one.topic.to,
+            "topic": one.topic.topic,
+            "waiting": "no topic" if one.waiting is None else str(one.waiting),
+            "oldest": _age(one.waiting),
+            "retried": str(one.retried) if one.retried.messages else "",
+            "remaining": one.remaining or None,
+        }
+        for one in found
+    ]
+    print_table(rows, right=["waiting", "retried", "remaining"])
     for one in found:
         if one.because:
             click.echo(f"{one.topic.channel[1]} was stopped by the job: {one.because}")
@@ -107,6 +105,10 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
         click.echo(f"redrive browse {queue_manager} --remaining shows undeliverable messages")
     if any(one.waiting is None for one in found):
         click.echo("redrive topology apply creates the topics that are missing")
+
+
+def _age(depth: Depth | None) -> str:
+    return "" if depth is None or depth.age is None else duration(depth.age)
 
 
 def _set(queue_manager: str, name: str, config: Path | None, *, is_running: bool) -> None:

@@ -32,8 +32,6 @@ from redrive.topology.files import (
 )
 from redrive.topology.mq.reader import is_mqsc
 
-__all__ = ["check"]
-
 _STANDARD_INPUT: Final = "-"
 _KIND: Final = re.compile(r"^kind:\s*(\w+)", re.MULTILINE)
 _SEVERITIES: Final = tuple(Severity)

@@ -16,8 +16,6 @@ from redrive.demo.script import Script
 from redrive.demo.scripts import NETWORKS, KafkaTeams, NetworkScript, Orders
 from redrive.errors import UsageError
 
-__all__ = ["demo"]
-
 _FEWEST: Final = 50
 """Messages below which some kinds would be missing."""
 _DEAD_LETTERS: Final = 10_000

@@ -20,8 +20,6 @@ from redrive.rules.analysis import (
     write_message,
 )
 
-__all__ = ["diff"]
-
 
 @click.command()
 @click.argument("old", type=TABLE)

@@ -10,6 +10,7 @@ import click
 
 from redrive.command.message_file import WrittenRecord, message_fields, parse_field, read_written
 from redrive.command.options import (
+    TABLE,
     bootstrap_option,
     json_option,
     lenient_option,
@@ -41,8 +42,6 @@ from redrive.rules.backoff import JITTER
 from redrive.rules.keywords import Value, pattern_keyword
 from redrive.rules.patterns import ABSENT
 
-__all__ = ["explain"]
-
 _SHOWN: Final = 5
 """Attempts of one rule that are listed one by one."""
 _EFFECTS: Final = {
@@ -53,7 +52,7 @@ _EFFECTS: Final = {
 
 
 @click.command()
-@click.argument("table", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("table", type=TABLE)
 @click.option(
     "--message",
     metavar="FILE|TOPIC:PARTITION:OFFSET|TOPIC",
@@ -108,8 +107,8 @@ def explain(
                 hint="leave out --message, --key, --field and --lenient; a job is lenient by"
                 " lenient_rules of its settings",
             )
-        from redrive.command.dry_run import try_table  # noqa: PLC0415 - slow to import
-        from redrive.command.opening import settings_file  # noqa: PLC0415 - as above
+        from redrive.command.opening import settings_file  # noqa: PLC0415 - slow to import
+        from redrive.command.plan import try_table  # noqa: PLC0415 - as above
 
         file = settings_file(config, bootstrap_server)
         try_table(table, topic, config=file, bootstrap_server=bootstrap_server, as_json=as_json)

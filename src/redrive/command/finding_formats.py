@@ -17,8 +17,6 @@ from redrive.command.output import counted
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.printable import printable
 
-__all__ = ["FORMATS", "FileFindings"]
-
 _COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 

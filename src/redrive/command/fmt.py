@@ -18,8 +18,6 @@ from redrive.rules import decode_source, parse
 from redrive.rules.formatting import format_table
 from redrive.rules.source import encoding_of
 
-__all__ = ["fmt"]
-
 _STANDARD_INPUT: Final = "-"
 
 

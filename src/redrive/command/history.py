@@ -10,26 +10,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.table import Table
 from rich.text import Text
 
-from redrive.command.options import config_option, json_option
-from redrive.command.output import console, print_json, print_notes, print_uncut, table
-from redrive.command.selection import parse_key, parse_reason, parse_time
+from redrive.command.failures import at, reason_text, shows_mq, why
+from redrive.command.options import config_option, mq_option, number_option, table_options
+from redrive.command.output import console, print_json, print_notes, print_table
+from redrive.command.selection import key_option, parse_key, parse_reason, parse_time, reason_option
 from redrive.engine.outcome import Result
 from redrive.errors import RedriveError, UsageError
 from redrive.masking import Mask
-from redrive.messages.constants import reason_name
 from redrive.operations.durations import clock, duration
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.history import Archive, Found, History, NotFound
 from redrive.outcomes.rows import Row
 from redrive.printable import printable
 from redrive.settings import read_settings
-
-__all__ = [
-    "STYLES", "at", "document_of", "history", "masked", "plain", "reason_text", "story", "why",
-]  # fmt: skip
 
 _Answer = TypeVar("_Answer", History, Found)
 
@@ -47,18 +42,13 @@ STYLES: Mapping[str, str] = {
 @click.command()
 @click.argument("identity", metavar="[ID]", required=False)
 @config_option
-@click.option("--key", help="Only records with this key: text, or 0x and hex digits.")
-@click.option("--reason", help="Only this reason, such as 2053 or MQRC_Q_FULL.")
+@key_option
+@reason_option
 @click.option("--result", type=click.Choice([result.value for result in Result]))
 @click.option("--since", help="Only from this time on: 10m, 2h, 1d, or 2026-01-31T12:00.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    help="How many outcomes to list, the newest ones.",
-)
-@json_option
+@number_option("--limit", 20, None, "How many outcomes to list, the newest ones.")
+@mq_option
+@table_options
 def history(
     *,
     identity: str | None,
@@ -68,6 +58,7 @@ def history(
     result: str | None,
     since: str | None,
     limit: int,
+    mq: bool,
     as_json: bool,
 ) -> None:
     """Show every outcome of the message ID in order, and what comes next.
@@ -89,55 +80,51 @@ def history(
         raise UsageError("an ID names one message, so there is nothing to narrow down")
     settings = read_settings(config)
     archive, mask = Archive(settings.job), settings.mask
+    mq = shows_mq(settings.job, mq=mq)
     if identity is None:
         found = masked(archive.find(criteria, limit=limit), mask)
-        _show_found(found, criteria, as_json=as_json)
+        _show_found(found, criteria, mq=mq, as_json=as_json)
         return
     answer = archive.history(identity)
     shown = answer if isinstance(answer, NotFound) else masked(answer, mask)
-    _show_history(shown, as_json=as_json)
+    _show_history(shown, mq=mq, as_json=as_json)
 
 
 def masked(answer: _Answer, mask: Mask) -> _Answer:
-    """An answer whose outcomes show no secrets.
-
-    Args:
-        answer: A history, or outcomes that were found.
-        mask: What is not to be shown.
-    """
+    """An answer whose outcomes show no secrets."""
     return replace(answer, outcomes=[mask.row(row) for row in answer.outcomes])
 
 
-def _show_history(answer: History | NotFound, *, as_json: bool) -> None:
+def _show_history(answer: History | NotFound, *, mq: bool, as_json: bool) -> None:
     if isinstance(answer, NotFound):
         print_notes(answer.notes)
         raise RedriveError(answer.reason, hint=answer.hint)
     if as_json:
         print_json(document_of(answer))
         return
-    story(answer)
+    story(answer, mq=mq)
 
 
-def story(answer: History) -> None:
+def story(answer: History, *, mq: bool) -> None:
     """Prints what a message is, what happened to it, and what comes next."""
     lines = console()
     lines.print(Text(printable(f"message {answer.message}"), style="bold"))
-    for line in _what_it_is(answer.outcomes[-1], answer.put_on):
+    for line in _what_it_is(answer.outcomes[-1], answer.put_on, mq=mq):
         lines.print(Text(printable(f"  {line}")))
     lines.print()
-    print_uncut(_time_line(answer.outcomes))
+    _print_outcomes(answer.outcomes, mq=mq)
     lines.print(Text(printable(f"next: {_next(answer)}"), style="bold"))
     print_notes(answer.notes)
 
 
-def _show_found(found: Found, criteria: Criteria, *, as_json: bool) -> None:
+def _show_found(found: Found, criteria: Criteria, *, mq: bool, as_json: bool) -> None:
     if as_json:
         outcomes = [plain(row) for row in found.outcomes]
         content = {"outcomes": outcomes, "notes": found.notes}
         print_json(content)
         return
     if found.outcomes:
-        print_uncut(_time_line(found.outcomes, with_message=True))
+        _print_outcomes(found.outcomes, mq=mq, with_message=True)
     else:
         known = ", as far as could be read" if found.notes else ""
         what = (
@@ -147,7 +134,7 @@ def _show_found(found: Found, criteria: Criteria, *, as_json: bool) -> None:
     print_notes(found.notes)
 
 
-def _what_it_is(row: Row, put_on: str) -> list[str]:
+def _what_it_is(row: Row, put_on: str, *, mq: bool) -> list[str]:
     """What the message is, from its last outcome."""
     if put_on:
         target = at(row["field_destq"], row["field_destqm"])
@@ -156,9 +143,11 @@ def _what_it_is(row: Row, put_on: str) -> list[str]:
         queue = at(row["queue"], row["queue_manager"])
         lines = [f"dead letter {row['origin']} of the queue {queue}, handler {row['handler']}"]
     if not put_on and row["field_destq"] is not None:
-        reason = row["field_reason"] or 0
         target = at(row["field_destq"], row["field_destqm"])
-        lines.append(f"meant for {target}, failed with {reason} {reason_name(reason)}")
+        reason = reason_text(row["field_reason"] or 0) or "0"
+        group = f" in group {row['consumer_group']}" if row["consumer_group"] else ""
+        told = f"failed on topic {target}{group} with {row['error_class'] or 'no exception'}"
+        lines.append(f"meant for {target}, failed with {reason}" if mq else told)
     key = "no key" if row["message_key"] is None else f"key {_text(row['message_key'])}"
     lines.append(f"{key}, {row['body_size']} bytes, put {row['hop']} times before")
     if row["traceparent"]:
@@ -166,49 +155,27 @@ def _what_it_is(row: Row, put_on: str) -> list[str]:
     return lines
 
 
-def _time_line(outcomes: Sequence[Row], *, with_message: bool = False) -> Table:
-    message = ("message",) if with_message else ()
-    columns = ("time (UTC)", *message, "attempt", "rule", "action", "result", "target", "why")
-    shown = table(*columns, right=("attempt",), folded=("rule", "target", "why"))
-    for row in outcomes:
-        shown.add_row(
-            clock(row["time"]),
-            *((printable(row["message"]),) if with_message else ()),
-            str(row["attempt"] or ""),
-            f"line {row['rule_line']} of {row['table_hash'][:8]}" if row["rule_line"] else "",
-            printable(row["action"]),
-            Text(row["result"], style=STYLES.get(row["result"], "")),
-            _target(row),
-            why(row),
-        )
-    return shown
+def _print_outcomes(outcomes: Sequence[Row], *, mq: bool, with_message: bool = False) -> None:
+    rows = [
+        {
+            "time (UTC)": clock(row["time"]),
+            **({"message": row["message"]} if with_message else {}),
+            "attempt": row["attempt"] or None,
+            "rule": f"line {row['rule_line']} of {row['table_hash'][:8]}" * bool(row["rule_line"]),
+            "action": row["action"],
+            "result": Text(row["result"], style=STYLES.get(row["result"], "")),
+            "target": _target(row),
+            "why": why(row, mq=mq),
+        }
+        for row in outcomes
+    ]
+    print_table(rows, folded=["rule", "target", "why"], whole=["message"])
 
 
 def _target(row: Row) -> str:
     target = at(row["target_queue"], row["target_queue_manager"])
     topic = printable(row["target_topic"] or "")
     return f"{target} (topic {topic})" if topic and topic != target else target
-
-
-def why(row: Row) -> str:
-    """Why an attempt failed, and who asked for it if a person did; for people, may be empty."""
-    reason = f"{row['reason']} {row['reason_name']}" if row["reason"] else ""
-    failure = ": ".join(part for part in (reason, row["detail"]) if part)
-    return printable("; ".join(part for part in (failure, _replay(row)) if part))
-
-
-def _replay(row: Row) -> str:
-    if not row["replay"]:
-        return ""
-    purpose = f" ({row['purpose']})" if row["purpose"] else ""
-    return f"replay {row['replay']} by {row['operator']}{purpose}"
-
-
-def reason_text(reason: int | None) -> str:
-    """A reason code with its name; empty for 0, in words for None."""
-    if reason is None:
-        return "no dead-letter header"
-    return f"{reason} {reason_name(reason)}" if reason else ""
 
 
 def _next(answer: History) -> str:
@@ -218,11 +185,6 @@ def _next(answer: History) -> str:
     seconds = (due - datetime.now(UTC)).total_seconds()
     when = f"in {duration(seconds)}" if seconds > 0 else "now"
     return f"{answer.next.text}, due {when} ({clock(due)})"
-
-
-def at(queue: str | None, queue_manager: str | None) -> str:
-    """A queue as ``QUEUE@QM``, as far as there are names."""
-    return printable(f"{queue or ''}@{queue_manager or ''}".removesuffix("@"))
 
 
 def _text(key: bytes) -> str:

@@ -27,8 +27,6 @@ from redrive.operations.first_table import first_table
 from redrive.operations.identify import Identification, SchemeFound, identified, sample
 from redrive.operations.record_view import RecordView, read_record, record_place
 
-__all__ = ["identify"]
-
 _LISTED: Final = 5
 """Names of one kind that are shown."""
 _LEFT_OUT: Final = frozenset({"scheme", "error_stack", "first_origin"})

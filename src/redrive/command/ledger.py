@@ -13,8 +13,6 @@ from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.table import LedgerTable, locked
 from redrive.settings import read_settings
 
-__all__ = ["ledger"]
-
 
 @click.group()
 def ledger() -> None:

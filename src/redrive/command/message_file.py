@@ -21,8 +21,6 @@ from redrive.rules.fields import RuleInput
 from redrive.rules.keywords import KAFKA_PATTERNS, Keyword, Value, field_name, split_field
 from redrive.rules.values import read_number
 
-__all__ = ["WrittenRecord", "message_fields", "message_from_json", "parse_field", "read_written"]
-
 _FORM: Final = (
     'a JSON object {"md": {"Field": value, ...}, "dlh": {"Field": value, ...}}, '
     'or {"headers": {"name": "text", ...}, "value": "text"}, or one line of kcat -J'

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from redrive.command.output import counted
 from redrive.errors import UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
@@ -13,18 +15,8 @@ from redrive.kafka.connection import Connection
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import SchemeTable
 from redrive.outcomes.history import Archive
-from redrive.outcomes.inventory import Inventory
+from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.settings import Settings, read_settings
-
-__all__ = [
-    "DEFAULT_SETTINGS",
-    "Answer",
-    "TopicSource",
-    "ask_inventory",
-    "open_cluster",
-    "schemes_of",
-    "settings_file",
-]
 
 DEFAULT_SETTINGS: Final = Path("redrive.toml")
 _ANSWER_TIMEOUT: Final = 15.0
@@ -90,12 +82,50 @@ class Answer(NamedTuple, Generic[_Answer]):
     """What could not be read; empty if the answer is complete."""
     unread: int | None
     """Records that the job has not read, at most; None if that is not known."""
+    quarantined: int
+    """Messages in quarantine that fit too, and are left out."""
+
+    def document(self) -> dict[str, Any]:
+        """What JSON has of it besides what was found."""
+        return {
+            "complete": not self.notes,
+            "unread": self.unread,
+            "quarantined": self.quarantined,
+            "notes": self.notes,
+        }
+
+    def all_notes(self) -> Iterator[str]:
+        """What could not be read, and what is left out."""
+        yield from self.notes
+        if self.unread:
+            yield (
+                f"up to {self.unread:,} messages are not in this list: the job has not read them"
+                " yet; redrive status shows whether it runs"
+            )
+        yield from notes_about_quarantined(self.quarantined)
 
 
-def ask_inventory(settings: Settings, question: Callable[[Inventory], _Answer]) -> Answer[_Answer]:
-    """Ask a question about the dead letters of a job."""
+def notes_about_quarantined(number: int) -> Iterator[str]:
+    """A note about quarantined messages that are left out, if there are any."""
+    if number:
+        verb = "is" if number == 1 else "are"
+        yield f"{counted(number, 'quarantined message')} {verb} left out: --status quarantined"
+
+
+def count_quarantined(inventory: Inventory, selection: Selection) -> int:
+    """How many messages a selection leaves out because they are in quarantine."""
+    if not selection.leaves_out_quarantined:
+        return 0
+    return inventory.letters(replace(selection, state=State.QUARANTINED), limit=1).total
+
+
+def ask_inventory(
+    settings: Settings, selection: Selection, question: Callable[[Inventory], _Answer]
+) -> Answer[_Answer]:
+    """Ask a question about some dead letters of a job."""
     archive = Archive(settings.job)
     inventory, notes = archive.inventory()
     with inventory:
         found = question(inventory)
-    return Answer(found, notes, archive.unread())
+        quarantined = count_quarantined(inventory, selection)
+    return Answer(found, notes, archive.unread(), quarantined)

@@ -8,13 +8,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 import click
 
+from redrive.command.output import WIDE
 from redrive.settings import Option
-
-__all__ = [
-    "FILE", "TABLE", "bootstrap_option", "combined", "config_option", "handler_option",
-    "instance_options", "instance_settings", "json_option", "lenient_option", "network_options",
-    "number_option", "optional_config_option", "topology_option",
-]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -55,6 +50,21 @@ optional_config_option = click.option(
 )
 """For commands whose other options may replace the settings."""
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+table_options = combined(
+    json_option,
+    click.option(
+        "--wide", is_flag=True, expose_value=False, help="Show long values whole.",
+        callback=lambda context, _, value: context.meta.update({WIDE: value}),
+    ),
+)  # fmt: skip
+"""For commands that print tables: ``as_json``, and whether long values are shown whole."""
+because_option = click.option(
+    "--because", "purpose", default="", metavar="TEXT", help="Why, for the ledger."
+)
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+mq_option = click.option(
+    "--mq", is_flag=True, help="Show MQ's reasons and queues, not exceptions, groups and topics."
+)
 lenient_option = click.option(
     "--lenient", is_flag=True, help="Accept rules whose clauses are not separated."
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import click
 import orjson
@@ -26,17 +26,16 @@ from rich.text import Text
 
 from redrive.printable import printable
 
-__all__ = [
-    "ShowProgress", "console", "counted", "print_json", "print_lines", "print_notes", "print_uncut",
-    "progress_bar", "table",
-]  # fmt: skip
-
 _WIDTH: Final = 10_000
 """Columns of the output without a terminal: a row is one line for the program that reads it."""
 _LINE_END: Final = "\N{SYMBOL FOR LINE FEED}"
 _FOLDED: Final = 10
 """Minimum columns of a long value, however narrow the terminal is."""
 
+_LONGEST: Final = 80
+"""Characters of a value that a table shows, unless all are asked for."""
+WIDE: Final = "redrive.wide"
+"""Under which a command's context has whether values are shown whole."""
 _LINE_EVERY: Final = 10.0
 """Seconds between two lines of progress without a terminal."""
 
@@ -65,6 +64,12 @@ def print_notes(notes: Iterable[str]) -> None:
 def counted(count: int, noun: str) -> str:
     """A number with its noun: ``1 rule``, ``2 rules``."""
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def ask(question: str, *, yes: bool) -> None:
+    """Ask before something is done; without a yes the command ends."""
+    if not yes:
+        click.confirm(question, abort=True, err=True)
 
 
 @contextmanager
@@ -100,41 +105,47 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
 
 
-def table(*columns: str, right: tuple[str, ...] = (), folded: tuple[str, ...] = ()) -> Table:
+def table(
+    rows: Sequence[Mapping[str, object]],
+    *,
+    right: Collection[str] = (),
+    folded: Collection[str] = (),
+    whole: Collection[str] = (),
+) -> Table:
     """A table with a rule under its head on a terminal, plain columns otherwise.
 
+    A long value is cut in the middle, unless the command has no ``wide_option`` or got ``--wide``.
+
     Args:
-        columns: Their names.
-        right: Columns that are aligned to the right, numbers.
+        rows: Cells by column; all rows have the columns of the first. A text is no markup, and one
+            line; numbers are aligned right; None is blank.
+        right: Further columns that are aligned to the right.
         folded: Columns that take several lines when the terminal is narrow.
+        whole: Columns that are never cut: ids that somebody copies.
     """
-    is_terminal = sys.stdout.isatty()
-    made = _Table(
-        box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False, collapse_padding=True
+    made = Table(
+        box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, collapse_padding=True
     )
-    for name in columns:
+    context = click.get_current_context(silent=True)
+    is_whole = context is None or context.meta.get(WIDE, True)
+    by_column = []
+    for name in rows[0] if rows else ():
+        texts = [_one_line(row[name]) for row in rows]
+        if not is_whole and name not in whole:
+            texts = [_cut(text) for text in texts]
+        is_right = name in right or any(isinstance(row[name], int) for row in rows)
+        is_folded = name in folded
         made.add_column(
             name,
-            justify="right" if name in right else "left",
-            no_wrap=name not in folded,
+            justify="right" if is_right else "left",
+            no_wrap=not is_folded,
             overflow="fold",
-            min_width=None if name in folded else len(name),
+            min_width=None if is_folded else max(len(name), *(text.cell_len for text in texts)),
         )
+        by_column.append([_Folded(one.plain, one.style) if is_folded else one for one in texts])
+    for cells in zip(*by_column, strict=True):
+        made.add_row(*cells)
     return made
-
-
-class _Table(Table):
-    """A table whose columns are not cut unless they are folded."""
-
-    def add_row(self, *cells: RenderableType | None, **style: Any) -> None:  # noqa: ANN401 - rich's
-        """See ``Table.add_row``; a text is no markup, and one line."""
-        shown = [_one_line(cell) for cell in cells]
-        for number, (column, cell) in enumerate(zip(self.columns, shown, strict=False)):
-            if column.no_wrap:
-                column.min_width = max(column.min_width or 0, cell.cell_len)
-            else:
-                shown[number] = _Folded(cell.plain, cell.style)
-        super().add_row(*shown, **style)
 
 
 class _Folded(Text):
@@ -145,10 +156,23 @@ class _Folded(Text):
         return Measurement(min(widest, _FOLDED), widest)
 
 
-def _one_line(cell: RenderableType | None) -> Text:
+def _one_line(cell: object) -> Text:
     if isinstance(cell, Text):
         return cell
-    return Text(str(cell or "").replace("\n", _LINE_END))
+    return Text("" if cell is None else printable(str(cell)).replace("\n", _LINE_END))
+
+
+def _cut(text: Text) -> Text:
+    """A text without its middle if it is long."""
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    return Text(f"{text.plain[:half]}…{text.plain[-half:]}", text.style)
+
+
+def print_table(rows: Sequence[Mapping[str, object]], **columns: Collection[str]) -> None:
+    """Print a table; arguments as for ``table``."""
+    print_uncut(table(rows, **columns))
 
 
 def print_uncut(*parts: RenderableType) -> None:

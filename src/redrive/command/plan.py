@@ -1,9 +1,14 @@
-"""``redrive plan``: what another rules table would do with the messages that there are."""
+"""What rules tables would do with the messages that there are, and nothing else.
+
+One question behind four commands: ``redrive plan`` compares two tables, ``redrive restart --plan``
+those that decide with the new ones, ``redrive run --dry-run`` and ``redrive explain --topic`` try
+one table each.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,30 +18,32 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from redrive.command.options import FILE, config_option, json_option
+from redrive.command.opening import open_cluster
+from redrive.command.options import FILE, TABLE, config_option, json_option
 from redrive.command.output import print_json, print_lines, print_notes
 from redrive.command.selection import parse_time
-from redrive.configuration import JobConfiguration
-from redrive.errors import UsageError
-from redrive.settings import Option, read_settings
+from redrive.configuration import HandlerConfiguration, JobConfiguration
+from redrive.diagnostics import did_you_mean
+from redrive.errors import EnvironmentFault, UsageError
+from redrive.settings import Document, Option, Settings, read_settings, settings_of
+from redrive.topology.names import escape
 from redrive.what_if import Over, Question, WhatIf, ask
 from redrive.what_if.document import document_of
+from redrive.what_if.one_table import document_of_table, lines_of_table
 from redrive.what_if.page import page_of
 from redrive.what_if.text import lines_of
 
-__all__ = ["asked", "plan", "show"]
-
-_TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _LIVE: Final = (Over.REMAINING, Over.PARKED, Over.BACKLOG)
 _CHANGES: Final = 2
+_PUTS: Final = "puts to the queue managers of the topology are not tried: see redrive resolve"
 
 
 @click.command()
-@click.argument("new", type=_TABLE)
+@click.argument("new", type=TABLE)
 @config_option
 @click.option(
     "--old",
-    type=_TABLE,
+    type=TABLE,
     metavar="FILE",
     help="The table to compare with; by default that of the settings.",
 )
@@ -58,11 +65,7 @@ _CHANGES: Final = 2
     help="Read history with Spark; by default where the ledger has over 4 GB.",
 )
 @click.option(
-    "--html",
-    "page",
-    type=FILE,
-    metavar="FILE",
-    help="Write a report with pictures to FILE.",
+    "--html", "page", type=FILE, metavar="FILE", help="Write a report with pictures to FILE."
 )
 @json_option
 @click.pass_context
@@ -102,8 +105,8 @@ def plan(
     index = _index_of(job, name, new)
     answer = asked(
         Question(
-            old=job if old is None else _with_table(config, index, old),
-            new=_with_table(config, index, new),
+            old=job if old is None else _with_table(config, index, old).job,
+            new=_with_table(config, index, new).job,
             handler=job.handlers[index].identity.name,
             over=over,
             since=None if since is None else parse_time("--since", since),
@@ -164,7 +167,116 @@ def _index_of(job: JobConfiguration, name: str | None, new: Path) -> int:
     )
 
 
-def _with_table(config: Path, index: int, table: Path) -> JobConfiguration:
-    """The job as the settings make it with another table; it is checked as ``run`` does."""
-    option = Option(("handlers", index, "rules"), str(table), str(table.absolute()))
-    return read_settings(config, options=[option]).job
+def _with_table(config: Path, index: int, table: Path) -> Settings:
+    """The settings with another table; it is checked as ``run`` does."""
+    return read_settings(config, options=[_table_option(index, table)])
+
+
+def _table_option(index: int, table: Path) -> Option:
+    return Option(("handlers", index, "rules"), str(table), str(table.absolute()))
+
+
+def try_table(
+    table: Path, topic: str, *, config: Path | None, bootstrap_server: str, as_json: bool
+) -> None:
+    """Try any table on what waits on one dead-letter topic, and write nothing.
+
+    Args:
+        table: The table.
+        topic: The topic.
+        config: The settings of the job that handles it; None for ``bootstrap_server``.
+        bootstrap_server: The broker of a job that is not set up yet.
+        as_json: Whether to print JSON.
+
+    Raises:
+        UsageError: The settings have no handler for the topic.
+        ConfigurationError: The settings or the table have errors.
+        EnvironmentFault: The cluster can't be reached, or the topic is not there.
+        TransientFault: The broker gave no answer in time.
+    """
+    if config is None:
+        settings = _without_file(table, topic, bootstrap_server)
+    else:
+        settings = _with_table(config, _handler_of(read_settings(config).job, topic), table)
+    try_tables(settings, topic=topic, as_json=as_json)
+
+
+def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
+    """Try each table on what waits for its handler, and write nothing.
+
+    Args:
+        settings: The job's settings.
+        topic: The topic of the one handler that is meant; empty for all of them.
+        as_json: Whether to print JSON.
+
+    Raises:
+        UsageError: There is no rules table.
+        EnvironmentFault: The cluster can't be reached, or a dead-letter topic is not there.
+        TransientFault: The broker gave no answer in time.
+    """
+    job = settings.job
+    if not job.handlers:
+        raise UsageError(
+            "there is no rules table to try", hint="redrive resolve shows the way of a put"
+        )
+    handlers = [one for one in job.handlers if topic in {"", one.identity.topic}]
+    _check_topics(job, handlers)
+    questions = [
+        # Both tables are the job's own, so the answer is what the job itself would do.
+        Question(old=job, new=job, handler=one.identity.name, over=_LIVE, mask=settings.mask)
+        for one in handlers
+    ]
+    _show_tables([asked(one) for one in questions], as_json=as_json)
+    if job.topology and not as_json:
+        print_notes([_PUTS])
+
+
+def _show_tables(answers: list[WhatIf], *, as_json: bool) -> None:
+    if as_json:
+        documents = [document_of_table(one) for one in answers]
+        print_json({"handlers": documents})
+        return
+    print_lines(_lines(answers))
+    print_notes(dict.fromkeys(note for one in answers for note in one.notes))
+
+
+def _lines(answers: list[WhatIf]) -> Iterator[str]:
+    for number, answer in enumerate(answers):
+        if number:
+            yield ""
+        yield from lines_of_table(answer)
+    yield ""
+    yield "nothing was written, and no position was moved"
+
+
+def _without_file(table: Path, topic: str, bootstrap_server: str) -> Settings:
+    """The settings of ``redrive run --dlq TOPIC --rules TABLE``: what it did is not asked again."""
+    options = [
+        Option(("kafka", "bootstrap_servers"), "--bootstrap-server", bootstrap_server),
+        Option(("application", "name"), "--topic", escape(topic)),
+        Option(("handlers", 0, "queue"), "--topic", topic),
+        _table_option(0, table),
+    ]
+    return settings_of(Document.empty().with_options("redrive explain", options))
+
+
+def _handler_of(job: JobConfiguration, topic: str) -> int:
+    topics = [handler.identity.topic for handler in job.handlers]
+    if topic not in topics:
+        raise UsageError(
+            f"the settings have no handler for {topic}",
+            hint=f"they have some for {', '.join(topics) or 'nothing'}; any other topic can be"
+            " tried with --bootstrap-server in the place of the settings",
+        )
+    return topics.index(topic)
+
+
+def _check_topics(job: JobConfiguration, handlers: Sequence[HandlerConfiguration]) -> None:
+    with open_cluster(job.connection) as cluster:
+        known = cluster.topics()
+    for handler in handlers:
+        if (topic := handler.identity.topic) not in known:
+            raise EnvironmentFault(
+                f"there is no topic {topic}",
+                hint=did_you_mean(topic, known) or "names are case-sensitive",
+            )

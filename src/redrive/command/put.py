@@ -9,20 +9,22 @@ from pathlib import Path
 import click
 
 from redrive.command.options import network_options
-from redrive.command.put_names import checked_at, read_put_names
-from redrive.command.report_options import read_reply_to, read_report, report_options
+from redrive.command.put_options import (
+    checked_at,
+    put_options,
+    read_put_names,
+    read_reply_to,
+    read_report,
+)
 from redrive.errors import EnvironmentFault, RedriveError, UsageError
 from redrive.operations.network import Network, read_network
 from redrive.operations.put import NewMessage, checked_put_topic
 from redrive.operations.put import put as put_message
 from redrive.operations.put_tracers import cluster_tracer
 
-__all__ = ["put"]
-
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="QUEUE[@QM]")
-@click.option("--at", default="", metavar="QM", help="The manager the application is connected to.")
+@put_options
 @network_options
 @click.option("--data", metavar="TEXT", help="The body; by default it is read from --file.")
 @click.option(
@@ -41,14 +43,12 @@ __all__ = ["put"]
     metavar="NAME=VALUE",
     help="A message property, or a field as JMS_IBM_MQMD_ReplyToQ=ANSWERS. May be repeated.",
 )
-@click.option("--persistent/--not-persistent", default=None, help="Default: as the queue says.")
 @click.option(
     "--expiry",
     type=click.IntRange(1, 2**31 - 1),
     metavar="TENTHS",
     help="Tenths of a second after which the message is dropped. Default: never.",
 )
-@report_options
 @click.option(
     "--bind",
     default="",

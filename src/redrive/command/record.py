@@ -13,8 +13,6 @@ from redrive.operations.record_view import RecordView, ShownHeader, body_text
 from redrive.operations.schema_registry import Decoded
 from redrive.printable import printable
 
-__all__ = ["FORMS", "as_json", "lines", "text_or_none"]
-
 _SHOWN_LINES: Final = 4
 """Lines of a header that are shown."""
 _SHOWN: Final = 4_096

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import click
 from rich.text import Text
 
-from redrive.command.output import console, print_notes, print_uncut, table
+from redrive.command.output import console, print_notes, print_table
 from redrive.engine.commands import Replay, To
 from redrive.engine.outcome import Result
 from redrive.operations.durations import duration
@@ -16,15 +16,6 @@ from redrive.operations.replay.plan import Order, Part, ReplayPlan
 from redrive.operations.replay.progress import ReplayStatus, target_of
 from redrive.printable import printable
 from redrive.topology.names import Names
-
-__all__ = [
-    "accepted_before",
-    "messages_in_words",
-    "question",
-    "show_plan",
-    "show_status",
-    "show_statuses",
-]
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 _STEP = 1000
@@ -37,7 +28,7 @@ def messages_in_words(count: int) -> str:
     return f"{count:,} message{'s' * (count != 1)}"
 
 
-def show_plan(plan: ReplayPlan) -> None:
+def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
     """Prints what a plan is going to do, and what is worth knowing before."""
     if not plan.count:
         state = "is parked" if plan.order.to.is_about_parked else "remains"
@@ -47,7 +38,7 @@ def show_plan(plan: ReplayPlan) -> None:
     count = messages_in_words(plan.count)
     click.echo(f"Plan {plan.plan}: {count}, {_size(plan.size)}, {_order(plan)}")
     for title, parts in (
-        ("reason", plan.reasons),
+        ("reason", plan.reasons if mq else ()),
         ("exception", plan.exceptions),
         ("consumer group", plan.groups),
         ("target", plan.targets),
@@ -123,33 +114,32 @@ def show_statuses(statuses: Sequence[ReplayStatus]) -> None:
     if not statuses:
         click.echo("No replay was accepted yet.")
         return
-    shown = table(
-        "replay", "state", "accepted", "by", "to", "messages", "to do", "results", "because",
-        right=("accepted", "messages", "to do"), folded=("results", "because"),
-    )  # fmt: skip
-    for one in statuses:
-        results = [f"{count} {result}" for result, count in sorted(one.results.items())]
-        if one.replay.placed:
-            results.append(f"{one.replay.placed} placed already")
-        shown.add_row(
-            one.replay.plan,
-            one.state,
-            _when(one.replay.accepted),
-            printable(one.replay.operator),
-            printable(target_of(one.replay)),
-            str(one.replay.planned),
-            str(one.waiting),
-            ", ".join(results),
-            printable(one.replay.purpose),
-        )
-    print_uncut(shown)
+    rows = [
+        {
+            "replay": one.replay.plan,
+            "state": one.state,
+            "accepted": _when(one.replay.accepted),
+            "by": one.replay.operator,
+            "to": target_of(one.replay),
+            "messages": one.replay.planned,
+            "to do": one.waiting,
+            "results": ", ".join(_results(one)),
+            "because": one.replay.purpose,
+        }
+        for one in statuses
+    ]
+    print_table(rows, right=["accepted"], folded=["results", "because"], whole=["replay"])
+
+
+def _results(status: ReplayStatus) -> Iterator[str]:
+    yield from (f"{count} {result}" for result, count in sorted(status.results.items()))
+    if status.replay.placed:
+        yield f"{status.replay.placed} placed already"
 
 
 def _show_parts(title: str, parts: Sequence[Part]) -> None:
-    shown = table(title, "messages", "for example", right=("messages",), folded=(title,))
-    for part in parts:
-        shown.add_row(printable(part.name), str(part.count), printable(part.example))
-    print_uncut(shown)
+    rows = [{title: one.name, "messages": one.count, "for example": one.example} for one in parts]
+    print_table(rows, folded=[title], whole=["for example"])
 
 
 def _order(plan: ReplayPlan) -> str:

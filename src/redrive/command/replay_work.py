@@ -1,31 +1,195 @@
-"""Wait for the completion of a replay, by the running job or one run for the purpose."""
+"""Plans of replays: make, apply, and wait until the job has carried them out."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import click
 
+from redrive.checkpoints.control import Entries, read_entries
 from redrive.checkpoints.instances import Share
-from redrive.command.output import ShowProgress, progress_bar
+from redrive.command.opening import count_quarantined, notes_about_quarantined, open_cluster
+from redrive.command.output import ShowProgress, ask, print_json, print_notes, progress_bar
+from redrive.command.replay_view import question, show_plan, show_status
 from redrive.configuration import JobConfiguration
-from redrive.errors import AlreadyRunningError, TransientFault
+from redrive.errors import AlreadyRunningError, RedriveError, TransientFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CLOSE
-from redrive.operations.process import PidFile, check_directory, handling_signals
+from redrive.kafka.facts import ClusterFacts
+from redrive.operations.durations import clock
+from redrive.operations.process import PidFile, check_directory, handling_signals, this_user
+from redrive.operations.replay.accepting import accept
+from redrive.operations.replay.plan import Order, ReplayPlan
+from redrive.operations.replay.planning import Planner
 from redrive.operations.replay.progress import ReplayStatus, statuses
+from redrive.operations.states import read_states
+from redrive.outcomes.history import Archive, NotFound
+from redrive.outcomes.inventory import Inventory, Selection, State
+from redrive.settings import Settings
 from redrive.streaming.lifecycle import JobControl
 
-__all__ = ["runs", "wait_for_completion"]
-
+_ABOUT_OTHERS: Final = {
+    State.PARKED: "parked messages are tried again by themselves; `redrive parked now` tries them"
+    " at once, `redrive parked cancel` lets them remain",
+    State.REMAINING: "`redrive replay` and `redrive discard` are about what remains",
+    State.QUARANTINED: "`redrive replay` and `redrive discard` are about what is in quarantine",
+}
+_ABOUT_FINAL: Final = (
+    "what was put or discarded is not Redrive's any more; `redrive ls` lists it, and"
+    " `redrive show ID` shows one as long as its topic has it"
+)
 _LOOK: Final = 0.5
 """Seconds between two checks of the progress."""
 _WITHOUT_JOB: Final = 30.0
 """Seconds without any instance after which a job counts as ended: a supervisor takes some."""
+
+
+def planned(
+    settings: Settings, selection: Selection, order: Order, limit: int | None
+) -> ReplayPlan:
+    """A plan about what remains, or is parked, and is asked for.
+
+    Args:
+        settings: The job's settings.
+        selection: Which messages.
+        order: What to do with them.
+        limit: How many at most; None for all.
+
+    Raises:
+        UsageError: What is asked for is somewhere else.
+        EnvironmentFault: The cluster can't be reached, or the ledger can't be read.
+    """
+    is_about_parked = order.to.is_about_parked
+    state = State.PARKED if is_about_parked else State.REMAINING
+    possible = {State.OPEN, state} if is_about_parked else {State.OPEN, state, State.QUARANTINED}
+    if selection.state not in possible:
+        raise UsageError(
+            f"--status {selection.state} is not for this command: it is about what is {state}",
+            hint=_ABOUT_OTHERS.get(selection.state, _ABOUT_FINAL),
+        )
+    if selection.state is State.OPEN:
+        selection = replace(selection, state=state)
+    job = settings.job
+    with open_cluster(job.connection) as cluster:
+        inventory, notes = Archive(job).inventory()
+        with inventory:
+            rows = inventory.places(selection, limit=limit)
+            quarantined = count_quarantined(inventory, selection)
+            notes = (*notes, *notes_about_quarantined(quarantined))
+            if not rows:
+                notes = (*notes, *_elsewhere(inventory, selection))
+        planner = Planner(
+            job,
+            cluster,
+            ClusterFacts(cluster).answers,
+            entries=_entries(job, cluster) if rows else {},
+            states=read_states(job, cluster),
+        )
+        return planner.plan(rows, order, notes=notes).masked(settings.mask)
+
+
+def _entries(job: JobConfiguration, cluster: Cluster) -> Entries:
+    if not cluster.partitions([job.control_topic]):
+        return {}
+    return read_entries(cluster, job.control_topic)
+
+
+def _elsewhere(inventory: Inventory, selection: Selection) -> Iterator[str]:
+    """What to do about messages that are as asked for, but not where the command looks."""
+    is_about_parked = selection.state is State.PARKED
+    other = State.REMAINING if is_about_parked else State.PARKED
+    if inventory.places(replace(selection, state=other), limit=1):
+        verb = "`redrive replay`" if is_about_parked else "`redrive parked`"
+        where = "remain" if is_about_parked else "are parked"
+        yield f"messages that {where} fit, though: {verb} is about those"
+
+
+def planned_message(settings: Settings, selection: Selection, order: Order) -> ReplayPlan:
+    """A plan about one message, with a note about its last outcome if there is nothing to do.
+
+    Raises:
+        RedriveError: There is no outcome of such a message; else as for ``planned``.
+    """
+    found = planned(settings, selection, order, None)
+    if found.count:
+        return found
+    answer = Archive(settings.job).history(selection.message)
+    if isinstance(answer, NotFound):
+        raise RedriveError(answer.reason, hint=answer.hint)
+    last = answer.last
+    known = f"the last outcome of {answer.message} is {last['result']!r}, {clock(last['time'])} UTC"
+    note = f"{known}; redrive history {answer.message} tells more"
+    return replace(found, notes=[*found.notes, note])
+
+
+def plan_and_apply(
+    job: JobConfiguration, found: ReplayPlan, purpose: str, *, mq: bool, yes: bool, as_json: bool
+) -> None:
+    """Shows a plan, asks, and applies it; errors as for ``accept``."""
+    if not as_json:
+        show_plan(found, mq=mq)
+    if found.count:
+        apply_plan(job, found, purpose, wait=True, yes=yes, as_json=as_json)
+    elif as_json:
+        print_json(found.document())
+
+
+def tell_plan(found: ReplayPlan, output: Path | None, *, mq: bool, as_json: bool) -> None:
+    """Prints a plan, and writes it to a file if one is named and there is anything in it."""
+    if output is not None and found.count:
+        found.write(output)
+    if as_json:
+        print_json(found.document())
+        return
+    show_plan(found, mq=mq)
+    if output is not None and found.count:
+        click.echo(f"written to {output}; `redrive replay apply {output} --because ...` does it")
+
+
+def apply_plan(
+    job: JobConfiguration, found: ReplayPlan, purpose: str, *, wait: bool, yes: bool, as_json: bool
+) -> None:
+    """Asks, hands a plan to the job, and may wait for it; errors as for ``accept``."""
+    ask(question(found), yes=yes)
+    with open_cluster(job.connection) as cluster:
+        with progress_bar("instructing") as show:
+            accepted = accept(
+                job,
+                cluster,
+                found,
+                operator=this_user(),
+                purpose=purpose,
+                written=lambda done: show(done, found.count),
+            )
+        if not accepted.cancelled_by and (wait or not runs(cluster, job)):
+            wait_for_completion(cluster, job, found.plan)
+        status_now = status_with_results(job, cluster, found.plan)
+    print_json(status_now.document()) if as_json else show_status(status_now)
+    if by := status_now.replay.cancelled_by:
+        raise RedriveError(
+            f"the plan {found.plan} was cancelled by {by}",
+            hint="for what is left of it make another plan",
+        )
+
+
+def status_with_results(job: JobConfiguration, cluster: Cluster, plan_id: str) -> ReplayStatus:
+    """Where a replay stands, with the results of its messages."""
+    [found] = statuses(job, cluster, plan=plan_id, results=results_of_replays(job))
+    return found
+
+
+def results_of_replays(job: JobConfiguration) -> dict[str, dict[str, int]]:
+    """How many messages of each replay had which result, as far as can be read."""
+    inventory, notes = Archive(job).inventory()
+    print_notes(notes)
+    with inventory:
+        return inventory.replayed()
 
 
 def runs(cluster: Cluster, job: JobConfiguration) -> bool:
@@ -42,11 +206,6 @@ def runs(cluster: Cluster, job: JobConfiguration) -> bool:
 
 def wait_for_completion(cluster: Cluster, job: JobConfiguration, plan: str) -> ReplayStatus:
     """Waits until a replay is done; without a running job one is run for it, and ended.
-
-    Args:
-        cluster: The cluster.
-        job: The job.
-        plan: The id of an accepted plan.
 
     Raises:
         EnvironmentFault: No job can be run here.

@@ -10,8 +10,14 @@ from typing import Final
 import click
 
 from redrive.command.options import topology_option
-from redrive.command.put_names import PutNames, checked_at, read_put_names
-from redrive.command.report_options import read_reply_to, read_report, report_options
+from redrive.command.put_options import (
+    PutNames,
+    checked_at,
+    put_options,
+    read_put_names,
+    read_reply_to,
+    read_report,
+)
 from redrive.errors import UsageError
 from redrive.operations.definitions import read_definitions
 from redrive.operations.put import NewMessage
@@ -27,17 +33,14 @@ from redrive.topology.trace import (
     trace_open,
 )
 
-__all__ = ["resolve"]
-
 _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
 _LONGEST: Final = 1 << 30
 """Bytes of a body: more than any topic takes."""
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="QUEUE[@QM]")
+@put_options
 @topology_option
-@click.option("--at", default="", metavar="QM", help="The manager on which the put is made.")
 @click.option(
     "--open",
     "options",
@@ -58,8 +61,6 @@ _LONGEST: Final = 1 << 30
     metavar="BYTES",
     help="Length of the message's body.",
 )
-@click.option("--persistent/--not-persistent", default=None, help="Default: as the queue says.")
-@report_options
 @click.option(
     "--bind",
     type=click.Choice(list(_BINDS)),

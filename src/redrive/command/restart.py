@@ -10,8 +10,8 @@ from typing import Final
 import click
 
 from redrive.checkpoints.tables import KeptTable
-from redrive.command.options import instance_options, instance_settings
-from redrive.command.output import print_lines
+from redrive.command.options import instance_options, instance_settings, yes_option
+from redrive.command.output import ask, print_lines
 from redrive.command.plan import asked, show
 from redrive.command.tables import required_text
 from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -24,8 +24,6 @@ from redrive.operations.tables import SHORT_HASH, Tables, tables_of
 from redrive.printable import printable
 from redrive.settings import Option, Settings, read_settings, read_settings_for_lookup
 from redrive.what_if import Over, Question
-
-__all__ = ["restart"]
 
 _NOTHING_MOVES: Final = (
     "parked messages keep their count, and what remains stays as it is until its table changes"
@@ -63,7 +61,7 @@ class _RefusedError(RedriveError):
     "--table", "digits", metavar="HASH", help="Go back to a table that ran: see redrive tables."
 )
 @click.option("--handler", metavar="NAME", help="With --table, its handler, if several had it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
@@ -104,7 +102,7 @@ def restart(
     if (places and not shows_plan) or (handler is not None and digits is None):
         raise UsageError("--over belongs to --plan, and --handler to --table")
     over = (tuple(map(Over, places)) or _WAITING) if shows_plan else ()
-    one = _Restart(path, instance_settings(instance, directory), over, is_asked=not yes)
+    one = _Restart(path, instance_settings(instance, directory), over, yes)
     answer = one.here(timeout) if digits is None else one.with_kept(digits, handler, timeout)
     click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
     print_lines(_tables(answer))
@@ -118,7 +116,7 @@ class _Restart:
     options: Sequence[Option]
     over: Sequence[Over]
     """Where the messages are that a plan is shown for; none if no plan was asked for."""
-    is_asked: bool
+    yes: bool
 
     def here(self, timeout: float) -> RestartAnswer:
         """Restarts with the files as they are."""
@@ -127,7 +125,7 @@ class _Restart:
         running_process(settings.job)
         if self.over:
             _show_plan(settings, tables_of(settings.job), self.over)
-            self._confirm("Restart with these tables?")
+            ask("Restart with these tables?", yes=self.yes)
         return _restarted(settings.job, timeout)
 
     def with_kept(self, digits: str, handler: str | None, timeout: float) -> RestartAnswer:
@@ -149,9 +147,10 @@ class _Restart:
             )
             if self.over:
                 _show_plan(settings, ran, self.over)
-            self._confirm(
+            ask(
                 f"Write the table {kept.hash[:SHORT_HASH]} into {printable(str(file.path))} and"
-                f" restart? What it holds now is kept as {printable(file.saved.name)}."
+                f" restart? What it holds now is kept as {printable(file.saved.name)}.",
+                yes=self.yes,
             )
             file.replace()
             try:
@@ -170,14 +169,8 @@ class _Restart:
             return read_settings(self.path, options=[*self.options, *more])
         except ConfigurationError as error:
             raise ConfigurationError(
-                f"{_NOT_RESTARTED}: {error.message}",
-                hint=error.hint,
-                diagnostics=error.diagnostics,
+                f"{_NOT_RESTARTED}: {error.message}", hint=error.hint, diagnostics=error.diagnostics
             ) from error
-
-    def _confirm(self, question: str) -> None:
-        if self.is_asked:
-            click.confirm(question, abort=True, err=True)
 
 
 def _restarted(job: JobConfiguration, timeout: float) -> RestartAnswer:

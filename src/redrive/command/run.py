@@ -39,7 +39,6 @@ from redrive.topology.names import escape
 if TYPE_CHECKING:
     from redrive.observe.observation import Observation
 
-__all__ = ["run", "run_job"]
 
 _LOGGER: Final = logging.getLogger("redrive.run")
 
@@ -185,7 +184,7 @@ def run(
     settings = source.read()
     if dry_run:
         # Slow to import, and not needed by a job that starts.
-        from redrive.command.dry_run import try_tables  # noqa: PLC0415
+        from redrive.command.plan import try_tables  # noqa: PLC0415
 
         try_tables(settings, as_json=as_json)
         return

@@ -25,8 +25,6 @@ from redrive.settings import Document, LogLevel, Option, RulesSource, Settings, 
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
 from redrive.topology.names import escape
 
-__all__ = ["Arguments", "Report", "read_input", "runmqdlq", "settings_for"]
-
 USAGE: Final = """\
 Usage: redrive runmqdlq [QName [QMgrName]] [-u UserID] [-c] < rules-table
 

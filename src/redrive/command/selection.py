@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
@@ -15,24 +15,21 @@ from redrive.messages.constants import FAMILIES
 from redrive.operations.durations import parse_since
 from redrive.outcomes.inventory import Selection, State
 
-__all__ = [
-    "none_in_words", "notes_about_unread", "parse_key", "parse_reason", "parse_time", "reserve",
-    "selection_options",
-]  # fmt: skip
-
+key_option = click.option("--key", help="Only records with this key: text, or 0x and hex digits.")
+reason_option = click.option("--reason", help="Only this reason, such as 2053 or MQRC_Q_FULL.")
 _OPTIONS = combined(
     click.option(
         "--status",
         type=click.Choice([state.value for state in State]),
         default=State.OPEN.value,
         show_default=True,
-        help="Their state; open is parked or remaining.",
+        help="Their state; open is parked or remaining, not quarantined.",
     ),
-    click.option("--reason", help="Only this reason, such as 2053 or MQRC_Q_FULL."),
+    reason_option,
     click.option("--destq", metavar="QUEUE", help="Only messages that were for this queue."),
     click.option("--rule", type=int, metavar="LINE", help="Only where this rule was last."),
     handler_option,
-    click.option("--key", help="Only records with this key: text, or 0x and hex digits."),
+    key_option,
     click.option("--since", metavar="TIME", help="Last outcome from: 10m, 2h, 1d, or a date."),
     click.option("--older-than", metavar="TIME", help="Last outcome before: 10m, 2h, 1d, a date."),
     click.option("--where", default="", metavar="SQL", help="A condition on the ledger's columns."),
@@ -87,15 +84,6 @@ def none_in_words(selection: Selection, *, is_complete: bool) -> str:
     else:
         found = "There is no such dead letter"
     return f"{found}{reserve(is_complete=is_complete)}."
-
-
-def notes_about_unread(unread: int | None) -> Iterator[str]:
-    """A note about the records that the job has not read, if there may be any."""
-    if unread:
-        yield (
-            f"up to {unread:,} messages are not in this list: the job has not read them yet;"
-            " redrive status shows whether it runs"
-        )
 
 
 def parse_key(text: str) -> bytes:

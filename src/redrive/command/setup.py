@@ -9,8 +9,6 @@ from redrive.errors import EnvironmentFault
 from redrive.jars import fetch_jars, jar_directory, locked_jars, verify_jars
 from redrive.java import find_java
 
-__all__ = ["setup"]
-
 
 @click.command()
 @click.option("--verify", is_flag=True, help="Compare the content of every jar with the lock.")

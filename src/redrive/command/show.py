@@ -9,9 +9,10 @@ import click
 from rich.text import Text
 
 from redrive.command import record
+from redrive.command.failures import shows_mq
 from redrive.command.history import document_of, masked, story
 from redrive.command.opening import open_cluster, schemes_of
-from redrive.command.options import config_option, json_option
+from redrive.command.options import config_option, mq_option, table_options
 from redrive.command.output import console, print_json
 from redrive.errors import RedriveError, TransientFault
 from redrive.kafka.records import StoredRecord
@@ -20,8 +21,6 @@ from redrive.operations.schema_registry import SchemaRegistry
 from redrive.outcomes.bodies import Lost
 from redrive.outcomes.history import Archive, History, NotFound
 from redrive.settings import Settings, read_settings
-
-__all__ = ["show"]
 
 
 @click.command()
@@ -36,8 +35,9 @@ __all__ = ["show"]
     help="How to print the body; auto is by its schema, JSON, text, or else hex.",
 )
 @click.option("--all", "whole", is_flag=True, help="Print the whole body, however long it is.")
-@json_option
-def show(*, identity: str, config: Path, form: str, whole: bool, as_json: bool) -> None:
+@mq_option
+@table_options
+def show(*, identity: str, config: Path, form: str, whole: bool, mq: bool, as_json: bool) -> None:
     """Show one dead letter: why it failed, headers, body, and its history.
 
     \b
@@ -51,7 +51,7 @@ def show(*, identity: str, config: Path, form: str, whole: bool, as_json: bool) 
     Exit codes: 0 shown, also if the body is gone; 1 no such message or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    how = _Form(form, whole, as_json)
+    how = _Form(form, whole, as_json, shows_mq(settings.job, mq=mq))
     archive = Archive(settings.job)
     answer = archive.history(identity)
     if isinstance(answer, NotFound):
@@ -72,6 +72,7 @@ class _Form(NamedTuple):
     body: str
     whole: bool
     as_json: bool
+    mq: bool
 
 
 def _show(
@@ -83,7 +84,7 @@ def _show(
         return
     lines = console()
     if answer:
-        story(answer)
+        story(answer, mq=form.mq)
         lines.print()
     if isinstance(found, Lost):
         lines.print(Text(f"body: {found.reason}", style="yellow"))

@@ -16,7 +16,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from redrive.command.options import config_option, instance_options, instance_settings, json_option
+from redrive.command.options import (
+    config_option,
+    instance_options,
+    instance_settings,
+    table_options,
+)
 from redrive.command.output import console, print_json, print_uncut, table
 from redrive.engine.outcome import Result
 from redrive.errors import UsageError
@@ -30,26 +35,19 @@ from redrive.outcomes.status import Count, HandlerStatus, Precision, PutsStatus,
 from redrive.printable import printable
 from redrive.settings import Settings, read_settings
 
-__all__ = ["status"]
-
 _REFRESH: Final = 2.0
 """Seconds between two updates with ``--watch``."""
 _HOW_TO_RELEASE: Final = (
     "redrive browse QM --remaining shows them; redrive channel start or redrive queue release"
     " retries them\n"
 )
-_SIGNS: Final = {
-    Precision.EXACT: "",
-    Precision.AT_MOST: "≤ ",
-    Precision.LAST_KNOWN: "~ ",
-    Precision.UNKNOWN: "",
-}
+_SIGNS: Final = {Precision.EXACT: "", Precision.LAST_KNOWN: "~ ", Precision.UNKNOWN: ""}
 
 
 @click.command()
 @config_option
 @instance_options
-@json_option
+@table_options
 @click.option("--watch", is_flag=True, help="Update it every two seconds until interrupted.")
 @click.option("--check", is_flag=True, help="Report by the exit code whether all is well.")
 @click.pass_context
@@ -72,11 +70,13 @@ def status(
     redrive status --check
 
     waiting: not read yet. parked: waits for its next attempt. remaining: no rule can place it.
-    Of puts it shows undeliverable messages, by the queue on which they wait.
-    Without a broker it shows what the ledger knows, with a note.
+    quarantined: no table looks at it any more. Of puts it shows undeliverable messages, by the
+    queue on which they wait. Without the ledger's folder it counts on the topics, from any machine;
+    without a broker it shows what the ledger knows, with a note. ? is a number that is not known.
 
     Exit codes: 0 shown, 1 error, 2 usage. With --check, which belongs on the machine on which the
-    job runs: 0 all is well, 1 the job is stalled or dead, or the broker is away.
+    job runs: 0 all is well, 1 the job is stalled or dead, the broker is away, or what waits is not
+    known.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if check and watch:
         raise UsageError("--check runs once", hint="leave out --watch")
@@ -129,15 +129,17 @@ class _View:
     @property
     def problem(self) -> str:
         """The problem of the job as a whole; empty if all is well."""
-        return problem_of(self.supervision, self.now.instances, self.now.time.timestamp())
+        now = self.now
+        problem = problem_of(self.supervision, now.instances, now.time.timestamp())
+        return problem or (now.gap and f"what waits is not known: {now.gap}")
 
     @property
     def description(self) -> str:
         """The state that the job reports, unless it just runs."""
-        state = self.supervision
-        if state is None or (state.state is Activity.RUNNING and not self.problem):
+        state, now = self.supervision, self.now.time.timestamp()
+        if state is None or (state.state is Activity.RUNNING and not state.is_dead(now)):
             return ""
-        return state.describe(self.now.time.timestamp())
+        return state.describe(now)
 
     def shown(self) -> RenderableType:
         now = self.now
@@ -145,7 +147,7 @@ class _View:
         if self.description:
             style = "bold red" if self.problem else "yellow"
             parts.append(Text(printable(f"{self.description}\n"), style=style))
-        if now.handlers or now.puts is None:
+        if now.handlers:
             parts.append(_queues(now))
         for handler in now.handlers:
             look = self.next_looks.get(handler.identity.name)
@@ -214,32 +216,30 @@ def _title(now: Status, supervision: SupervisionState | None) -> str:
 
 
 def _queues(now: Status) -> Table:
-    numbers = ("waiting", "parked", "next due", "remaining", "invalid", "oldest")
-    shown = table("handler", "queue", *numbers, right=numbers, folded=("queue",))
-    for handler in now.handlers:
-        identity = handler.identity
-        oldest, due = handler.oldest, ""
-        if handler.next_due is not None:
-            seconds = (handler.next_due - now.time).total_seconds()
-            due = f"in {duration(seconds)}" if seconds > 0 else "now"
-        shown.add_row(
-            identity.name,
-            f"{identity.queue}@{identity.queue_manager}".removesuffix("@"),
-            _known(handler.depth),
-            _number(handler.parked),
-            due,
-            _number(handler.remaining),
-            _known(handler.invalid),
-            "" if oldest is None else duration((now.time - oldest).total_seconds()),
-        )
-    return shown
+    rows = [_queue(handler, now.time) for handler in now.handlers]
+    return table(rows, right=[*rows[0]][2:], folded=["queue"])
+
+
+def _queue(handler: HandlerStatus, now: datetime) -> dict[str, object]:
+    identity, oldest, due = handler.identity, handler.oldest, ""
+    if handler.next_due is not None:
+        seconds = (handler.next_due - now).total_seconds()
+        due = f"in {duration(seconds)}" if seconds > 0 else "now"
+    return {
+        "handler": identity.name,
+        "queue": f"{identity.queue}@{identity.queue_manager}".removesuffix("@"),
+        "waiting": _known(handler.depth),
+        "parked": _number(handler.parked),
+        "next due": due,
+        "remaining": _number(handler.remaining),
+        "quarantined": _number(handler.quarantined),
+        "invalid": _known(handler.invalid),
+        "oldest": oldest and duration((now - oldest).total_seconds()),
+    }
 
 
 def _waiting(title: str, numbers: Mapping[str, int]) -> Table:
-    shown = table(title, "messages", right=("messages",))
-    for place, number in numbers.items():
-        shown.add_row(place, str(number))
-    return shown
+    return table([{title: place, "messages": number} for place, number in numbers.items()])
 
 
 def _number(count: Count) -> str:
@@ -251,29 +251,36 @@ def _known(number: int | None) -> str:
 
 
 def _results(now: Status) -> Table:
-    numbers = ("last minute", "last hour", "in all")
-    shown = table("handler", "result", *numbers, right=numbers)
     deciders: list[tuple[str, HandlerStatus | PutsStatus]] = [
         (one.identity.name, one) for one in now.handlers
     ]
     if now.puts is not None:
         deciders.append(("puts", now.puts))
-    for name, one in deciders:
-        for result in Result:
-            if total := one.totals.get(result, 0):
-                minute, hour = one.last_minute.get(result, 0), one.last_hour.get(result, 0)
-                shown.add_row(name, result.value, str(minute), str(hour), str(total))
-    return shown
+    rows = [
+        {
+            "handler": name,
+            "result": result.value,
+            "last minute": one.last_minute.get(result, 0),
+            "last hour": one.last_hour.get(result, 0),
+            "in all": total,
+        }
+        for name, one in deciders
+        for result in Result
+        if (total := one.totals.get(result, 0))
+    ]
+    return table(rows)
 
 
 def _batches(batches: tuple[Batch, ...]) -> Table:
-    shown = table(
-        "last batches (UTC)", "messages", "results", right=("messages",), folded=("results",)
-    )
-    for batch in batches:
-        results = ", ".join(f"{number} {result}" for result, number in batch.results.items())
-        shown.add_row(clock(batch.time), str(sum(batch.results.values())), results)
-    return shown
+    rows = [
+        {
+            "last batches (UTC)": clock(batch.time),
+            "messages": sum(batch.results.values()),
+            "results": ", ".join(f"{number} {result}" for result, number in batch.results.items()),
+        }
+        for batch in batches
+    ]
+    return table(rows, folded=["results"])
 
 
 def _missing(now: Status) -> Iterator[str]:
@@ -298,6 +305,7 @@ def _handler_as_json(handler: HandlerStatus) -> dict[str, Any]:
         "parked": handler.parked._asdict(),
         "next_due": handler.next_due,
         "remaining": handler.remaining._asdict(),
+        "quarantined": handler.quarantined._asdict(),
         "invalid": handler.invalid,
         "oldest": handler.oldest,
         "results": _results_as_json(handler),

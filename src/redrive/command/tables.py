@@ -11,23 +11,25 @@ from typing import Any
 import click
 
 from redrive.checkpoints.tables import KeptTable
-from redrive.command.options import handler_option, json_option, optional_config_option
-from redrive.command.output import print_json, print_lines, print_notes, print_uncut, table
+from redrive.command.options import (
+    handler_option,
+    json_option,
+    optional_config_option,
+    table_options,
+)
+from redrive.command.output import print_json, print_lines, print_notes, print_table
 from redrive.configuration import JobConfiguration
 from redrive.errors import EnvironmentFault
 from redrive.operations.durations import clock
 from redrive.operations.tables import SHORT_HASH, Applied, TableHits, Tables, hits_of, tables_of
-from redrive.printable import printable
 from redrive.settings import read_settings_for_lookup
-
-__all__ = ["required_text", "tables"]
 
 
 @click.group(invoke_without_command=True)
 @optional_config_option
 @handler_option
 @click.option("--hits", is_flag=True, help="Count in the ledger how often each was applied.")
-@json_option
+@table_options
 @click.pass_context
 def tables(
     context: click.Context, *, config: Path | None, handler: str | None, hits: bool, as_json: bool
@@ -146,24 +148,24 @@ def _show(
         reserve = ", as far as could be read" if found.notes else ""
         click.echo(f"No table has run{reserve}.")
         return
-    columns = ["hash", "handler", "first run (UTC)", "last run (UTC)", "by", "rules", "current"]
-    if hits:
-        columns += ["hits", "last hit (UTC)"]
-    shown = table(*columns, right=("rules", "hits"), folded=("handler", "by"))
-    for one in listed:
-        cells = [
-            one.hash[:SHORT_HASH],
-            printable(one.handler),
-            _moment(one.first_run),
-            _moment(one.last_run),
-            printable(one.last_by),
-            str(len(one.layouts[-1].lines)),
-            "yes" if found.is_current(one) else "",
-        ]
-        if hits:
-            cells += _cells(counted[one.key].total)
-        shown.add_row(*cells)
-    print_uncut(shown)
+    rows = [
+        {
+            "hash": one.hash[:SHORT_HASH],
+            "handler": one.handler,
+            "first run (UTC)": _moment(one.first_run),
+            "last run (UTC)": _moment(one.last_run),
+            "by": one.last_by,
+            "rules": len(one.layouts[-1].lines),
+            "current": "yes" if found.is_current(one) else "",
+            **(_hits(counted[one.key].total) if hits else {}),
+        }
+        for one in listed
+    ]
+    print_table(rows, right=["hits"], folded=["handler", "by"])
+
+
+def _hits(applied: Applied) -> dict[str, object]:
+    return dict(zip(("hits", "last hit (UTC)"), _cells(applied), strict=True))
 
 
 def _cells(applied: Applied) -> list[str]:

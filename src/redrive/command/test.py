@@ -31,8 +31,6 @@ from redrive.rules.analysis import write_message
 from redrive.schemas import Schema
 from redrive.topology.document import Document, read_document
 
-__all__ = ["test"]
-
 _SCHEMA: Final = Schema.load("redrive.command", "tests_schema.json")
 
 Step: TypeAlias = Mapping[str, Any]
@@ -157,6 +155,7 @@ class TableTest:
 
     @property
     def passed(self) -> bool:
+        """Whether every step is as expected."""
         return self.expected is not None and not self.differences
 
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 from rich.text import Text
 
-from redrive.command.options import FILE, json_option, network_options, topology_option
-from redrive.command.output import counted, print_json, print_notes, print_uncut, table
+from redrive.command.options import (
+    FILE,
+    network_options,
+    table_options,
+    topology_option,
+    yes_option,
+)
+from redrive.command.output import ask, counted, print_json, print_notes, print_table
 from redrive.errors import EnvironmentFault, TransientFault, UsageError
 from redrive.operations.definitions import read_definitions
 from redrive.operations.depths import NO_DEPTH, Depth, depths_of
@@ -23,8 +29,6 @@ from redrive.topology.dot import DEFAULT_QUEUES, dot
 from redrive.topology.files import Topology
 from redrive.topology.overview import Overview, QueueOverview, overview_of
 from redrive.topology.plan import PlannedTopic, TopicPlan, TopicState
-
-__all__ = ["topology"]
 
 _STYLES: Final = {
     TopicState.MISSING: "green",
@@ -59,7 +63,7 @@ _queue_managers = click.option(
 @topology.command()
 @network_options
 @_queue_managers
-@json_option
+@table_options
 def show(
     config: Path | None,
     bootstrap_server: str,
@@ -166,82 +170,69 @@ def _print_sections(overview: Overview, depths: Mapping[str, Depth] | None) -> N
             *(queue.kind for _, queue in queues),
             *(one.kind for _, one in channels),
         ]
-        _print_table("in all", ("KIND", "NUMBER"), Counter(kinds).items())
+        in_all = [{"KIND": kind, "NUMBER": str(it)} for kind, it in Counter(kinds).items()]
+        _print_section("in all", in_all)
     else:
-        _print_table(
-            "queue managers",
-            (
-                "NAME",
-                "KIND",
-                "DEAD-LETTER QUEUE",
-                "DEFAULT TRANSMISSION QUEUE",
-                "CLUSTERS",
-                "QUEUES",
-            ),
-            (
-                (
-                    one.name,
-                    one.kind,
-                    one.dead_letter_queue,
-                    one.default_transmission_queue,
-                    ", ".join(one.clusters),
-                    ", ".join(f"{number} {kind}" for kind, number in one.queues_by_kind.items()),
-                )
-                for one in managers
-            ),
-        )
+        rows = [
+            {
+                "NAME": one.name,
+                "KIND": one.kind,
+                "DEAD-LETTER QUEUE": one.dead_letter_queue,
+                "DEFAULT TRANSMISSION QUEUE": one.default_transmission_queue,
+                "CLUSTERS": ", ".join(one.clusters),
+                "QUEUES": ", ".join(f"{it} {kind}" for kind, it in one.queues_by_kind.items()),
+            }
+            for one in managers
+        ]
+        _print_section("queue managers", rows)
     if len(managers) <= _MOST_MANAGERS and len(queues) <= _MOST_QUEUES:
-        messages = () if depths is None else ("MESSAGES",)
-        limits = ("MAX MESSAGES", "MAX BYTES")
-        columns = ("QUEUE MANAGER", "NAME", "KIND", "LEADS TO", *messages, *limits, "PUT", "TOPIC")
-        _print_table("queues", columns, (_queue_row(*one, depths) for one in queues))
-        columns = (
-            "QUEUE MANAGER", "NAME", "KIND", "LEADS TO", "TRANSMISSION QUEUE", "ADDRESS", "CLUSTER",
-        )  # fmt: skip
-        rows = (
-            (
-                manager,
-                one.name,
-                one.kind,
-                one.queue_manager,
-                one.transmission_queue,
-                one.address,
-                ", ".join(one.clusters),
-            )
+        _print_section("queues", [_queue_row(*one, depths) for one in queues])
+        rows = [
+            {
+                "QUEUE MANAGER": manager,
+                "NAME": one.name,
+                "KIND": one.kind,
+                "LEADS TO": one.queue_manager,
+                "TRANSMISSION QUEUE": one.transmission_queue,
+                "ADDRESS": one.address,
+                "CLUSTER": ", ".join(one.clusters),
+            }
             for manager, one in channels
-        )
-        _print_table("channels and connections", columns, rows)
-    clusters = [(it.name, _some(it.queue_managers), _some(it.queues)) for it in overview.clusters]
-    _print_table("clusters", ("NAME", "QUEUE MANAGERS", "QUEUES"), clusters)
+        ]
+        _print_section("channels and connections", rows)
+    rows = [
+        {"NAME": it.name, "QUEUE MANAGERS": _some(it.queue_managers), "QUEUES": _some(it.queues)}
+        for it in overview.clusters
+    ]
+    _print_section("clusters", rows)
     if len(managers) > _MOST_MANAGERS or len(queues) > _MOST_QUEUES:
         click.echo("\n--queue-manager NAME shows a part of it, --json everything.")
 
 
-def _print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    shown = table(*columns)
-    for row in rows:
-        shown.add_row(*map(str, row))
-    if shown.row_count:
+def _print_section(title: str, rows: Sequence[Mapping[str, object]]) -> None:
+    if rows:
         click.echo(f"\n{title}")
-        print_uncut(shown)
+        print_table(rows)
 
 
 def _queue_row(
     manager: str, queue: QueueOverview, depths: Mapping[str, Depth] | None
-) -> Sequence[str]:
+) -> Mapping[str, object]:
     found = [depths[topic] for topic in queue.topics if topic in depths] if depths else []
-    messages = () if depths is None else (str(sum(found, NO_DEPTH)) if found else "",)
+    messages = str(sum(found, NO_DEPTH)) if found else ""
     limits = (queue.maximum_messages, queue.maximum_length)
-    return (
-        manager,
-        queue.name,
-        queue.kind,
-        ", ".join(map(str, queue.targets)),
-        *messages,
-        *("" if limit is None else str(limit) for limit in limits),
-        "" if queue.put_enabled else "disabled",
-        ", ".join(queue.topics),
-    )
+    most, longest = ("" if limit is None else str(limit) for limit in limits)
+    return {
+        "QUEUE MANAGER": manager,
+        "NAME": queue.name,
+        "KIND": queue.kind,
+        "LEADS TO": ", ".join(map(str, queue.targets)),
+        **({} if depths is None else {"MESSAGES": messages}),
+        "MAX MESSAGES": most,
+        "MAX BYTES": longest,
+        "PUT": "" if queue.put_enabled else "disabled",
+        "TOPIC": ", ".join(queue.topics),
+    }
 
 
 def _some(names: Sequence[str], most: int = 10) -> str:
@@ -266,8 +257,8 @@ def _some(names: Sequence[str], most: int = 10) -> str:
     help="Of a new topic; by default as the brokers are configured.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and create nothing.")
-@click.option("--yes", is_flag=True, help="Create the topics without asking.")
-@json_option
+@yes_option
+@table_options
 def apply(
     config: Path | None,
     bootstrap_server: str,
@@ -319,21 +310,24 @@ def _ask(count: int) -> None:
             f"nothing is created: without a terminal {counted(count, 'topic')} need --yes",
             hint="--yes creates them without asking, --dry-run only shows the plan",
         )
-    click.confirm(f"Create {counted(count, 'topic')}?", abort=True, err=True)
+    ask(f"Create {counted(count, 'topic')}?", yes=False)
 
 
 def _show(plan: TopicPlan) -> None:
-    shown = table("topic", "state", "for", "partitions", "note", right=("partitions",))
-    for one in plan.topics:
-        state = "to create" if one.state is TopicState.MISSING else str(one.state)
-        shown.add_row(
-            one.topic,
-            Text(state, style=_STYLES.get(one.state, "")),
-            one.purpose,
-            str(one.partitions),
-            "; ".join(_topic_notes(one)),
-        )
-    print_uncut(shown)
+    rows = [
+        {
+            "topic": one.topic,
+            "state": Text(
+                "to create" if one.state is TopicState.MISSING else str(one.state),
+                style=_STYLES.get(one.state, ""),
+            ),
+            "for": one.purpose,
+            "partitions": one.partitions,
+            "note": "; ".join(_topic_notes(one)),
+        }
+        for one in plan.topics
+    ]
+    print_table(rows)
     if not plan.missing:
         click.echo("nothing to do")
 

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from redrive.engine.statistics import Ages, Distribution
 from redrive.messages.constants import reason_name
 from redrive.operations.supervision import Activity
+from redrive.outcomes.inventory import Standing, State
 from redrive.printable import printable
 
 if TYPE_CHECKING:
@@ -264,23 +265,22 @@ class WaitingMetrics:
         self.broker_answer = gauge(
             "redrive_broker_answer_timestamp_seconds", "When the broker was last asked."
         )
+        states = {
+            State.PARKED: "Messages that wait for their next attempt.",
+            State.REMAINING: "Messages that no rule can place.",
+            State.QUARANTINED: "Messages that no table looks at any more.",
+        }
         self._open = {
-            "parked": gauge(
-                "redrive_parked_messages", "Messages that wait for their next attempt.", ["handler"]
-            ),
-            "remains": gauge(
-                "redrive_remaining_messages", "Messages that no rule can place.", ["handler"]
-            ),
+            state: gauge(f"redrive_{state}_messages", meaning, ["handler"])
+            for state, meaning in states.items()
         }
         self._oldest = {
-            "parked": gauge(
-                "redrive_parked_oldest_seconds", "Age of the oldest of them.", ["handler"]
-            ),
-            "remains": gauge(
-                "redrive_remaining_oldest_seconds", "Age of the oldest of them.", ["handler"]
-            ),
+            state: gauge(
+                f"redrive_{state}_oldest_seconds", "Age of the oldest of them.", ["handler"]
+            )
+            for state in states
         }
-        self._shown: dict[str, set[str]] = {result: set() for result in self._open}
+        self._shown: dict[State, set[str]] = {state: set() for state in states}
         self.ledger_answer = gauge(
             "redrive_ledger_answer_timestamp_seconds", "When the ledger was last asked."
         )
@@ -306,25 +306,25 @@ class WaitingMetrics:
         self._expiring.labels(topic).set(expiring)
 
     def show_open(
-        self, handlers: Iterable[str], found: Mapping[tuple[str, str], tuple[int, float]]
+        self, handlers: Iterable[str], found: Mapping[tuple[str, State], Standing]
     ) -> None:
-        """Shows what is parked and what remains.
+        """Shows what is parked, what remains, and what is in quarantine.
 
         Args:
             handlers: The handlers of the job; those without anything are shown with 0.
-            found: Number of messages, and since when the oldest waits in seconds since 1970, by
-                handler and result (``parked`` or ``remains``).
+            found: What stands where, by handler and state.
         """
-        for result, gauge in self._open.items():
-            ours = {*handlers, *(handler for handler, what in found if what == result)}
-            for gone in self._shown[result] - ours:
+        for state, gauge in self._open.items():
+            ours = {*handlers, *(handler for handler, where in found if where is state)}
+            for gone in self._shown[state] - ours:
                 gauge.remove(gone)
-                self._oldest[result].remove(gone)
-            self._shown[result] = ours
+                self._oldest[state].remove(gone)
+            self._shown[state] = ours
             for handler in ours:
-                number, since = found.get((handler, result), (0, None))
-                gauge.labels(handler).set(number)
-                self._oldest[result].labels(handler).set_function(partial(_age, since))
+                one = found.get((handler, state))
+                gauge.labels(handler).set(one.count if one else 0)
+                since = one.since if one else None
+                self._oldest[state].labels(handler).set_function(partial(_age, since))
 
 
 class JobMetrics:

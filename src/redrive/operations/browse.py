@@ -35,8 +35,6 @@ from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.trace import ResolutionTrace
 
-__all__ = ["Browsed", "BrowsedMessage", "Start", "browse", "browse_topic", "topics_of_queue"]
-
 LOOKED_AT: Final = 1000
 """Messages of a queue, the first by time, among which those of the highest priority are found."""
 _EXPIRY: Final = MQMD["Expiry"].header
@@ -131,11 +129,6 @@ class Browsed(NamedTuple):
 
 def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[QueueTopic]:
     """The topics that hold a queue's messages; several of a transmission queue.
-
-    Args:
-        topology: The definitions.
-        queue_manager: One of its managers.
-        queue: The queue.
 
     Raises:
         UsageError: The queue keeps no messages; where puts to it end is told.

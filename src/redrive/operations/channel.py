@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,11 +11,9 @@ from redrive.errors import UsageError
 from redrive.operations.depths import NO_DEPTH, Depth, depths_of_group, retried
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.operations.states import read_states, write_states
-from redrive.operations.undelivered import count_undelivered, release_entries
+from redrive.operations.undelivered import release_entries, undelivered
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mqe import objects as mqe
-
-__all__ = ["ChannelStatus", "channel_status", "set_channels", "trigger"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +82,8 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
         states = read_states(job, cluster)
         depths = depths_of_group(cluster, job.application, [one.topic for one in topics])
         again = retried(cluster, network, topics)
-        remaining = count_undelivered(job, cluster, [one for one in topics if one.is_read])
+        kept, _ = undelivered(job, cluster, [one for one in topics if one.is_read])
+    remaining = Counter(one.source.topic for one in kept)
     found = []
     for one in topics:
         tried = again.get(one.topic, NO_DEPTH)
@@ -93,7 +93,7 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
             because=states.why_stopped.get(one.channel, ""),
             waiting=depths.get(one.topic),
             retried=tried,
-            remaining=remaining.get(one.topic, 0),
+            remaining=remaining[one.topic],
         )
         found.append(status)
     return found

@@ -14,20 +14,11 @@ from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, UsageError
 from redrive.topology.files import SUFFIXES, Source, Topology, named_sources, read_topology
 
-__all__ = [
-    "read_definitions",
-    "read_sources",
-    "with_source_lines",
-]
-
 _LINE_END: Final = re.compile("\r\n|[\r\n]")
 
 
 def read_definitions(files: Sequence[str]) -> Topology:
     """Read the files of ``--topology``, and tell on standard error which commands failed.
-
-    Args:
-        files: What the command line names.
 
     Returns:
         The topology without the commands that failed, as ``runmqsc`` leaves a queue manager.

@@ -17,17 +17,6 @@ from redrive.messages import TopicPartition
 from redrive.operations.network import Network
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 
-__all__ = [
-    "NO_DEPTH",
-    "Depth",
-    "depths_of",
-    "depths_of_group",
-    "reading_group",
-    "retried",
-    "retry_topics",
-    "unread",
-]
-
 COUNTED: Final = 10_000
 """Messages of a partition that are counted one by one; beyond them offsets are told."""
 
@@ -93,14 +82,6 @@ def unread(
     """Where those partitions go on of which a consumer group has read something.
 
     Those on which messages wait for the next try of a receiver are among them.
-
-    Args:
-        cluster: Answers.
-        network: The definitions and the job.
-        topics: Topics that exist.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
     """
     by_group: dict[str, list[str]] = {}
     for one in topics:
@@ -117,13 +98,6 @@ def depths_of(network: Network) -> Mapping[str, Depth]:
     """What waits on every topic of a topology that exists, by topic.
 
     What a receiver tries to put again counts on its transmission queue, where IBM MQ has it.
-
-    Args:
-        network: The definitions and the cluster.
-
-    Raises:
-        EnvironmentFault: The broker can't be reached.
-        TransientFault: It gave no answer in time.
     """
     with network.cluster() as cluster:
         topics = topics_of(network.topology)
@@ -165,9 +139,6 @@ def retried(
         cluster: Answers.
         network: The definitions and the job.
         topics: As for ``retry_topics``.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
     """
     sources = retry_topics(network, topics)
     if network.job is None or not sources:
@@ -177,16 +148,7 @@ def retried(
 
 
 def depths_of_group(cluster: Cluster, group: str, topics: Iterable[str]) -> Mapping[str, Depth]:
-    """What a consumer group has not read of some topics; those that do not exist are left out.
-
-    Args:
-        cluster: Answers.
-        group: The group.
-        topics: Names of topics.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
-    """
+    """What a consumer group has not read of some topics; those that do not exist are left out."""
     names = list(cluster.partitions(topics))
     committed = cluster.committed(group, cluster.lanes(names))
     read = {lane: offset for lane, offset in committed.items() if offset is not None}
@@ -200,39 +162,25 @@ def _depths(
     extents = cluster.extents(lanes)
     starts = {lane: one.position(committed.get(lane)) for lane, one in extents.items()}
     waiting = {lane: start for lane, start in starts.items() if start < extents[lane].end}
-    counted = _Counted()
-    is_complete = counted.read(cluster, waiting)
+    numbers: Counter[TopicPartition] = Counter()
+    oldest: dict[TopicPartition, int] = {}
+
+    def is_enough(record: StoredRecord) -> bool:
+        numbers[record.lane] += 1
+        oldest.setdefault(record.lane, record.original_time)
+        return numbers[record.lane] >= COUNTED
+
+    is_complete = True
+    try:
+        for _ in cluster.read(waiting, seconds=BROWSING, until=is_enough):
+            pass
+    except TransientFault:
+        is_complete = False
     depths = dict.fromkeys(topics, NO_DEPTH)
     for lane in sorted(silent):
         depths[lane.topic] += Depth(0, is_exact=False, silent=(str(lane),))
     for lane, start in waiting.items():
-        is_exact = is_complete and counted.numbers[lane] < COUNTED
-        depths[lane.topic] += Depth(
-            counted.numbers[lane] if is_exact else extents[lane].end - start,
-            is_exact=is_exact,
-            oldest=counted.oldest.get(lane),
-        )
+        is_exact = is_complete and numbers[lane] < COUNTED
+        number = numbers[lane] if is_exact else extents[lane].end - start
+        depths[lane.topic] += Depth(number, is_exact=is_exact, oldest=oldest.get(lane))
     return depths
-
-
-class _Counted:
-    """The messages of each partition, counted up to a limit, and the time of the first."""
-
-    def __init__(self) -> None:
-        self.numbers: Counter[TopicPartition] = Counter()
-        self.oldest: dict[TopicPartition, int] = {}
-
-    def read(self, cluster: Cluster, starts: Mapping[TopicPartition, int]) -> bool:
-        """Reads; whether the time was enough."""
-        try:
-            for _ in cluster.read(starts, seconds=BROWSING, until=self._take):
-                pass
-        except TransientFault:
-            return False
-        return True
-
-    def _take(self, record: StoredRecord) -> bool:
-        """Counts a message; whether there are enough of its partition."""
-        self.numbers[record.lane] += 1
-        self.oldest.setdefault(record.lane, record.original_time)
-        return self.numbers[record.lane] >= COUNTED

@@ -6,8 +6,6 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-__all__ = ["clock", "duration", "parse_since"]
-
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _STEPS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
@@ -33,10 +31,6 @@ def clock(time: datetime) -> str:
 
 def parse_since(text: str, now: datetime) -> datetime:
     """A time from ``10m``, ``2h``, ``1d`` before now, or from ISO 8601; UTC if no zone is named.
-
-    Args:
-        text: What the user wrote.
-        now: What the durations count from.
 
     Raises:
         ValueError: The text has none of these forms.

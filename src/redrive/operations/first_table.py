@@ -12,8 +12,6 @@ from redrive.messages import reason_name
 from redrive.messages.constants import constant_value
 from redrive.operations.identify import Case, Identification
 
-__all__ = ["first_table"]
-
 _RULES: Final = 30
 """Cases that get a rule of their own."""
 _NAMED: Final = 3
@@ -65,9 +63,6 @@ def first_table(found: Identification) -> str:
     """A rules table for what was found, with comments that say why each rule is there.
 
     Every rule either tries again or keeps: nothing is discarded that nobody has looked at.
-
-    Args:
-        found: What a sample of the topic shows.
 
     Returns:
         The text; a table without an error.

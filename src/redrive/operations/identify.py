@@ -21,8 +21,6 @@ from redrive.messages import (
 from redrive.messages import own_headers as own
 from redrive.operations.record_view import existing_topic, masked_sentence, masked_view
 
-__all__ = ["Case", "Identification", "SchemeFound", "identified", "sample"]
-
 _DISTINCT: Final = 1_000
 """Distinct names of one kind that are counted: they come from outside, so there is no end."""
 _REST: Final = "(others)"

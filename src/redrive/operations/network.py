@@ -19,15 +19,6 @@ from redrive.operations.definitions import read_definitions
 from redrive.settings import read_settings
 from redrive.topology.files import Topology
 
-__all__ = [
-    "Network",
-    "check_topics",
-    "network_of_settings",
-    "queue_names",
-    "read_network",
-    "unknown",
-]
-
 _SETTINGS: Final = Path("redrive.toml")
 
 
@@ -78,10 +69,6 @@ class Network:
 def check_topics(cluster: Cluster, topics: Iterable[str]) -> None:
     """See that topics of queue managers exist.
 
-    Args:
-        cluster: The cluster.
-        topics: Their names.
-
     Raises:
         EnvironmentFault: One does not.
     """
@@ -95,12 +82,7 @@ def check_topics(cluster: Cluster, topics: Iterable[str]) -> None:
 
 
 def queue_names(topology: Topology, queue_manager: str) -> list[str]:
-    """The names of all queues that a manager defines, of any kind.
-
-    Args:
-        topology: The definitions.
-        queue_manager: One of its managers.
-    """
+    """The names of all queues that a manager defines, of any kind."""
     manager = topology.mq.queue_managers.get(queue_manager)
     if manager is not None:
         return [*manager.queues, *manager.shared_queues]
@@ -109,13 +91,7 @@ def queue_names(topology: Topology, queue_manager: str) -> list[str]:
 
 
 def unknown(message: str, name: str, known: Collection[str]) -> UsageError:
-    """The error about a name that nothing has.
-
-    Args:
-        message: What is wrong.
-        name: The name as it was given.
-        known: Names that would have been right.
-    """
+    """The error about a name that nothing has."""
     listed = f"one of {', '.join(known)}" if known else "there is none"
     return UsageError(message, hint=did_you_mean(name, known) or listed)
 

@@ -14,8 +14,6 @@ from redrive.rules import parse
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
 
-__all__ = ["NextLook", "next_looks"]
-
 
 class NextLook(StrEnum):
     """When the messages that remain with a handler are looked at again."""

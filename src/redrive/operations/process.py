@@ -20,8 +20,6 @@ from redrive.configuration import Conflict, JobConfiguration
 from redrive.errors import AlreadyRunningError, EnvironmentFault
 from redrive.kafka.deadline import CLOSE
 
-__all__ = ["PidFile", "check_directory", "handling_signals", "process_file", "this_user"]
-
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -55,12 +53,7 @@ class PidFile:
     """
 
     def __init__(self, directory: Path, share: Share) -> None:
-        """Name the file; nothing is read or written yet.
-
-        Args:
-            directory: The job's folder.
-            share: The instance's share of the partitions.
-        """
+        """Name the file; nothing is read or written yet."""
         self.path = process_file(directory, share, ".pid")
         self._file: IO[str] | None = None
 
@@ -152,9 +145,6 @@ def _lock(file: IO[str], kind: int) -> bool:
 
 def check_directory(directory: Path) -> None:
     """Make the job's folder, if it is not there, and see that it can be written.
-
-    Args:
-        directory: The folder.
 
     Raises:
         EnvironmentFault: It can't be.

@@ -19,8 +19,6 @@ from redrive.operations.network import Network, check_topics, unknown
 from redrive.topology.mq.resolver import BIND_HEADER, QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import NO_NAMES, Names, put_topic
 
-__all__ = ["NewMessage", "checked_put_topic", "put"]
-
 _ACTIVITY: Final = 0x00000004
 """MQRO_ACTIVITY."""
 _AS_QUEUE_IS_DEFINED: Final = 2

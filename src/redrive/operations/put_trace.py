@@ -27,8 +27,6 @@ from redrive.topology.names import Names, put_topic
 from redrive.topology.receiving import receiving_queue_managers
 from redrive.topology.trace import Caused, Explanation, Problem, ResolutionTrace, Visit, explain
 
-__all__ = ["PutTracer"]
-
 _ON_A_QUEUE: Final = "on a queue"
 _DEAD_LETTER: Final = "on a dead-letter queue"
 _HELD: Final = "stays on a transmission queue"

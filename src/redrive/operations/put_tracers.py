@@ -15,15 +15,9 @@ from redrive.operations.network import Network
 from redrive.operations.put_trace import PutTracer
 from redrive.topology.files import Topology
 
-__all__ = ["assuming_tracer", "cluster_tracer"]
-
 
 def assuming_tracer(topology: Topology) -> PutTracer:
-    """A tracer that takes a cluster in good order for granted.
-
-    Args:
-        topology: The definitions.
-    """
+    """A tracer that takes a cluster in good order for granted."""
     facts = Facts(lambda: 0.0)
     factory = DeciderFactory(_job(topology), facts)
     return PutTracer.assuming(topology, factory.deciders(), facts)

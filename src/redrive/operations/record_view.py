@@ -36,18 +36,6 @@ from redrive.messages.schemes.scheme import NAMES
 from redrive.messages.schemes.view import Origin
 from redrive.operations.schema_registry import Decoded, SchemaRegistry
 
-__all__ = [
-    "RecordView",
-    "ShownHeader",
-    "body_text",
-    "existing_topic",
-    "find_by_key",
-    "masked_sentence",
-    "masked_view",
-    "read_record",
-    "record_place",
-]
-
 _PLACE: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):([0-9]{1,10}):([0-9]{1,18})")
 
 _ORIGIN: Final = tuple(name for name in NAMES if name.startswith("origin."))
@@ -167,13 +155,7 @@ def _told_by_redrive(headers: Headers) -> Iterator[str]:
 
 
 def body_of(letter: DeadLetterProfile, value: bytes | None, headers: Headers) -> bytes | None:
-    """What the message was before it became a dead letter.
-
-    Args:
-        letter: What it is now.
-        value: The record's value.
-        headers: The record's headers.
-    """
+    """What the message was before it became a dead letter."""
     return remove_header(letter, value, headers)[0]
 
 
@@ -182,11 +164,6 @@ def masked_view(view: DeadLetterView, letter: DeadLetterProfile, mask: Mask) -> 
 
     What an exception says may quote the message, and any part of a scheme of a user's own may. What
     a hidden header tells is hidden wholly; a number then counts as not told.
-
-    Args:
-        view: What it says.
-        letter: By which schemes.
-        mask: What is not to be shown.
     """
     hidden = {
         name
@@ -247,11 +224,6 @@ def record_place(text: str) -> tuple[TopicPartition, int]:
 
 def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRecord:
     """The record at a place.
-
-    Args:
-        cluster: The cluster.
-        lane: Topic and partition.
-        offset: The offset.
 
     Raises:
         EnvironmentFault: There is no such topic, partition or record, or not any more.
@@ -323,11 +295,7 @@ def existing_topic(cluster: Cluster, topic: str) -> int:
 
 
 def body_text(value: bytes) -> str | None:
-    """A body as text, JSON with indents; None if it is no text.
-
-    Args:
-        value: The body.
-    """
+    """A body as text, JSON with indents; None if it is no text."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -22,15 +22,6 @@ from redrive.kafka.deadline import PAUSE
 from redrive.operations.process import PidFile, process_file, this_user
 from redrive.rules import parse
 
-__all__ = [
-    "RestartAnswer",
-    "RestartRecord",
-    "changed_tables",
-    "meaning_of",
-    "restart",
-    "running_process",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartAnswer:
@@ -55,12 +46,7 @@ class RestartRecord:
     """Tells other processes what became of the last restart, in a file beside the pid file."""
 
     def __init__(self, directory: Path, share: Share) -> None:
-        """Name the file; nothing is read or written yet.
-
-        Args:
-            directory: The job's folder.
-            share: The instance's share of the partitions.
-        """
+        """Name the file; nothing is read or written yet."""
         self.path = process_file(directory, share, ".restart.json")
         self._asking = process_file(directory, share, ".restart-by")
         self._number = 0
@@ -129,10 +115,6 @@ def changed_tables(
 ) -> tuple[list[str], list[str]]:
     """The handlers whose messages a restart lets be decided afresh, and the others.
 
-    Args:
-        before: The job as it ran.
-        after: The job as it goes on.
-
     Returns:
         Names of handlers that are new, or for which the table or the schemes of dead letters mean
         something else, and of the others.
@@ -149,10 +131,6 @@ def changed_tables(
 
 def meaning_of(handler: HandlerConfiguration, job: JobConfiguration) -> str:
     """What decides for a handler: the hash of its table, and what stands for the job's schemes.
-
-    Args:
-        handler: The handler.
-        job: The job that it belongs to.
 
     Returns:
         The same for tables and schemes that mean the same, as the control topic has it.

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.messages import TopicPartition
 
-__all__ = ["FOREVER", "Waiting", "expiring_of", "waiting_on_topics"]
 
 FOREVER: Final = float("inf")
 """Seconds that a topic keeps records which it never deletes for their age."""
@@ -78,9 +77,6 @@ def waiting_on_topics(
 
     Returns:
         The topics that exist; partitions that no broker leads count nothing.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
     """
     read, own = _topics(configuration)
     cluster.topics()

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from redrive.topology.files import Topology
     from redrive.topology.layout import QueueTopic
 
-__all__ = ["open_targets", "rights_of", "rights_to_start"]
 
 _topic = partial(Right, resource=Resource.TOPIC)
 _group = partial(Right, resource=Resource.GROUP)
@@ -42,9 +41,6 @@ def rights_to_start(job: JobConfiguration) -> tuple[Right, ...]:
     """The rights without which a job handles no message.
 
     A target that may not be written to only makes the attempts of its own messages fail.
-
-    Args:
-        job: The job.
     """
     return (*_own(job.application), *_sources(job))
 

@@ -16,8 +16,6 @@ from redrive.rules.diagnosis import EntryDiagnostic
 from redrive.rules.source import physical_lines
 from redrive.topology.trace import ResolutionTrace
 
-__all__ = ["DeadLetterQueue", "check_targets"]
-
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterQueue:

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from redrive.errors import EnvironmentFault
 
-__all__ = ["RulesFile"]
-
 
 class RulesFile:
     """A file that is to hold another table; what it holds now is kept beside it.

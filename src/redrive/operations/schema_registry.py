@@ -21,8 +21,6 @@ import orjson
 
 from redrive.configuration import RegistryAccess
 
-__all__ = ["Decoded", "SchemaRegistry"]
-
 _MAGIC: Final = b"\x00"
 _PREFIX: Final = 5
 """Bytes of the magic byte and the id."""
@@ -71,11 +69,7 @@ class SchemaRegistry:
     """Reads bodies by the schemas of one registry."""
 
     def __init__(self, access: RegistryAccess) -> None:
-        """Ask nothing yet.
-
-        Args:
-            access: Where it is.
-        """
+        """Ask nothing yet."""
         self._access = access
         self._known: dict[tuple[str, bool], _Schema] = {}
 

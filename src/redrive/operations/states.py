@@ -18,21 +18,11 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN
 from redrive.operations.network import Network, queue_names, unknown
 
-__all__ = ["ensure_topics", "read_decisions", "read_states", "set_put_enabled", "write_states"]
-
 _ATTEMPTS: Final = 4
 
 
 def read_decisions(job: JobConfiguration, cluster: Cluster) -> Entries:
-    """The entries of all that operators have decided, as the job sees them.
-
-    Args:
-        job: The application.
-        cluster: Its cluster.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
-    """
+    """The entries of all that operators have decided, as the job sees them."""
     existing = cluster.topics()
     entries: Entries = {}
     # In this order, as a follower reads them: what an earlier version kept is replaced.
@@ -63,10 +53,6 @@ def write_states(job: JobConfiguration, entries: Iterable[Entry]) -> None:
     """Write entries in one transaction; the running job follows within a moment.
 
     If the job never ran, its topics are created: the first run finds the states.
-
-    Args:
-        job: The application.
-        entries: What was decided.
 
     Raises:
         ProtocolError: Others kept writing at the same moment, or the broker gave no answer.

@@ -22,8 +22,6 @@ from redrive.errors import EnvironmentFault
 from redrive.masking import Mask
 from redrive.operations.durations import duration
 
-__all__ = ["Activity", "SupervisionState", "problem_of", "read", "supervision_file", "write"]
-
 _SILENCE: Final = 60.0
 """Seconds without a word after which a process counts as dead: many times the interval at which it
 writes, so that a machine that is only busy does not raise an alarm."""
@@ -75,11 +73,7 @@ class SupervisionState:
         return now - self.time > _SILENCE or not machine.runs(self.pid)
 
     def masked(self, mask: Mask) -> Self:
-        """The same without secrets in its cause.
-
-        Args:
-            mask: What is not to be shown.
-        """
+        """The same without secrets in its cause."""
         return replace(self, cause=mask.text(self.cause))
 
     def describe(self, now: float) -> str:
@@ -134,9 +128,6 @@ def write(path: Path, state: SupervisionState) -> None:
 
 def read(path: Path) -> SupervisionState | None:
     """What a job said last.
-
-    Args:
-        path: The file.
 
     Returns:
         None if no job said anything that can be understood.

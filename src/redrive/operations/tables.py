@@ -18,7 +18,6 @@ from redrive.outcomes.history import Archive
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
 
-__all__ = ["SHORT_HASH", "Applied", "TableHits", "Tables", "deciding_in", "hits_of", "tables_of"]
 
 SHORT_HASH: Final = 12
 """Digits of a hash that people are shown: enough to tell the tables of a job apart."""
@@ -99,9 +98,6 @@ class TableHits:
 def tables_of(job: JobConfiguration) -> Tables:
     """Reads the tables that ran, and which decides.
 
-    Args:
-        job: The job.
-
     Raises:
         EnvironmentFault: The broker can't be reached, or the job never ran with this version.
         TransientFault: It gave no answer in time.
@@ -126,12 +122,7 @@ def tables_of(job: JobConfiguration) -> Tables:
 def deciding_in(
     job: JobConfiguration, entries: Mapping[str, Mapping[str, object]]
 ) -> dict[str, frozenset[str]]:
-    """What decides for each handler, as ``Tables.deciding`` has it.
-
-    Args:
-        job: The job.
-        entries: Those of its control topic.
-    """
+    """What decides for each handler, as ``Tables.deciding`` has it."""
     found = {}
     for handler in job.handlers:
         prefix = f"table/{handler.identity.topic}/"
@@ -148,10 +139,6 @@ def hits_of(
 
     A rule is known in outcomes by its line, and lines move when comments come and go. So each
     outcome is held against the layout that the table had at its time.
-
-    Args:
-        job: The job.
-        tables: The tables.
 
     Returns:
         The hits by ``KeptTable.key``, and why some may be missing.

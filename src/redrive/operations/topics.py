@@ -12,8 +12,6 @@ from redrive.operations.network import Network
 from redrive.topology.layout import topics_of
 from redrive.topology.plan import FoundTopic, TopicPlan, plan_topics
 
-__all__ = ["TopicCreation"]
-
 
 @dataclass(frozen=True, slots=True)
 class TopicCreation:

@@ -6,7 +6,7 @@ changed definitions place it or a person releases it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from redrive.configuration import JobConfiguration
@@ -22,15 +22,6 @@ from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, topics_of
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import Names
-
-__all__ = [
-    "Undelivered",
-    "count_undelivered",
-    "release",
-    "release_entries",
-    "sources_of_queue",
-    "undelivered",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,33 +75,11 @@ def undelivered(
 
     Returns:
         The messages, and the partitions without a leader, which were left out.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
     """
     by_topic = {remaining_topic(job.application, one.topic): one for one in sources}
     lanes, silent = cluster.led(by_topic)
     found = [Undelivered(by_topic[one.lane.topic], one) for one in _kept(cluster, lanes)]
     return sorted(found, key=lambda one: one.record.timestamp), silent
-
-
-def count_undelivered(
-    job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
-) -> Mapping[str, int]:
-    """How many messages from each topic could be put nowhere; topics without any are left out.
-
-    Args:
-        job: The job that keeps them.
-        cluster: Its cluster.
-        sources: The topics that the job takes them from.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
-    """
-    counts: dict[str, int] = {}
-    for one in undelivered(job, cluster, sources)[0]:
-        counts[one.source.topic] = counts.get(one.source.topic, 0) + 1
-    return counts
 
 
 def release(
@@ -152,9 +121,6 @@ def release_entries(
         job: The job that keeps them.
         cluster: Its cluster.
         sources: The topics that the job takes them from.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
     """
     topics = [remaining_topic(job.application, one.topic) for one in sources]
     ends = cluster.ends(cluster.led(topics)[0])

@@ -28,11 +28,15 @@ from redrive.outcomes.criteria import time_from
 from redrive.outcomes.open_letters import OPEN, OpenLetters, every_outcome, last_outcomes
 from redrive.outcomes.rows import FIELD_COLUMNS, Row
 from redrive.outcomes.table import LedgerTable, arrow_of, sql_text
+from redrive.rules import Action
 
 if TYPE_CHECKING:
     from redrive.outcomes.ledger import Ledger
 
-__all__ = ["PLACES", "Engine", "Group", "Inventory", "Listing", "Selection", "State"]
+__all__ = [
+    "PLACES", "Engine", "Group", "Inventory", "Listing", "Selection", "Standing", "State",
+    "state_of",
+]  # fmt: skip
 
 Engine: TypeAlias = Callable[[str], Iterable[Row]]
 """Answers a query in SQL, row by row."""
@@ -40,6 +44,8 @@ Engine: TypeAlias = Callable[[str], Iterable[Row]]
 _REASON: Final = f"CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN NULL ELSE field_reason END"
 _CAUSES: Final = ("field_destq", "field_applname", "error_class", "consumer_group", "reason_name")
 _GROUPED: Final = ("handler", _REASON, *_CAUSES)
+_QUARANTINED: Final = f"action = {sql_text(Action.QUARANTINE.value)}"
+"""Of what remains: whether no table is to look at it again."""
 
 
 PLACES: Final = (
@@ -54,9 +60,10 @@ class State(StrEnum):
     """Where dead letters stand."""
 
     OPEN = "open"
-    """Parked or remaining: not dealt with."""
+    """Parked or remaining: not dealt with, and not in quarantine."""
     PARKED = "parked"
     REMAINING = "remaining"
+    QUARANTINED = "quarantined"
     RETRIED = "retried"
     FORWARDED = "forwarded"
     DISCARDED = "discarded"
@@ -73,6 +80,7 @@ _RESULTS: Final[Mapping[State, tuple[Result, ...]]] = {
     State.OPEN: OPEN,
     State.PARKED: (Result.PARKED,),
     State.REMAINING: (Result.REMAINS,),
+    State.QUARANTINED: (Result.REMAINS,),
     State.RETRIED: (Result.RETRIED,),
     State.FORWARDED: (Result.FORWARDED,),
     State.DISCARDED: (Result.DISCARDED,),
@@ -85,6 +93,8 @@ class Selection:
     """Which dead letters are asked for, by their last outcome."""
 
     state: State = State.OPEN
+    message: str = ""
+    """Identity of one message, or of its dead letter; it may be in quarantine."""
     reason: int | None = None
     """Reason code, of the last failed attempt or in the dead-letter header."""
     destination: str | None = None
@@ -106,25 +116,40 @@ class Selection:
         """Whether it asks for anything but where dead letters stand."""
         return self != Selection(state=self.state)
 
+    @property
+    def leaves_out_quarantined(self) -> bool:
+        """Whether quarantined messages that fulfil the rest of it are left out."""
+        return self.state in {State.OPEN, State.REMAINING} and not self.message
+
     def conditions(self) -> Iterator[str]:
         """The conditions in SQL, all of which have to hold."""
         results = ", ".join(sql_text(result.value) for result in self.state.results)
         yield f"result IN ({results})"
+        if self.state is State.QUARANTINED:
+            yield _QUARANTINED
+        elif self.leaves_out_quarantined:
+            yield f"NOT {_QUARANTINED}"
         if self.reason is not None:
             yield f"(reason = {self.reason} OR field_reason = {self.reason})"
-        for column, text in (("field_destq", self.destination), ("handler", self.handler)):
-            if text is not None:
-                yield f"{column} = {sql_text(text)}"
-        if self.rule is not None:
-            yield f"rule_line = {self.rule}"
-        if self.key is not None:
-            yield f"message_key = X'{self.key.hex()}'"
+        if self.message:
+            yield f"(message = {sql_text(self.message)} OR origin = {sql_text(self.message)})"
+        for column, value in (
+            ("field_destq", None if self.destination is None else sql_text(self.destination)),
+            ("handler", None if self.handler is None else sql_text(self.handler)),
+            ("rule_line", self.rule),
+            ("message_key", None if self.key is None else f"X'{self.key.hex()}'"),
+        ):
+            if value is not None:
+                yield f"{column} = {value}"
+        yield from self._times()
+        if self.where:
+            yield enclosed(self.where)
+
+    def _times(self) -> Iterator[str]:
         if self.since is not None:
             yield time_from(self.since)
         if self.before is not None:
             yield f"NOT ({time_from(self.before)})"
-        if self.where:
-            yield enclosed(self.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +160,23 @@ class Listing:
     """The last outcome of each, the newest first."""
     total: int
     """How many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The dead letters of one handler in one state."""
+
+    count: int
+    invalid: int
+    """Those of them without a valid dead-letter header."""
+    since: float
+    """When the first of them was first decided about, in seconds since 1970."""
+
+
+def state_of(row: Row) -> str:
+    """Where the last outcome of a dead letter leaves it, in a word."""
+    is_quarantined = row["result"] == Result.REMAINS and row["action"] == Action.QUARANTINE
+    return State.QUARANTINED if is_quarantined else str(row["result"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,19 +374,22 @@ class Inventory:
         )
         return [*map(Group.of, found)], found[0]["total"] if found else 0
 
-    def standing(self) -> dict[tuple[str, str], tuple[int, float]]:
-        """How many dead letters are parked and remain; errors as for ``places``.
-
-        Returns:
-            Their number, and when the first of them was first decided about in seconds since 1970,
-            by handler and result.
-        """
+    def standing(self) -> dict[tuple[str, State], Standing]:
+        """What is parked, remains and is in quarantine, by handler; errors as for ``places``."""
+        state = (
+            f"CASE WHEN result = {sql_text(Result.PARKED)} THEN {sql_text(State.PARKED)}"
+            f" WHEN {_QUARANTINED} THEN {sql_text(State.QUARANTINED)}"
+            f" ELSE {sql_text(State.REMAINING)} END"
+        )
         rows = self._engine.asked(
-            f"{self._letters_of(Selection())} SELECT handler, result, count(*) n,"
-            " min(first_time) first FROM letters GROUP BY handler, result"
+            f"{self._letters_of(Selection())} SELECT handler, {state} state, count(*) n,"
+            f" count(CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN 1 END) invalid,"
+            f" min(first_time) first FROM letters GROUP BY handler, {state}"
         )
         return {
-            (row["handler"] or "", row["result"]): (row["n"], row["first"].timestamp())
+            (row["handler"] or "", State(row["state"])): Standing(
+                row["n"], row["invalid"], row["first"].timestamp()
+            )
             for row in rows
         }
 

@@ -19,7 +19,7 @@ from redrive.outcomes.table import LedgerTable
 if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster, Extent
 
-_FLOW: Final = "handler, source_topic, result, form"
+_FLOW: Final = "handler, result"
 _BATCH_WINDOW: Final = 1000
 """Rows of (time, handler, result) among which the last batches are looked for."""
 
@@ -28,11 +28,7 @@ class Flow(NamedTuple):
     """What outcomes are counted by."""
 
     handler: str
-    source_topic: str
-    """The dead-letter queue's topic, the retry topic or the remaining topic."""
     result: str
-    form: str
-    """Form of the dead-letter header; ``none`` when it is not valid."""
 
 
 class Batch(NamedTuple):
@@ -92,8 +88,9 @@ class Ledger:
                     rows.append(row_of(record.value, record.timestamp, *place))
         except TransientFault:
             behind = sum(extents[lane].end - start for lane, start in starts.items())
+            what = "the ledger is" if table else f"there is no ledger in {path}, so it is"
             notes.append(
-                f"the ledger is up to {behind} outcomes behind the job and not all of them could"
+                f"{what} up to {behind} outcomes behind the job and not all of them could"
                 " be read in time: the newest may be missing"
             )
         return cls(table, tuple(rows), tuple(notes))
@@ -183,6 +180,8 @@ def _starts(
             "the ledger knows outcomes of a topic that was deleted since; `redrive ledger rebuild`"
             " makes it anew"
         )
+    if any(positions.get(lane.partition, 0) < extent.first for lane, extent in extents.items()):
+        notes.append("the oldest outcomes were deleted from their topic before the ledger had them")
     starts = {
         lane: max(positions.get(lane.partition, 0), extent.first)
         for lane, extent in extents.items()

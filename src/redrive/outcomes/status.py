@@ -1,8 +1,9 @@
 """Where a job stands: what waits, what became of the rest, and how fast (``redrive status``).
 
-Kafka tells what waits where; the outcomes tell what became of what. Numbers of parked and of
-remaining messages are counted by outcomes, what went in less what came out, because offsets on
-topics that are written in transactions count more than messages.
+Kafka has what waits; the outcomes tell what became of what. What is parked, remains or is in
+quarantine is counted by the last outcome of each message. Where not all outcomes can be read, as on
+a machine without the ledger, the messages on the topics themselves are counted. Offsets would not
+do: on topics that are written in transactions they count more than messages.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from redrive.engine.names import message_retry_topic, remaining_topic
-from redrive.engine.outcome import UNTOUCHED, Result
+from redrive.engine.outcome import Result
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster, without_leader
-from redrive.kafka.deadline import CONNECT, GLIMPSE
+from redrive.kafka.deadline import ANSWER, CONNECT, GLIMPSE
 from redrive.kafka.records import StoredRecord
-from redrive.messages import NO_VALID_SCHEME, TopicPartition
+from redrive.messages import TopicPartition
+from redrive.messages import own_headers as own
+from redrive.outcomes.inventory import Inventory, Standing, State
 from redrive.outcomes.ledger import Batch, Flow, Ledger
 from redrive.outcomes.put_sources import put_sources
 from redrive.outcomes.rows import moment
@@ -37,12 +40,10 @@ class Precision(StrEnum):
     """How far a number is to be believed."""
 
     EXACT = "exact"
-    AT_MOST = "at most"
-    """Counted by offsets, which outcomes did not confirm."""
     LAST_KNOWN = "last known"
     """The broker can't be asked."""
     UNKNOWN = "unknown"
-    """Neither can the ledger be read."""
+    """Neither the outcomes nor the topics could be read in time."""
 
 
 class Count(NamedTuple):
@@ -68,8 +69,10 @@ class HandlerStatus:
     """When the next of them is tried; None if none waits or it is unknown."""
     remaining: Count
     """Messages that no rule can place."""
+    quarantined: Count
+    """Messages that no table looks at any more; they do not count as remaining."""
     invalid: int | None
-    """Those of them without a valid dead-letter header; None if outcomes are not known."""
+    """Of what remains, messages without a valid dead-letter header; None if it is not known."""
     oldest: datetime | None
     """Time of the oldest dead letter among the first that wait in each partition."""
     totals: Mapping[str, int]
@@ -83,7 +86,7 @@ class PutsStatus:
     """The puts that a job routes: what applications put, and what channels move."""
 
     undelivered: Mapping[str, int]
-    """Messages that could be put nowhere, by the queue on which they wait."""
+    """Messages that could be put nowhere, by the queue on which they wait; those that are known."""
     retried: Mapping[str, int]
     """Messages that a channel's receiver tries to put again (MRRTY), likewise."""
     totals: Mapping[str, int]
@@ -112,6 +115,16 @@ class Status:
     notes: tuple[str, ...]
     """What could not be found out, and why."""
 
+    @property
+    def gap(self) -> str:
+        """Why what waits is not known; empty if all of it is."""
+        known = [
+            number
+            for one in self.handlers
+            for number in (one.depth, one.parked.number, one.remaining.number)
+        ]
+        return "; ".join(self.notes) or "no answer" if None in known else ""
+
 
 def status_of(configuration: JobConfiguration, *, now: datetime | None = None) -> Status:
     """Asks the broker and the ledger where a job stands.
@@ -133,7 +146,7 @@ def status_of(configuration: JobConfiguration, *, now: datetime | None = None) -
         handlers=tuple(_handler(handler, queues, told) for handler in configuration.handlers),
         puts=_puts(configuration, told),
         batches=told.batches,
-        outcomes=told.totals.total() if told.is_known else None,
+        outcomes=told.totals.total() if told.is_complete else None,
         unprojected=told.unprojected,
         notes=(*notes, *told.notes),
     )
@@ -141,81 +154,142 @@ def status_of(configuration: JobConfiguration, *, now: datetime | None = None) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcomes:
-    """What the outcomes of a job tell, as far as they could be read."""
+    """What the outcomes of a job tell, if all of them could be read."""
 
     totals: Counter[Flow] = field(default_factory=Counter)
     hour: Counter[Flow] = field(default_factory=Counter)
     minute: Counter[Flow] = field(default_factory=Counter)
+    standing: Mapping[tuple[str, State], int] | None = None
+    """Messages by handler and state, without those of which there are none; None if not known."""
+    invalid: Mapping[str, int] | None = None
+    """Those that remain without a valid dead-letter header, by handler."""
+    precision: Precision = Precision.EXACT
     batches: tuple[Batch, ...] = ()
     unprojected: int = 0
-    is_known: bool = False
-    """Whether there is anything that they could be read from."""
+    is_complete: bool = False
     notes: Sequence[str] = ()
     """Why some may be missing."""
 
     @classmethod
     def of(cls, configuration: JobConfiguration, queues: _Queues, now: datetime) -> Self:
         """Reads the ledger and what it does not hold yet; errors as for ``status_of``."""
+        path, topic = configuration.ledger.path, configuration.outcomes_topic
+        cluster = queues.cluster
         try:
-            ledger, notes = _open_ledger(configuration, queues)
-            flows = ledger.flows(now - timedelta(hours=1), now - timedelta(minutes=1))
-            totals, hour, minute = flows
+            ledger = Ledger.open(path, cluster, topic=topic, seconds=ANSWER)
+            if ledger.notes or (ledger.table is None and cluster is None):
+                return cls._by_topics(configuration, cluster, ledger.notes)
+            totals, hour, minute = ledger.flows(
+                now - timedelta(hours=1), now - timedelta(minutes=1)
+            )
+            with Inventory(ledger) as inventory:
+                standing = inventory.standing()
             return cls(
                 totals=totals,
                 hour=hour,
                 minute=minute,
+                standing={key: one.count for key, one in standing.items()},
+                invalid=_invalid(standing),
+                precision=Precision.EXACT if cluster else Precision.LAST_KNOWN,
                 batches=tuple(ledger.last_batches(_BATCHES)),
                 unprojected=len(ledger.tail),
-                is_known=ledger.table is not None or queues.cluster is not None,
-                notes=notes,
+                is_complete=True,
             )
+        except TransientFault as fault:
+            return cls._by_topics(configuration, cluster, [fault.message])
         except EnvironmentFault as fault:
             # What waits is the broker's to tell, and how the job is is not the ledger's.
-            if queues.cluster is None:
+            if cluster is None:
                 raise
-            return cls(notes=[f"{fault.message}; results are not known ({fault.hint})"])
+            return cls._by_topics(configuration, cluster, [f"{fault.message} ({fault.hint})"])
+
+    @classmethod
+    def _by_topics(
+        cls, configuration: JobConfiguration, cluster: Cluster | None, notes: Sequence[str]
+    ) -> Self:
+        """What the topics on which messages wait tell by themselves."""
+        notes = [f"{note}; results are not known" for note in notes]
+        if cluster is None:
+            return cls(notes=notes)
+        try:
+            return cls(standing=_kept_on_topics(configuration, cluster), notes=notes)
+        except TransientFault as fault:
+            return cls(notes=[*notes, fault.message])
 
 
-def _open_ledger(configuration: JobConfiguration, queues: _Queues) -> tuple[Ledger, list[str]]:
-    path, topic = configuration.ledger.path, configuration.outcomes_topic
-    try:
-        ledger = Ledger.open(path, queues.cluster, topic=topic, seconds=GLIMPSE)
-    except TransientFault as fault:
-        return Ledger.open(path, None, topic=topic, seconds=0), [fault.message]
-    return ledger, list(ledger.notes)
+def _invalid(standing: Mapping[tuple[str, State], Standing]) -> dict[str, int]:
+    return {
+        name: one.invalid for (name, state), one in standing.items() if state is State.REMAINING
+    }
 
 
-def _handler(
-    handler: HandlerConfiguration,
-    queues: _Queues,
-    told: _Outcomes,
-) -> HandlerStatus:
+def _kept_on_topics(
+    configuration: JobConfiguration, cluster: Cluster
+) -> Mapping[tuple[str, State], int]:
+    """The messages on the topics where they are parked and remain, one by one.
+
+    Raises:
+        TransientFault: Not all of them could be read in time.
+    """
+    places = dict(_places(configuration))
+    lanes, silent = cluster.led(places)
+    if silent:
+        raise TransientFault(without_leader(silent)[0])
+    parked = [lane for lane in lanes if places[lane.topic][1] is State.PARKED]
+    committed = cluster.committed(configuration.application, parked)
+    extents = cluster.extents(lanes)
+    starts = {lane: extents[lane].position(committed.get(lane)) for lane in lanes}
+    ends = {lane: extents[lane].end for lane in lanes}
+    counts: Counter[tuple[str, State]] = Counter()
+    copies: dict[tuple[str, bytes | None], State] = {}
+    for record in cluster.read(starts, ends, seconds=ANSWER):
+        name, state = places[record.lane.topic]
+        if state is State.PARKED:
+            counts[name, state] += record.value is not None
+        elif record.value is None:
+            copies.pop((name, record.key), None)
+        else:
+            is_quarantined = own.read_own(record.headers).is_quarantined
+            copies[name, record.key] = State.QUARANTINED if is_quarantined else State.REMAINING
+    counts.update((name, state) for (name, _), state in copies.items())
+    return counts
+
+
+def _places(configuration: JobConfiguration) -> Iterator[tuple[str, tuple[str, State]]]:
+    """The topics where messages are parked and remain, and whose messages those are."""
+    for handler in configuration.handlers:
+        identity = handler.identity
+        yield from ((topic, (identity.name, State.PARKED)) for topic in identity.waiting_topics)
+        yield identity.remaining_topic, (identity.name, State.REMAINING)
+    application = configuration.application
+    for source in put_sources(configuration):
+        yield message_retry_topic(application, source), (source, State.PARKED)
+        yield remaining_topic(application, source), (source, State.REMAINING)
+
+
+def _handler(handler: HandlerConfiguration, queues: _Queues, told: _Outcomes) -> HandlerStatus:
     identity = handler.identity
-    mine = Counter({flow: n for flow, n in told.totals.items() if flow.handler == identity.name})
-    # What a person's decision left alone was not taken out of where it waits.
-    moved = Counter({flow: n for flow, n in mine.items() if flow.result not in UNTOUCHED})
-    parked = _net(moved, Result.PARKED, *identity.waiting_topics)
-    remaining = _remaining(moved, identity)
-    invalid = Counter({flow: n for flow, n in moved.items() if flow.form == NO_VALID_SCHEME})
+    name = identity.name
+
+    def count(state: State) -> Count:
+        if told.standing is None:
+            return Count(None, Precision.UNKNOWN)
+        return Count(told.standing.get((name, state), 0), told.precision)
+
     return HandlerStatus(
         identity=identity,
         topic_exists=queues.exists(identity.topic),
         depth=queues.lag(identity.topic),
-        parked=_count(parked, queues.lag(*identity.waiting_topics), told),
+        parked=count(State.PARKED),
         next_due=queues.next_due(handler),
-        remaining=_count(remaining, queues.lag(identity.remaining_topic), told),
-        invalid=max(0, _remaining(invalid, identity)) if told.is_known else None,
+        remaining=count(State.REMAINING),
+        quarantined=count(State.QUARANTINED),
+        invalid=None if told.invalid is None else told.invalid.get(name, 0),
         oldest=queues.oldest(identity),
-        totals=_by_result(mine, [identity.name]),
-        last_hour=_by_result(told.hour, [identity.name]),
-        last_minute=_by_result(told.minute, [identity.name]),
+        totals=_by_result(told.totals, [name]),
+        last_hour=_by_result(told.hour, [name]),
+        last_minute=_by_result(told.minute, [name]),
     )
-
-
-def _remaining(flows: Counter[Flow], identity: HandlerIdentity) -> int:
-    """Messages that remain."""
-    replayed = sum(n for flow, n in flows.items() if flow.source_topic == identity.replay_topic)
-    return _net(flows, Result.REMAINS, identity.remaining_topic) - replayed
 
 
 def _puts(configuration: JobConfiguration, told: _Outcomes) -> PutsStatus | None:
@@ -224,11 +298,10 @@ def _puts(configuration: JobConfiguration, told: _Outcomes) -> PutsStatus | None
         return None
     undelivered: Counter[str] = Counter()
     retried: Counter[str] = Counter()
-    application = configuration.application
-    for name, source in sources.items():
-        mine = Counter({flow: n for flow, n in told.totals.items() if flow.handler == name})
-        undelivered[source.place] += _net(mine, Result.REMAINS, remaining_topic(application, name))
-        retried[source.place] += _net(mine, Result.PARKED, message_retry_topic(application, name))
+    for (name, state), number in (told.standing or {}).items():
+        if name in sources:
+            found = retried if state is State.PARKED else undelivered
+            found[sources[name].place] += number
     return PutsStatus(
         undelivered=+undelivered,
         retried=+retried,
@@ -236,25 +309,6 @@ def _puts(configuration: JobConfiguration, told: _Outcomes) -> PutsStatus | None
         last_hour=_by_result(told.hour, sources),
         last_minute=_by_result(told.minute, sources),
     )
-
-
-def _net(flows: Counter[Flow], kept: Result, *topics: str) -> int:
-    """Messages that went to topics of ours and did not come out.
-
-    A message that is read from such a topic and kept there again is on it once.
-    """
-    entered = sum(n for flow, n in flows.items() if flow.result == kept)
-    return entered - sum(n for flow, n in flows.items() if flow.source_topic in topics)
-
-
-def _count(number: int, lag: int | None, told: _Outcomes) -> Count:
-    if lag is None and not told.is_known:
-        return Count(None, Precision.UNKNOWN)
-    if lag is None:
-        return Count(max(0, number), Precision.LAST_KNOWN)
-    if told.is_known and not told.notes and 0 <= number <= lag:
-        return Count(number, Precision.EXACT)
-    return Count(lag, Precision.AT_MOST)
 
 
 def _by_result(flows: Counter[Flow], handlers: Collection[str]) -> dict[str, int]:
@@ -314,12 +368,12 @@ class _Queues:
         """Whether a topic exists; None if unknown."""
         return None if self.cluster is None else bool(self.cluster.partitions([topic]))
 
-    def lag(self, *topics: str) -> int | None:
-        """Offsets between where the job stands and the end of topics; None if unknown."""
-        if self.cluster is None or any(lane.topic in topics for lane in self.silent):
+    def lag(self, topic: str) -> int | None:
+        """Offsets between where the job stands and the end of a topic; None if unknown."""
+        if self.cluster is None or any(lane.topic == topic for lane in self.silent):
             return None
         return sum(
-            self.ends[lane] - start for lane, start in self.starts.items() if lane.topic in topics
+            self.ends[lane] - start for lane, start in self.starts.items() if lane.topic == topic
         )
 
     def next_due(self, handler: HandlerConfiguration) -> datetime | None:

@@ -11,10 +11,6 @@ from redrive.rules.analysis import ControlChange
 from redrive.topology.names import Names
 from redrive.what_if.equal_messages import Disposition
 
-__all__ = [
-    "Cell", "Change", "Loss", "Refused", "RuleCount", "Sample", "TargetCount", "WhatIf",
-]  # fmt: skip
-
 
 class Loss(IntEnum):
     """Whether a change throws away a message that was kept; the worst first."""

@@ -10,8 +10,6 @@ from redrive.messages.constants import reason_name
 from redrive.rules.analysis import write_message
 from redrive.what_if.answer import Change, Loss, Refused, Sample, WhatIf
 
-__all__ = ["LOSSES", "document_of", "refused_document"]
-
 LOSSES: Final[Mapping[Loss, str]] = {
     Loss.AT_ONCE: "newly discarded",
     Loss.IN_THE_END: "newly discarded if every attempt fails",

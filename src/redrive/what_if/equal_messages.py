@@ -34,14 +34,6 @@ if TYPE_CHECKING:
     from redrive.messages import DeadLetterProfile
     from redrive.rules import FieldValue
 
-__all__ = [
-    "BatchDecisions",
-    "Disposition",
-    "SharedDecoder",
-    "Trial",
-    "Verdict",
-    "verdict_of",
-]
 
 _STATE: Final = (own.TABLE, own.FAILURES, own.FAILED_RULES, own.HOPS)
 """What a record says of earlier attempts, beside that it is in quarantine."""
@@ -172,9 +164,7 @@ class SharedDecoder(DeadLetterDecoder):
         return code
 
 
-def _own_columns(
-    records: Records,
-) -> tuple[list[Sequence[bytes | None]], Sequence[bool]]:
+def _own_columns(records: Records) -> tuple[list[Sequence[bytes | None]], Sequence[bool]]:
     """What records say of earlier attempts, time and rounds, and whether they are in quarantine.
 
     Of a repeated header the last counts.
@@ -198,13 +188,7 @@ class Trial:
     """Decides by one table about records of one kind of source, part by part."""
 
     def __init__(self, decider: RulesDecider, decoder: SharedDecoder, facts: SliceContext) -> None:
-        """Nothing is decided yet.
-
-        Args:
-            decider: Decides by the table.
-            decoder: Reads dead-letter headers.
-            facts: What is known of the cluster.
-        """
+        """Nothing is decided yet."""
         self._decider = decider
         self._decoder = decoder
         self._facts = facts
@@ -312,12 +296,7 @@ class Trial:
 
 
 def verdict_of(decider: RulesDecider, decision: Decision) -> Verdict:
-    """What a decision means to somebody who compares tables.
-
-    Args:
-        decider: Whose decision it is.
-        decision: The decision.
-    """
+    """What a decision means to somebody who compares tables."""
     course, rule = _course(decider, decision), decision.rule
     if rule is None:
         return Verdict(

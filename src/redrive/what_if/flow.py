@@ -11,8 +11,6 @@ from redrive.printable import printable, shortened
 from redrive.what_if.answer import TargetCount, WhatIf
 from redrive.what_if.equal_messages import Disposition
 
-__all__ = ["escaped", "flow", "targets"]
-
 # Colours that people who see few colours can tell apart (Okabe and Ito).
 _COLOURS: Final[Mapping[Disposition, str]] = {
     Disposition.DISCARD: "#d55e00",

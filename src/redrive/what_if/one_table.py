@@ -10,8 +10,6 @@ from redrive.what_if.document import refused_document
 from redrive.what_if.equal_messages import Disposition
 from redrive.what_if.text import columns, dispositions_in_words, messages_in_words, refused_lines
 
-__all__ = ["document_of_table", "lines_of_table"]
-
 
 def lines_of_table(answer: WhatIf) -> Iterator[str]:
     """What would become of the messages, for a terminal.

@@ -11,8 +11,6 @@ from redrive.what_if.answer import WhatIf
 from redrive.what_if.document import document_of
 from redrive.what_if.flow import escaped, flow, targets
 
-__all__ = ["page_of"]
-
 _ROWS: Final = 500
 """Rows of a table; the whole is in the JSON."""
 
@@ -42,12 +40,7 @@ ul { margin: .3rem 0 } dl { margin: .3rem 0 } dt { font-weight: bold }
 
 
 def page_of(answer: WhatIf, now: datetime) -> str:
-    """The page.
-
-    Args:
-        answer: The answer.
-        now: When it was asked, for the reader.
-    """
+    """The page."""
     document = document_of(answer)
     title = f"What if: {document['new']['name']} on {document['handler']}"
     parts = [

@@ -17,8 +17,6 @@ from redrive.errors import EnvironmentFault, RedriveError
 from redrive.kafka.deadline import CLOSE
 from redrive.what_if.totals import Totals
 
-__all__ = ["Share", "ShareProcesses"]
-
 Share: TypeAlias = Callable[[Callable[[int], None]], Totals]
 """Tries the tables on a share of the messages, tells how many offsets it read meanwhile, and what
 it counted. It goes to another process, so it can be pickled."""
@@ -39,9 +37,6 @@ class ShareProcesses:
 
     def advance(self, number: int) -> None:
         """Tells how far all of them are.
-
-        Args:
-            number: Offsets that were read here.
 
         Raises:
             RedriveError: One of them failed.

@@ -37,7 +37,6 @@ from redrive.what_if.totals import Totals
 if TYPE_CHECKING:
     from redrive.rules import RulesTable
 
-__all__ = ["Question", "ask"]
 
 _MANY: Final = 200_000
 """Offsets from which on it is worth while to start another process."""

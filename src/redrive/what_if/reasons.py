@@ -18,8 +18,6 @@ from redrive.rules import (
 from redrive.rules.analysis import Decision, hidden_field, write_field
 from redrive.what_if.equal_messages import Verdict
 
-__all__ = ["course_text", "reasons"]
-
 
 def reasons(
     old: tuple[RulesTable, Verdict],
@@ -28,12 +26,6 @@ def reasons(
     mask: Mask,
 ) -> Iterator[str]:
     """Why two tables do something else with a message.
-
-    Args:
-        old: A table, and what it does.
-        new: Another table, and what it does.
-        fields: What their rules look at.
-        mask: What is not to be shown.
 
     Yields:
         Lines for a person.

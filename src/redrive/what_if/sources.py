@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.kafka.cluster import Cluster
 
-__all__ = ["Over", "Part", "Waiting"]
-
 
 class Over(StrEnum):
     """Where messages are looked for."""
@@ -62,17 +60,7 @@ class Waiting:
         cluster: Cluster,
         over: Collection[Over],
     ) -> Waiting:
-        """Where they are.
-
-        Args:
-            job: The job.
-            handler: The handler.
-            cluster: Answers.
-            over: Which of them.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+        """Where they are."""
         identity = handler.identity
         topics = {
             Over.REMAINING: (identity.remaining_topic,),
@@ -81,8 +69,7 @@ class Waiting:
         }
         cluster.topics()
         return cls(
-            job,
-            {it: tuple(_ranges(job, cluster, it, topics[it])) for it in topics if it in over},
+            job, {it: tuple(_ranges(job, cluster, it, topics[it])) for it in topics if it in over}
         )
 
     @property
@@ -92,9 +79,6 @@ class Waiting:
 
     def shares(self, number: int) -> list[Waiting]:
         """The messages for several processes, whole partitions for each and about as many offsets.
-
-        Args:
-            number: How many processes there may be.
 
         Returns:
             At least one share; no more than there are partitions.
@@ -117,9 +101,6 @@ class Waiting:
 
     def parts(self, advance: Callable[[int], None]) -> Iterator[Part]:
         """The messages.
-
-        Args:
-            advance: Told how many offsets were read.
 
         Raises:
             TransientFault: A topic can't be read, or records of it went meanwhile.

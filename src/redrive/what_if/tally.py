@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from redrive.engine.facts import Answers, Facts, Questions
     from redrive.rules import FieldValue
 
-__all__ = ["Tally"]
 
 _EVERY: Final = 1 << 62
 """Above every offset."""
@@ -127,11 +126,7 @@ class Tally:
         self._totals = Totals()
 
     def add(self, part: Part) -> None:
-        """Tries both tables on some messages.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+        """Tries both tables on some messages."""
         (old, by_old), (new, by_new) = self._decided(part)
         self._totals.messages[part.over] += len(part.records)
         for was, becomes, row, count in _alike(by_old, by_new):
@@ -154,14 +149,7 @@ class Tally:
     def add_known(
         self, scheme: str, fields: Mapping[str, FieldValue], example: str, n: int
     ) -> None:
-        """Tries both tables on messages of which only the match fields are known.
-
-        Args:
-            scheme: Name of their scheme.
-            fields: Their match fields.
-            example: Identity of one of them.
-            n: How many there are.
-        """
+        """Tries both tables on messages of which only the match fields are known."""
         problem = "no valid dead-letter header" if scheme == NO_VALID_SCHEME else ""
         profile = DeadLetterProfile(scheme, problem, fields, None)
         self._totals.messages[Over.HISTORY] += n

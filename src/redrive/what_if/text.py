@@ -10,8 +10,6 @@ from redrive.what_if.answer import Change, RuleCount, WhatIf
 from redrive.what_if.document import LOSSES
 from redrive.what_if.equal_messages import Disposition
 
-__all__ = ["columns", "dispositions_in_words", "lines_of", "messages_in_words", "refused_lines"]
-
 _CHANGES = 20
 """Kinds of changes that are shown."""
 _ROWS = 30

@@ -14,8 +14,6 @@ from redrive.what_if.answer import Cell, Change, Loss, Refused, RuleCount, Sampl
 from redrive.what_if.equal_messages import Disposition, Verdict
 from redrive.what_if.sources import Over
 
-__all__ = ["SAMPLES", "Side", "Totals"]
-
 SAMPLES: Final = 3
 """Messages shown of each kind of change."""
 _TARGETS: Final = 10_000
@@ -82,13 +80,7 @@ class Totals:
         self._refused: Counter[tuple[Names, int, str]] = Counter()
 
     def count(self, old: Side, new: Side, count: int) -> None:
-        """Counts messages that are alike.
-
-        Args:
-            old: What the old table makes of them.
-            new: What the new one makes of them.
-            count: How many there are.
-        """
+        """Counts messages that are alike."""
         was, becomes = old.verdict, new.verdict
         self._old.take(old, count)
         self._new.take(new, count)
@@ -102,10 +94,6 @@ class Totals:
     def samples(self, old: Side, new: Side) -> list[Sample] | None:
         """Where messages of a kind of change are kept.
 
-        Args:
-            old: What the old table makes of them.
-            new: What the new one makes of them.
-
         Returns:
             None if nothing becomes different for them.
         """
@@ -115,11 +103,7 @@ class Totals:
         return self._samples.setdefault(_ChangeKey.of(was, becomes), [])
 
     def add(self, other: Totals) -> None:
-        """Adds what was counted of other messages.
-
-        Args:
-            other: Counted under the same two tables.
-        """
+        """Adds what was counted of other messages."""
         self._old.add(other._old)
         self._new.add(other._new)
         self.messages.update(other.messages)
@@ -147,12 +131,7 @@ class Totals:
         )
 
     def rules(self, old: RulesTable, new: RulesTable) -> Iterator[RuleCount]:
-        """To how many messages each rule of both tables applies next, in the order of the new.
-
-        Args:
-            old: One table.
-            new: The other.
-        """
+        """To how many messages each rule of both tables applies next, in the order of the new."""
         was, becomes = _texts(old), _texts(new)
         for key in {**becomes, **was}:
             before, after = was.get(key), becomes.get(key)
@@ -165,11 +144,7 @@ class Totals:
             )
 
     def targets(self, mask: Mask) -> list[TargetCount]:
-        """How many messages go where next, the most first.
-
-        Args:
-            mask: What is not to be shown.
-        """
+        """How many messages go where next, the most first."""
         old, new = self._old.by_target, self._new.by_target
         found = [
             TargetCount(
@@ -183,22 +158,14 @@ class Totals:
         return sorted(found, key=lambda it: (-max(it.old, it.new), it.disposition, it.target))
 
     def refused(self, mask: Mask) -> list[Refused]:
-        """Puts of the new table that would fail now, the most frequent first.
-
-        Args:
-            mask: What is not to be shown.
-        """
+        """Puts of the new table that would fail now, the most frequent first."""
         return [
             Refused(_shown(target, mask), reason, mask.text(detail), count)
             for (target, reason, detail), count in self._refused.most_common()
         ]
 
     def never_matched(self, new: RulesTable) -> Iterator[tuple[int, str]]:
-        """The rules of the new table that match none of the messages.
-
-        Args:
-            new: The table.
-        """
+        """The rules of the new table that match none of the messages."""
         for index, rule in enumerate(new.rules):
             if not self._new.matched >> index & 1:
                 yield rule.line, write_rule(rule)

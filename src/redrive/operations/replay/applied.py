@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster
     from redrive.operations.replay.plan import ReplayPlan
 
-__all__ = ["AppliedPlan", "PlannedLane"]
-
 
 @dataclass(frozen=True, slots=True)
 class PlannedLane:

@@ -23,19 +23,9 @@ if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.kafka.cluster import Cluster
 
-__all__ = ["Writer", "read_accepted", "written_with_patience"]
-
 
 def read_accepted(job: JobConfiguration, cluster: Cluster) -> dict[str, Replay]:
-    """Every replay that was accepted, by the id of its plan.
-
-    Args:
-        job: The application.
-        cluster: Its cluster.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
-    """
+    """Every replay that was accepted, by the id of its plan."""
     return read_replays(read_decisions(job, cluster))
 
 

@@ -27,8 +27,6 @@ from redrive.operations.replay.entries import Writer, read_accepted, written_wit
 from redrive.operations.replay.payloads import name_in_origins
 from redrive.operations.replay.placed import Look, PlannedMessages
 
-__all__ = ["Instructions"]
-
 _CHUNK_RECORDS: Final = 5_000
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 """What one transaction carries: applying again does at most so much anew."""

@@ -20,8 +20,6 @@ from redrive.operations.replay.applied import AppliedPlan, PlannedLane
 from redrive.operations.replay.entries import Writer, read_accepted, written_with_patience
 from redrive.rules.backoff import PARTITIONS
 
-__all__ = ["MOST_PARKED", "ParkedOrder"]
-
 MOST_PARKED: Final = 100_000
 """Messages that one plan may name: their offsets are in its entry, which every worker reads."""
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster
     from redrive.outcomes.rows import Row
 
-__all__ = ["MissingCopies", "Payloads", "name_in_origins"]
 
 _SOON: Final = 24 * 3600
 """Seconds before its topic deletes a payload from which on a plan warns."""
@@ -54,13 +53,7 @@ class Payloads:
     def __init__(
         self, job: JobConfiguration, cluster: Cluster, entries: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        """Take the job.
-
-        Args:
-            job: Its settings.
-            cluster: Its cluster.
-            entries: Of its control topic.
-        """
+        """Take the job."""
         self._entries = entries
         self._cluster = cluster
         self._handlers: Mapping[str, HandlerConfiguration] = {
@@ -72,9 +65,6 @@ class Payloads:
 
         Args:
             rows: Messages that remain, as the ledger tells; all of handlers of the job.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         found = MissingCopies()
         lost = []
@@ -111,9 +101,6 @@ class Payloads:
 
         Args:
             lost: As ``missing`` told.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         by_topic = defaultdict(list)
         for row in lost:
@@ -153,12 +140,7 @@ class Payloads:
 
 
 def name_in_origins(entries: Mapping[str, Mapping[str, Any]], topic: str) -> str:
-    """How dead letters of a topic as it is are named: one made anew has a number.
-
-    Args:
-        entries: Of the control topic.
-        topic: The topic.
-    """
+    """How dead letters of a topic as it is are named: one made anew has a number."""
     return name_in_identities(topic, int(entries.get(f"topic/{topic}", {}).get("incarnation", 1)))
 
 

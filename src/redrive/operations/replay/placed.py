@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from redrive.messages import TopicPartition
     from redrive.operations.replay.applied import PlannedLane
 
-__all__ = ["Look", "PlannedMessages"]
 
 _NONE: Final = -1
 """In the place of the offset of a copy that was taken away."""
@@ -58,23 +57,13 @@ class PlannedMessages:
     """
 
     def __init__(self, job: JobConfiguration, cluster: Cluster, plan: str) -> None:
-        """Take the plan.
-
-        Args:
-            job: The application.
-            cluster: Its cluster.
-            plan: The id of the plan.
-        """
+        """Take the plan."""
         self._job = job
         self._cluster = cluster
         self._plan = plan
 
     def look(
-        self,
-        planned: Sequence[PlannedLane],
-        spans: Mapping[TopicPartition, Span],
-        *,
-        is_new: bool,
+        self, planned: Sequence[PlannedLane], spans: Mapping[TopicPartition, Span], *, is_new: bool
     ) -> dict[TopicPartition, Look]:
         """Looks for the messages of every lane that is still to do, before anything is written.
 

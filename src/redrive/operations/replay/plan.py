@@ -20,8 +20,6 @@ from redrive.errors import EnvironmentFault, UsageError
 from redrive.masking import Mask
 from redrive.topology.names import NO_NAMES, Names
 
-__all__ = ["Order", "Part", "ReplayPlan", "Warned", "parse_rate", "parse_target"]
-
 _VERSION: Final = 1
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/s)?")
 
@@ -170,8 +168,7 @@ class ReplayPlan:
             text = path.read_bytes()
         except FileNotFoundError as error:
             raise UsageError(
-                f"there is no plan {path}",
-                hint="`redrive replay plan ... -o plan.json` writes one",
+                f"there is no plan {path}", hint="`redrive replay plan ... -o plan.json` writes one"
             ) from error
         except OSError as error:
             raise EnvironmentFault(

@@ -19,14 +19,7 @@ from redrive.errors import TransientFault
 from redrive.messages import NO_VALID_SCHEME
 from redrive.messages.constants import reason_name
 from redrive.operations.replay.payloads import MissingCopies, Payloads
-from redrive.operations.replay.plan import (
-    Order,
-    Part,
-    ReplayPlan,
-    Warned,
-    new_plan_id,
-    places_of,
-)
+from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned, new_plan_id, places_of
 from redrive.operations.restart import meaning_of
 from redrive.operations.tables import deciding_in
 from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
@@ -40,7 +33,6 @@ if TYPE_CHECKING:
     from redrive.outcomes.rows import Row
     from redrive.topology.put import Destination
 
-__all__ = ["Planner"]
 
 _MOST: Final = 16
 """Times that one question about the cluster may lead to another."""
@@ -102,9 +94,6 @@ class Planner:
             rows: The messages, as ``Inventory.places`` tells them.
             order: What is to become of them.
             notes: Why messages may be missing.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         mine = [row for row in rows if row["handler"] in self._handlers]
         told = [*notes]
@@ -163,12 +152,7 @@ class Planner:
         raise TransientFault("what has to be known of the cluster changed while it was asked for")
 
     def _put_of(
-        self,
-        row: Row,
-        order: Order,
-        replay: Replay,
-        facts: SliceContext,
-        known: dict[object, _Put],
+        self, row: Row, order: Order, replay: Replay, facts: SliceContext, known: dict[object, _Put]
     ) -> _Put:
         decider = self._deciders[row["handler"]]
         message = message_of(row)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 _MARKERS: Final = 8
 """Offsets at the end of a lane that may all be ends of transactions."""
 
-__all__ = ["ReplayStatus", "cancel", "find_replay", "statuses"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayStatus:
@@ -64,7 +62,7 @@ class ReplayStatus:
             "queue_manager": replay.queue_manager,
             "rate": replay.rate,
             "operator": replay.operator,
-            "reason": replay.purpose,
+            "because": replay.purpose,
             "accepted": replay.accepted,
             "planned": replay.planned,
             "instructed": replay.instructed,
@@ -90,9 +88,6 @@ def statuses(
         cluster: Its cluster.
         plan: The id of one plan; empty for all.
         results: How many messages of each plan had which result, where that is known.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
     """
     accepted = read_accepted(job, cluster)
     chosen = [one for one in accepted.values() if plan in {"", one.plan}]
@@ -139,12 +134,6 @@ def find_replay(job: JobConfiguration, cluster: Cluster, plan: str) -> Replay:
 
 def cancel(job: JobConfiguration, cluster: Cluster, plan: str, operator: str) -> Replay:
     """Cancels what is left of a replay; what was carried out stays so.
-
-    Args:
-        job: The application.
-        cluster: Its cluster.
-        plan: The id of the plan.
-        operator: Who cancels it.
 
     Returns:
         The replay as it was.

@@ -1,4 +1,4 @@
-"""The names of a put on a command line: ``QUEUE[@QM] --at QM``."""
+"""A put on a command line: ``QUEUE[@QM] --at QM``, and what the message asks for."""
 
 from __future__ import annotations
 
@@ -7,12 +7,32 @@ from dataclasses import dataclass
 
 import click
 
+from redrive.command.options import combined
+from redrive.diagnostics import did_you_mean
 from redrive.errors import UsageError
-
-__all__ = ["PutNames", "checked_at", "read_put_names", "read_queue_names"]
+from redrive.messages.reports import REPORT_OPTIONS
+from redrive.topology.names import NO_NAMES, Names
 
 _BOTH = 2
 """Arguments of the older forms."""
+_PREFIX = "MQRO_"
+
+put_options = combined(
+    click.argument("names", nargs=-1, required=True, metavar="QUEUE[@QM]"),
+    click.option("--at", default="", metavar="QM", help="The manager the application connects to."),
+    click.option("--persistent/--not-persistent", default=None, help="Default: as the queue says."),
+    click.option(
+        "--report",
+        "reports",
+        multiple=True,
+        metavar="OPTION",
+        help="A report option, such as COA, EXCEPTION_WITH_DATA, DISCARD_MSG. May be repeated.",
+    ),
+    click.option(
+        "--reply-to", default="", metavar="QUEUE[@QM]", help="Where reports and replies go."
+    ),
+)
+"""The names of the put, and the fields of the message that both commands have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +99,27 @@ def checked_at(at: str, managers: Collection[str]) -> str:
         return next(iter(managers))
     problem = f"the topology has no queue manager {at}" if at else "no queue manager is named"
     raise UsageError(problem, hint=f"give --at one of {', '.join(managers) or 'none'}")
+
+
+def read_report(names: Sequence[str]) -> int:
+    """The field Report: options with or without ``MQRO_``, in any case, also with commas.
+
+    Raises:
+        UsageError: One is not a report option.
+    """
+    value = 0
+    for text in ",".join(names).upper().split(","):
+        name = text.strip().removeprefix(_PREFIX)
+        if name and name not in REPORT_OPTIONS:
+            hint = did_you_mean(name, REPORT_OPTIONS) or f"choose from {', '.join(REPORT_OPTIONS)}"
+            raise UsageError(f"--report: there is no option {_PREFIX}{name}", hint=hint)
+        value |= REPORT_OPTIONS.get(name, 0)
+    return value
+
+
+def read_reply_to(text: str) -> Names:
+    """ReplyToQ and ReplyToQMgr from ``QUEUE`` or ``QUEUE@QM``; empty for none."""
+    if not text:
+        return NO_NAMES
+    queue, queue_manager = read_queue_names(text)
+    return Names(queue=queue, queue_manager=queue_manager)

@@ -1,0 +1,118 @@
+"""Why messages failed, in the words of Kafka where tables and topics are Kafka's; and one meaning
+of each option, whichever command has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from tests.outcomes.samples import append, outcome, rows
+
+from redrive.command import SUBCOMMANDS, main
+from redrive.settings import read_settings
+
+SETTINGS = """\
+[application]
+name = "shop"
+[kafka]
+bootstrap_servers = "localhost:1"
+[[handlers]]
+queue = "orders.dlq"
+name = "payments"
+rules = "orders.rul"
+"""
+KAFKA = "DIALECT(KAFKA)\nACTION(RETRY)\n"
+FAILED: dict[str, Any] = {
+    "origin": "orders.dlq:0:1",
+    "message": "orders.dlq:0:1",
+    "result": "remains",
+    "reason": 2085,
+    "reason_name": "MQRC_UNKNOWN_OBJECT_NAME",
+    "detail": "there is no topic orders",
+    "error_class": "com.acme.SchemaException",
+    "consumer_group": "billing",
+    "form": "connect",
+    "replay": None,
+    "fields": {"DESTQ": "orders", "REASON": 2195},
+}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The settings of a job, without a broker, whose ledger has one dead letter."""
+    monkeypatch.chdir(tmp_path)
+    Path("redrive.toml").write_text(SETTINGS)
+    Path("orders.rul").write_text(KAFKA)
+    append(read_settings(Path("redrive.toml")).job.ledger.path, rows([outcome(0, **FAILED)]))
+    return Path("orders.rul")
+
+
+def shown(*arguments: str) -> list[str]:
+    """The output in words, without line ends."""
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout.split()
+
+
+COMMANDS = [("ls",), ("groups",), ("history", "orders.dlq:0:1"), ("show", "orders.dlq:0:1")]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("table", "options", "is_mq"),
+    [(KAFKA, (), False), (KAFKA, ("--mq",), True), ("ACTION(RETRY)\n", (), True)],
+)
+def test_a_table_in_kafkas_dialect_shows_exception_group_and_topic(
+    ledger: Path, command: tuple[str, ...], table: str, options: tuple[str, ...], *, is_mq: bool
+) -> None:
+    """MQ's reasons are shown on request, and where tables are IBM's."""
+    ledger.write_text(table)
+    text = " ".join(shown(*command, *options))
+    assert ("MQRC_UNKNOWN_OBJECT_NAME" in text) is is_mq
+    assert ("MQRC_UNEXPECTED_ERROR" in text) is is_mq
+    assert ("SchemaException" in text and "billing" in text) or is_mq
+
+
+def test_what_is_told_of_a_put_to_a_topic_is_kafkas_too(ledger: Path) -> None:
+    """The failed attempt of a rule has a reason of MQ, but no queue."""
+    assert "unknown topic: there is no topic orders" in " ".join(shown("ls"))
+
+
+def every_command(
+    group: click.Command, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, click.Command]]:
+    """Every command without subcommands, with its words."""
+    if isinstance(group, click.Group):
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            yield from every_command(command, (*path, name))
+    else:
+        yield " ".join(path), group
+
+
+def test_an_option_means_the_same_wherever_it_is() -> None:
+    """``--reason`` filters, ``--because`` explains; what asks takes ``--yes``."""
+    helps: dict[str, set[str | None]] = {}
+    having: dict[str, set[str]] = {}
+    for words, command in every_command(main):
+        for option in command.params:
+            for name in option.opts:
+                helps.setdefault(name, set()).add(getattr(option, "help", None))
+                having.setdefault(name, set()).add(words)
+    assert set(SUBCOMMANDS) >= {words.split()[0] for words in having["--yes"]}
+    for name in ("--reason", "--because", "--yes", "--wide", "--mq", "--json", "--key"):
+        told = helps[name] - {"Print one line of JSON.", "Print the trace as JSON."}
+        assert len(told) == 1 or name == "--key", (name, told)
+    assert having["--because"] == {
+        *(f"{verb} {word}" for verb in ("replay", "discard")
+          for word in ("now", "message", "apply", "cancel")),
+        "parked now", "parked cancel",
+    }  # fmt: skip
+    assert having["--yes"] == {*having["--because"], "restart", "topology apply"}
+    assert not having["--reason"] & {"replay apply", "discard apply"}
