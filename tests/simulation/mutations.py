@@ -78,6 +78,21 @@ def mutation(
     return add
 
 
+def replaced(
+    name: str, owner: Any, attribute: str, *, duels_only: bool = False, schedules: int = _SCHEDULES
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds a mutation that is a function in the place of another, which is its first argument."""
+
+    def add(mistake: Callable[..., Any]) -> Callable[..., Any]:
+        original = getattr(owner, attribute)
+        replacement = lambda *given, **named: mistake(original, *given, **named)  # noqa: E731
+        patched = patch.object(owner, attribute, replacement)
+        mutation(name, duels_only=duels_only, schedules=schedules)(lambda: [patched])
+        return mistake
+
+    return add
+
+
 def find(name: str, first: int = 0) -> tuple[int, Schedule | None]:
     """Runs schedules with a mistake until one of them shows it, or there were as many as it has.
 
@@ -124,52 +139,36 @@ def main() -> int:
 # -- the order of one emission -----------------------------------------------------------------
 
 
-@mutation("offsets before the flush")
-def _offsets_before_flush() -> Iterable[AbstractContextManager[Any]]:
-    def transact(self: Any, opened: Any, work: Any, ends: Any) -> Verdict:
-        opened.begin()
-        opened.produce(work.outputs, with_reports=self._with_reports)
-        verdict = verdicts.verdict_of(opened.send_offsets(ends))
-        if verdict.commit:
-            verdict = verdicts.verdict_of(opened.flush())
-        return verdicts.verdict_of(opened.commit()) if verdict.commit else verdict
-
-    yield patch.object(Emitter, "_transact", transact)
+@replaced("offsets before the flush", Emitter, "_transact")
+def _offsets_before_flush(_original: Any, self: Any, opened: Any, work: Any, ends: Any) -> Verdict:
+    opened.begin()
+    opened.produce(work.outputs, with_reports=self._with_reports)
+    verdict = verdicts.verdict_of(opened.send_offsets(ends))
+    if verdict.commit:
+        verdict = verdicts.verdict_of(opened.flush())
+    return verdicts.verdict_of(opened.commit()) if verdict.commit else verdict
 
 
-@mutation("offsets not sent")
-def _no_offsets() -> Iterable[AbstractContextManager[Any]]:
-    def send_offsets(*_: object) -> TransactionReport:
-        return TransactionReport()
-
-    yield patch.object(producer.KafkaProducer, "send_offsets", send_offsets)
+@replaced("offsets not sent", producer.KafkaProducer, "send_offsets")
+def _no_offsets(_original: Any, *_: object) -> TransactionReport:
+    return TransactionReport()
 
 
-@mutation("offsets read before the producer is initialised")
-def _offsets_read_early() -> Iterable[AbstractContextManager[Any]]:
-    original = Emitter._emit_once
-
-    def emit_once(self: Any, work: Any) -> Any:
-        known = dict(self._committed(work.lanes()))
-        self.open()
-        self._known.update(known)
-        return original(self, work)
-
-    yield patch.object(Emitter, "_emit_once", emit_once)
+@replaced("offsets read before the producer is initialised", Emitter, "_emit_once")
+def _offsets_read_early(original: Any, self: Any, work: Any) -> Any:
+    known = dict(self._committed(work.lanes()))
+    self.open()
+    self._known.update(known)
+    return original(self, work)
 
 
-@mutation("a producer used again after a lost answer")
-def _used_again() -> Iterable[AbstractContextManager[Any]]:
-    original = Emitter._note
-
-    def note(self: Any, fault: Any, *rest: Any) -> None:
-        kept = self._producer if isinstance(fault, OutcomeUnknown) else None
-        if kept is not None:
-            self._producer, self._known = None, {}
-        original(self, fault, *rest)
-        self._producer = kept
-
-    yield patch.object(Emitter, "_note", note)
+@replaced("a producer used again after a lost answer", Emitter, "_note")
+def _used_again(original: Any, self: Any, fault: Any, *rest: Any) -> None:
+    kept = self._producer if isinstance(fault, OutcomeUnknown) else None
+    if kept is not None:
+        self._producer, self._known = None, {}
+    original(self, fault, *rest)
+    self._producer = kept
 
 
 @mutation("records below the committed offset emitted again")
@@ -177,27 +176,19 @@ def _not_resumed() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(slices.Slice, "_done", lambda *_: 0)
 
 
-@mutation("offsets read while a transaction moves them")
-def _unstable_offsets() -> Iterable[AbstractContextManager[Any]]:
-    original = cluster.Cluster.committed
-
-    def committed(self: Any, group: str, lanes: Any, *, stable: bool = False) -> Any:
-        del stable
-        return original(self, group, lanes)
-
-    yield patch.object(cluster.Cluster, "committed", committed)
+@replaced("offsets read while a transaction moves them", cluster.Cluster, "committed")
+def _unstable_offsets(
+    original: Any, self: Any, group: str, lanes: Any, *, stable: bool = False
+) -> Any:
+    del stable
+    return original(self, group, lanes)
 
 
-@mutation("a slice without records to write not committed")
-def _empty_not_committed() -> Iterable[AbstractContextManager[Any]]:
-    original = Emitter._transact
-
-    def transact(self: Any, opened: Any, work: Any, ends: Any) -> Verdict:
-        if not work.outputs:
-            return Verdict(commit=True)
-        return original(self, opened, work, ends)
-
-    yield patch.object(Emitter, "_transact", transact)
+@replaced("a slice without records to write not committed", Emitter, "_transact")
+def _empty_not_committed(original: Any, self: Any, opened: Any, work: Any, ends: Any) -> Any:
+    if not work.outputs:
+        return Verdict(commit=True)
+    return original(self, opened, work, ends)
 
 
 @mutation("a transaction left open after a refusal")
@@ -205,12 +196,9 @@ def _not_aborted() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(producer.KafkaProducer, "abort", lambda _: None)
 
 
-@mutation("committed although records were refused without a report")
-def _committed_all_the_same() -> Iterable[AbstractContextManager[Any]]:
-    def verdict_of(report: TransactionReport) -> Verdict:
-        return verdicts.verdict_of(report) if report.failed else Verdict(commit=True)
-
-    yield patch.object(protocol, "verdict_of", verdict_of)
+@replaced("committed although records were refused without a report", protocol, "verdict_of")
+def _committed_all_the_same(_original: Any, report: TransactionReport) -> Verdict:
+    return verdicts.verdict_of(report) if report.failed else Verdict(commit=True)
 
 
 @mutation("a slice that was tried too often taken for done")
@@ -269,17 +257,12 @@ def _innocents_condemned() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(verdicts, "_CONDEMNED", condemned)
 
 
-@mutation("no answer taken for 'missing'")
-def _silence_is_missing() -> Iterable[AbstractContextManager[Any]]:
-    original = emission.GroupCluster.answers
-
-    def answers(self: Any, questions: Questions) -> Answers:
-        try:
-            return original(self, questions)
-        except TransientFault:
-            return Answers(dict.fromkeys(questions.topics, MISSING), {})
-
-    yield patch.object(emission.GroupCluster, "answers", answers)
+@replaced("no answer taken for 'missing'", emission.GroupCluster, "answers")
+def _silence_is_missing(original: Any, self: Any, questions: Questions) -> Any:
+    try:
+        return original(self, questions)
+    except TransientFault:
+        return Answers(dict.fromkeys(questions.topics, MISSING), {})
 
 
 @mutation("facts never asked for again")
@@ -289,14 +272,9 @@ def _facts_for_ever() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Facts, "doubt", lambda *_: None)
 
 
-@mutation("depth counted by offsets")
-def _depth_by_offsets() -> Iterable[AbstractContextManager[Any]]:
-    original = facts.ClusterFacts._count
-
-    def count(self: Any, starts: Mapping[Any, int], limit: int) -> int:
-        return max(limit, original(self, starts, limit)) if starts else 0
-
-    yield patch.object(facts.ClusterFacts, "_count", count)
+@replaced("depth counted by offsets", facts.ClusterFacts, "_count")
+def _depth_by_offsets(original: Any, self: Any, starts: Mapping[Any, int], limit: int) -> int:
+    return max(limit, original(self, starts, limit)) if starts else 0
 
 
 @mutation("depth counted before the markers are written")
@@ -353,37 +331,32 @@ def _never_checked() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Emitter, "_check_run", lambda _: None)
 
 
-@mutation("an id counted as registered though registering failed", duels_only=True, schedules=1_500)
-def _registered_by_hope() -> Iterable[AbstractContextManager[Any]]:
-    original = epoch.RunEntry.register
-
-    def register(self: Any, transactional_id: str) -> None:
-        with suppress(TransientFault):
-            original(self, transactional_id)
-
-    yield patch.object(epoch.RunEntry, "register", register)
-
-
-@mutation("ids removed before they are fenced", duels_only=True, schedules=1_500)
-def _removed_early() -> Iterable[AbstractContextManager[Any]]:
-    def registered(store: Any, share: Any) -> Any:
-        found = original(store, share)
-        store.write(dict.fromkeys(found))
-        return found
-
-    original = epoch._registered
-    yield patch.object(epoch, "_registered", registered)
+@replaced(
+    "an id counted as registered though registering failed",
+    epoch.RunEntry,
+    "register",
+    duels_only=True,
+    schedules=1_500,
+)
+def _registered_by_hope(original: Any, self: Any, transactional_id: str) -> None:
+    with suppress(TransientFault):
+        original(self, transactional_id)
 
 
-@mutation("only the own share fenced", duels_only=True, schedules=1_500)
-def _own_share_only() -> Iterable[AbstractContextManager[Any]]:
-    def registered(store: Any, share: Any) -> Any:
-        prefix = epoch.emitter_prefix(share)
-        found = original(store, share)
-        return {key: name for key, name in found.items() if key.startswith(prefix)}
+@replaced(
+    "ids removed before they are fenced", epoch, "_registered", duels_only=True, schedules=1_500
+)
+def _removed_early(original: Any, store: Any, share: Any) -> Any:
+    found = original(store, share)
+    store.write(dict.fromkeys(found))
+    return found
 
-    original = epoch._registered
-    yield patch.object(epoch, "_registered", registered)
+
+@replaced("only the own share fenced", epoch, "_registered", duels_only=True, schedules=1_500)
+def _own_share_only(original: Any, store: Any, share: Any) -> Any:
+    prefix = epoch.emitter_prefix(share)
+    found = original(store, share)
+    return {key: name for key, name in found.items() if key.startswith(prefix)}
 
 
 @mutation("a start does not wait until its entry is visible", duels_only=True, schedules=1_500)
@@ -391,15 +364,17 @@ def _not_awaited() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(control.ControlTopic, "_await_readers", lambda _: None)
 
 
-@mutation("the control topic read before its writer fences", duels_only=True, schedules=600)
-def _control_read_early() -> Iterable[AbstractContextManager[Any]]:
-    def init(self: Any, cluster: Any, topic: str) -> None:
-        entries = control.read_entries(cluster, topic)
-        original(self, cluster, topic)
-        self.entries = entries
-
-    original = control.ControlTopic.__init__
-    yield patch.object(control.ControlTopic, "__init__", init)
+@replaced(
+    "the control topic read before its writer fences",
+    control.ControlTopic,
+    "__init__",
+    duels_only=True,
+    schedules=2_200,
+)
+def _control_read_early(original: Any, self: Any, cluster: Any, topic: str) -> None:
+    entries = control.read_entries(cluster, topic)
+    original(self, cluster, topic)
+    self.entries = entries
 
 
 @mutation("a task's second attempt emits")
@@ -427,18 +402,15 @@ def _open_in_order(*steps: str) -> Callable[[Any], Any]:
     return open_
 
 
-@mutation("positions read before the fence")
-def _positions_read_early() -> Iterable[AbstractContextManager[Any]]:
-    def prepare_once(self: Any, wait: Any) -> Any:
-        layout, settings = self._await_sources(wait), self.configuration
-        with self._entries() as entries:
-            found = start.StartFinder(settings, self._control, self._cluster, entries).find(layout)
-            identity = self._registration.begin_run(
-                entries, topic=settings.control_topic, take_over=True
-            )
-        return replace(found, moved=frozenset(found.every_position)), identity
-
-    yield patch.object(preparation.Preparation, "_prepare_once", prepare_once)
+@replaced("positions read before the fence", preparation.Preparation, "_prepare_once")
+def _positions_read_early(_original: Any, self: Any, wait: Any) -> Any:
+    layout, settings = self._await_sources(wait), self.configuration
+    with self._entries() as entries:
+        found = start.StartFinder(settings, self._control, self._cluster, entries).find(layout)
+        identity = self._registration.begin_run(
+            entries, topic=settings.control_topic, take_over=True
+        )
+    return replace(found, moved=frozenset(found.every_position)), identity
 
 
 # -- where lanes stand -------------------------------------------------------------------------
@@ -474,20 +446,15 @@ def _clock_believed() -> Iterable[AbstractContextManager[Any]]:
 
 
 @mutation(
-    "what was parked before the clock was set forward counts as parked after it", schedules=400
+    "what was parked before the clock was set forward counts as parked after it", schedules=1_200
 )
 def _stamps_believed() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(SteadyClock, "late", lambda *_: 0.0)
 
 
-@mutation("no tombstone once what remained went elsewhere")
-def _no_tombstone() -> Iterable[AbstractContextManager[Any]]:
-    original = Lane._settled
-
-    def settled(self: Any, row: int, message: Any, decision: Any) -> Iterable[Any]:
-        return [one for one in original(self, row, message, decision) if one[1].value is not None]
-
-    yield patch.object(Lane, "_settled", settled)
+@replaced("no tombstone once what remained went elsewhere", Lane, "_settled")
+def _no_tombstone(original: Any, self: Any, row: int, message: Any, decision: Any) -> Iterable[Any]:
+    return [one for one in original(self, row, message, decision) if one[1].value is not None]
 
 
 # -- replays -----------------------------------------------------------------------------------
@@ -498,66 +465,52 @@ def _replay_without_asking() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Facts, "copies", lambda *_: None)
 
 
-@mutation("what remains is known from before the last transaction")
-def _copies_of_yesterday() -> Iterable[AbstractContextManager[Any]]:
-    def on(self: Any, lane: Any) -> Any:
-        return self._followed[lane][1] if lane in self._followed else original(self, lane)
-
-    original = copies.LiveCopies.on
-    yield patch.object(copies.LiveCopies, "on", on)
+@replaced("what remains is known from before the last transaction", copies.LiveCopies, "on")
+def _copies_of_yesterday(original: Any, self: Any, lane: Any) -> Any:
+    return self._followed[lane][1] if lane in self._followed else original(self, lane)
 
 
-@mutation("replays while a new table looks at what remains", schedules=600)
-def _replay_beside_table() -> Iterable[AbstractContextManager[Any]]:
-    def instructions(self: Any, begin: Any, ends: Any, *_: object) -> Iterable[Any]:
-        lanes = [one.lane for one in self._partitions if one.behind is not None]
-        return ((lane, max(begin[lane], ends[lane])) for lane in lanes)
-
-    yield patch.object(held.HeldPartitions, "_instructions", instructions)
-
-
-@mutation("a new table looks at what was replayed", schedules=800)
-def _table_after_replay() -> Iterable[AbstractContextManager[Any]]:
-    def is_gone(self: Any, row: int) -> bool:
-        return self._part.records.values[row] is None
-
-    yield patch.object(RemainingSource, "_is_gone", is_gone)
+@replaced(
+    "replays while a new table looks at what remains",
+    held.HeldPartitions,
+    "_instructions",
+    schedules=2_000,
+)
+def _replay_beside_table(
+    _original: Any, self: Any, begin: Any, ends: Any, *_: object
+) -> Iterable[Any]:
+    lanes = [one.lane for one in self._partitions if one.behind is not None]
+    return ((lane, max(begin[lane], ends[lane])) for lane in lanes)
 
 
-@mutation("two instructions for one message in one transaction")
-def _replayed_twice() -> Iterable[AbstractContextManager[Any]]:
-    original = InstructionSource.read
-
-    def read(self: Any, row: int) -> Any:
-        self._facts.replayed.clear()
-        return original(self, row)
-
-    yield patch.object(InstructionSource, "read", read)
+@replaced("a new table looks at what was replayed", RemainingSource, "_is_gone", schedules=800)
+def _table_after_replay(_original: Any, self: Any, row: int) -> bool:
+    return self._part.records.values[row] is None
 
 
-@mutation("all parked messages before a named one are tried")
+@replaced("two instructions for one message in one transaction", InstructionSource, "read")
+def _replayed_twice(original: Any, self: Any, row: int) -> Any:
+    self._facts.replayed.clear()
+    return original(self, row)
+
+
+@mutation("all parked messages before a named one are tried", schedules=1_000)
 def _tried_with_the_named() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(RetrySource, "_is_read_for_others", lambda *_: False)
 
 
-@mutation("a release one too small")
-def _released_short() -> Iterable[AbstractContextManager[Any]]:
-    def free_by_order(every: Any) -> Any:
-        return {lane: end - 1 for lane, end in original(every).items()}
-
-    original = commands.free_by_order
-    yield patch.object(commands, "free_by_order", free_by_order)
+@replaced("a release one too small", commands, "free_by_order")
+def _released_short(original: Any, every: Any) -> Any:
+    return {lane: end - 1 for lane, end in original(every).items()}
 
 
-@mutation("a remaining copy not written again when it remains again")
-def _copy_not_renewed() -> Iterable[AbstractContextManager[Any]]:
-    def settled(self: Any, row: int, message: Any, decision: Any) -> Iterable[Any]:
-        is_kept = self._part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}
-        written = list(original(self, row, message, decision))
-        return written[1:] if is_kept and isinstance(decision, Keep) else written
-
-    original = Lane._settled
-    yield patch.object(Lane, "_settled", settled)
+@replaced("a remaining copy not written again when it remains again", Lane, "_settled")
+def _copy_not_renewed(
+    original: Any, self: Any, row: int, message: Any, decision: Any
+) -> Iterable[Any]:
+    is_kept = self._part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}
+    written = list(original(self, row, message, decision))
+    return written[1:] if is_kept and isinstance(decision, Keep) else written
 
 
 @mutation("a plan's own instructions not subtracted", schedules=1_500)
@@ -573,14 +526,10 @@ def _asked_again() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(LastOutcome, "add", add)
 
 
-@mutation("an instruction position off by one", schedules=1_500)
-def _position_off() -> Iterable[AbstractContextManager[Any]]:
-    def chunks(self: Any, lane: Any, span: Any, look: Any) -> Iterable[Any]:
-        for records, after in original(self, lane, span, look):
-            yield records, replace(after, read=after.read - 1)
-
-    original = Instructions._chunks
-    yield patch.object(Instructions, "_chunks", chunks)
+@replaced("an instruction position off by one", Instructions, "_chunks", schedules=1_500)
+def _position_off(original: Any, self: Any, lane: Any, span: Any, look: Any) -> Iterable[Any]:
+    for records, after in original(self, lane, span, look):
+        yield records, replace(after, read=after.read - 1)
 
 
 @mutation("a planner that does not wait for the plans of instructions", schedules=600)
@@ -600,26 +549,18 @@ def _tombstones_passed_over() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(copies, "CompactedTopic", PassesOver)
 
 
-@mutation("who waits on is not parked again")
-def _not_parked_again() -> Iterable[AbstractContextManager[Any]]:
-    def parked_again(self: Any, row: int, message: Any, cancelled: Any) -> Any:
-        return original(self, row, message, cancelled)._replace(records=())
-
-    original = RetrySource._parked_again
-    yield patch.object(RetrySource, "_parked_again", parked_again)
+@replaced("who waits on is not parked again", RetrySource, "_parked_again", schedules=1_000)
+def _not_parked_again(original: Any, self: Any, row: int, message: Any, cancelled: Any) -> Any:
+    return original(self, row, message, cancelled)._replace(records=())
 
 
-@mutation("a parked message that is tried at once stays parked too")
-def _tried_and_parked() -> Iterable[AbstractContextManager[Any]]:
-    def outputs_of(self: Any, row: int) -> Iterable[Any]:
-        yield from original(self, row)
-        source = self._source
-        command = source._command(row) if isinstance(source, RetrySource) else None
-        if command is not None and not command.cancelled_by:
-            yield from source._parked_again(row, source._letters.read(row)[0], None).records
-
-    original = Lane._outputs_of
-    yield patch.object(Lane, "_outputs_of", outputs_of)
+@replaced("a parked message that is tried at once stays parked too", Lane, "_outputs_of")
+def _tried_and_parked(original: Any, self: Any, row: int) -> Iterable[Any]:
+    yield from original(self, row)
+    source = self._source
+    command = source._command(row) if isinstance(source, RetrySource) else None
+    if command is not None and not command.cancelled_by:
+        yield from source._parked_again(row, source._letters.read(row)[0], None).records
 
 
 @mutation("what was ordered is known from before the batch")
