@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import takewhile
+from typing import Any
 
 from tests.engine.known_cluster import OPEN
 from tests.engine.samples import resolve_anything
@@ -22,10 +23,16 @@ from redrive.engine.statistics import Summary
 from redrive.messages import (
     INTERNAL,
     DeadLetterDecoder,
+    DeadLetterHeader,
+    Form,
+    Headers,
     OutputRecord,
     Records,
     Refused,
+    Representation,
     TopicPartition,
+    encode_header,
+    mqmd_headers,
 )
 from redrive.rules import RulesTable
 from redrive.rules.backoff import PARTITIONS
@@ -36,6 +43,25 @@ IDENTITY = HandlerIdentity(
     name="dlq", queue_manager="", queue="DLQ", topic="DLQ",
     retry_topic="DLQ-retry", remaining_topic="DLQ-remaining",
 )  # fmt: skip
+
+
+def dead_letter(
+    message: dict[str, Any], form: Form = Form.HEADERS, *, at: float = 0
+) -> OutputRecord:
+    """A vector's message on the dead-letter queue."""
+    descriptor = message["md"]
+    body = bytes.fromhex(message.get("body_hex", ""))
+    headers: Headers = list(mqmd_headers(descriptor).items())
+    if message["dlh"] is not None:
+        is_big = descriptor.get("Encoding", 0) & 0xF == 1
+        ccsid = descriptor.get("CodedCharSetId", 0)
+        representation = Representation("big" if is_big else "little", ccsid)
+        header = DeadLetterHeader.from_fields(message["dlh"], representation)
+        if form is Form.BINARY:
+            body = encode_header(header) + body
+        else:
+            headers += [(f"mqdlh.{n}", str(v).encode()) for n, v in header.fields().items()]
+    return OutputRecord("DLQ", b"key", body, headers, int(at * 1000), 0)
 
 
 class MemoryTopics:

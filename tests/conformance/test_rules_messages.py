@@ -10,50 +10,28 @@ import json
 from typing import Any
 
 import pytest
-from tests.conformance.rules_driver import OUTCOMES, HandlerDriver, MemoryTopics
+from tests.conformance.rules_driver import OUTCOMES, HandlerDriver, MemoryTopics, dead_letter
 from tests.conformance.vectors import Vector, is_subset
 
 from redrive.messages import (
     MQDLH_LENGTH,
     DeadLetterHeader,
     Form,
-    Headers,
     OutputRecord,
-    Representation,
     decode_header,
     encode_header,
     mqmd_fields,
-    mqmd_headers,
     read_header_fields,
     reason_name,
 )
 from redrive.rules import parse
 
 
-def dead_letter(message: dict[str, Any], form: Form) -> OutputRecord:
-    """A vector's message on the dead-letter queue."""
-    descriptor = message["md"]
-    body = bytes.fromhex(message.get("body_hex", ""))
-    headers: Headers = list(mqmd_headers(descriptor).items())
-    if message["dlh"] is not None:
-        is_big = descriptor.get("Encoding", 0) & 0xF == 1
-        ccsid = descriptor.get("CodedCharSetId", 0)
-        representation = Representation("big" if is_big else "little", ccsid)
-        header = DeadLetterHeader.from_fields(message["dlh"], representation)
-        if form is Form.BINARY:
-            body = encode_header(header) + body
-        else:
-            headers += [(f"mqdlh.{n}", str(v).encode()) for n, v in header.fields().items()]
-    return OutputRecord("DLQ", b"key", body, headers, 0, 0)
-
-
 def attempt(table_text: str, sent: OutputRecord) -> tuple[dict[str, Any], OutputRecord | None]:
     """The outcome of the first attempt on a dead letter, and what was put, if anything."""
-    table = parse(table_text).table
-    assert table is not None
     topics = MemoryTopics()
     topics.topics["DLQ"].append(sent)
-    HandlerDriver(topics, table).step(0.0)
+    HandlerDriver(topics, parse(table_text).required()).step(0.0)
     outcome: dict[str, Any] = json.loads(topics.topics[OUTCOMES][0].value or b"")
     put = topics.topics[outcome["target_topic"]]
     return outcome, put[0] if put and outcome["target_topic"] else None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.conformance.rules_driver import OUTCOMES, HandlerDriver, MemoryTopics
+from tests.conformance.rules_driver import OUTCOMES, HandlerDriver, MemoryTopics, dead_letter
 from tests.conformance.vectors import Vector, is_subset
 
 from redrive.engine.statistics import Failure
@@ -33,25 +33,6 @@ class Course:
     failures: list[Failure] = field(default_factory=list)
     invalid: int = 0
     ended: float | None = None
-
-
-def table_of(text: str) -> RulesTable:
-    """The table of a vector, which has no errors."""
-    table = parse(text).table
-    assert table is not None
-    return table
-
-
-def record_of(message: dict[str, Any], timestamp: float = 0) -> OutputRecord:
-    """A vector's message as a record of the dead-letter queue, its header in header form."""
-    headers: list[tuple[str, bytes | None]] = [
-        (f"JMS_IBM_MQMD_{name}", str(value).encode()) for name, value in message["md"].items()
-    ]
-    header = message.get("dlh")
-    if header is not None:
-        headers += [(f"mqdlh.{name}", str(value).encode()) for name, value in header.items()]
-    body = bytes.fromhex(message.get("body_hex", ""))
-    return OutputRecord("DLQ", None, body, headers, int(timestamp * 1000), 0)
 
 
 class PutResults:
@@ -86,10 +67,11 @@ def arrivals_of(vector: Vector) -> list[tuple[float, OutputRecord]]:
     """The dead letters of a vector with their times, in order."""
     if "arrivals" in vector:
         return [
-            (entry["t"], record_of(entry["message"], entry["t"])) for entry in vector["arrivals"]
+            (entry["t"], dead_letter(entry["message"], at=entry["t"]))
+            for entry in vector["arrivals"]
         ]
     messages = vector.get("messages") or [vector["message"]]
-    return [(0.0, record_of(message)) for message in messages]
+    return [(0.0, dead_letter(message)) for message in messages]
 
 
 def simulate(vector: Vector, topics: MemoryTopics, table: RulesTable) -> Course:
@@ -148,7 +130,7 @@ def left_on_queue(topics: MemoryTopics) -> int:
 @pytest.mark.vectors("rules", kinds=["sequence"])
 def test_sequence(vector: Vector) -> None:
     """The handler does over time what the vector says."""
-    table, topics = table_of(vector["table"]), MemoryTopics()
+    table, topics = parse(vector["table"]).required(), MemoryTopics()
     if "crash" in vector:
         _check_crash(vector, topics, table)
     elif "table_replaced_by" in vector:
@@ -183,7 +165,7 @@ def _check_restart(vector: Vector, topics: MemoryTopics, table: RulesTable) -> N
     before = simulate(vector, topics, table)
     expect = vector["expect"]
     assert before.outcomes[-1]["action"] == expect["action_before_restart"]
-    changed = table_of(vector["table_replaced_by"])
+    changed = parse(vector["table_replaced_by"]).required()
     after = Course(outcomes=list(before.outcomes))
     HandlerDriver(topics, changed).step(1000.0)
     _note(after, topics, changed, 1000.0)

@@ -52,6 +52,7 @@ def spring(record: OutputRecord, offset: int, now: int) -> OutputRecord:
         (f"{prefix}original-topic", record.topic.encode()),
         (f"{prefix}original-partition", bytes(4)),
         (f"{prefix}original-offset", offset.to_bytes(8, "big")),
+        (f"{prefix}original-consumer-group", b"billing"),
         (f"{prefix}exception-fqcn", b"org.acme.WriteException"),
     ]
     return OutputRecord("DLQ", record.key, record.value, headers, now)
@@ -213,6 +214,16 @@ def test_a_consumer_that_recovers_ends_the_rounds(fail: Any) -> None:
     application.run()
     assert (len(application.puts), len(application.failures)) == (2, 2)
     assert application.outcomes[-1]["result"] == "retried"
+
+
+def test_a_round_names_the_group_that_it_is_for() -> None:
+    """As the dead letter does; what is forwarded is for somebody else."""
+    application = Application(spring)
+    application.run()
+    *puts, dead = [*application.topics.topics["orders"][1:], *application.topics.topics["dead"]]
+    assert [dict(one.headers or [])[own.GROUP] for one in puts] == [b"billing"] * 3
+    assert own.GROUP not in dict(dead.headers or [])
+    assert len([name for name, _ in puts[-1].headers or [] if name == own.GROUP]) == 1
 
 
 def test_an_old_backlog_is_due_at_once() -> None:

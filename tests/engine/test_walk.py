@@ -56,8 +56,8 @@ def ended(way: MqWalk) -> tuple[Result, str]:
     [
         ([], "has no DEADQ"),
         (["QM2: ALTER QMGR DEADQ(DLQ)"], "does not exist"),
-        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QA(DLQ) TARGET(Q)"], "is no QLOCAL"),
-        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) USAGE(XMITQ)"], "is no QLOCAL"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QA(DLQ) TARGET(Q)"], "is not a QLOCAL"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) USAGE(XMITQ)"], "is not a QLOCAL"),
         (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) PUT(DISABLED)"], "disabled"),
         (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) MAXDEPTH(0)"], "its limit is 0"),
         (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) MAXMSGL(3)"], "limit of 3"),

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from redrive.diagnostics import Severity
-from redrive.rules import EntryDiagnostic, Rule, parse
-
-__all__ = ["control", "errors", "findings", "pattern", "read", "rule", "warnings"]
+from redrive.rules import EntryDiagnostic, Rule, RulesTable, parse
 
 
 def read(text: str, *, strict: bool = True) -> tuple[Rule, ...]:
@@ -45,3 +43,13 @@ def errors(text: str) -> list[tuple[str, int, str]]:
 def warnings(text: str, **options: Any) -> list[tuple[str, int]]:
     """The warnings of a table: class and line."""
     return [(it.code, it.line) for it in findings(text, Severity.WARNING, **options)]
+
+
+def assert_reads_back(table: RulesTable) -> None:
+    """The canonical text is that of an equal table, in lines of 72 characters; once is enough."""
+    canonical = table.canonical()
+    again = parse(canonical).required()
+    assert again == table
+    assert again.hash == table.hash
+    assert again.canonical() == canonical
+    assert max(map(len, canonical.splitlines())) <= 72

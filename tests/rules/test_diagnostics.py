@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.rules.findings import findings, warnings
 
 from redrive.diagnostics import Severity
 from redrive.errors import ConfigurationError
 from redrive.rules import decode_source, parse
-from redrive.rules.keywords import KEYWORDS
+from redrive.rules.keywords import KAFKA
 
 _pieces = st.sampled_from(
     [
-        *KEYWORDS,
-        *"()'',+-*&\n\r\t=$0aé",
-        *(
-            "\n",
-            " ",
-            "\r\n",
-            "+\n",
-            "-\n",
-            "\n* ",
-            "''",
-            "'A'",
-            "&DESTQ",
-            "&REPLYQM",
-            "MQRC_Q_FULL",
-        ),
+        *KAFKA.names,
+        *"()()'',+-*&\n\r\t=$0aé/|>\\[\0",
+        *("\n", " ", "\r\n", "+\n", "-\n", "\n* ", "''", "'A'", "&DESTQ", "MQRC_Q_FULL"),
         *("(RETRY)", "(FWD)", "(*)", "(2053)", "('a')", "ACTION(RETRY)", "FWDQ(A)", "WAIT(NO)"),
+        *("<=", "2h", "&TOPIC", "$.a", "FWD", "NOT ", "TOPIC(", "JSON($.a,"),
     ]
+)  # fmt: skip
+table_like = st.builds(
+    "{}{}".format,
+    st.sampled_from(["", "DIALECT(KAFKA)\n"]),
+    st.lists(_pieces, max_size=25).map("".join),
 )
-table_like = st.lists(_pieces, max_size=25).map("".join)
 
 
+@settings(deadline=None, max_examples=400)
 @given(st.text() | table_like)
 @example("FORMAT('+\n")
 @example("FORMAT(\n+")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.rules import reference
+from tests.rules.findings import assert_reads_back
 from tests.rules.tables import plain_rules, rich_table_texts, table_texts
 
 from redrive.rules import Action, Control, NumberPattern, Rule, RulesTable, parse
@@ -41,13 +42,7 @@ def test_any_layout_is_read_as_the_rules_it_writes(
 @example("PERSIST(MQPER_PERSISTENCE_AS_PARENT) REASON(*) ACTION(IGNORE)\n")
 def test_canonical_text_reads_back_as_an_equal_table(text: str) -> None:
     """Nothing but line numbers is lost, no line is longer than 72, and once is enough."""
-    table = parse(text).required()
-    canonical = table.canonical()
-    again = parse(canonical).required()
-    assert again == table
-    assert again.hash == table.hash
-    assert again.canonical() == canonical
-    assert max(map(len, canonical.splitlines())) <= 72
+    assert_reads_back(parse(text).required())
 
 
 @settings(deadline=None)

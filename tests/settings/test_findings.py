@@ -297,6 +297,13 @@ def test_a_table_that_may_be_meant_is_not_refused(check: Check, rules: str) -> N
     assert not [finding for finding in findings if finding.severity == "error"]
 
 
+def test_rules_may_ask_for_schemes_of_the_settings(check: Check) -> None:
+    """Any other name that no scheme has is warned of."""
+    Path("orders.rul").write_text("DIALECT(KAFKA)\nSCHEME(mine|min) ACTION(IGNORE)\n")
+    (finding,) = check(GOOD + SCHEME)
+    assert (finding.code, finding.hint) == ("UNKNOWN_SCHEME", "did you mean mine?")
+
+
 def test_context_authority_is_accepted_when_the_settings_allow_it(check: Check) -> None:
     """With allow_context_authority PUTAUT(CTX) is no finding."""
     Path("orders.rul").write_text("ACTION(RETRY) PUTAUT(CTX)\n")

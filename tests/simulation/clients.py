@@ -8,6 +8,7 @@ clients do was measured; the sentences beside the code say what.
 
 from __future__ import annotations
 
+import pickle
 import random
 import sys
 from collections import deque
@@ -49,6 +50,8 @@ _SILENCE: Final = ANSWER + 1.0
 """Seconds after which whoever asks about topics has given up."""
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_RIGHTS: Final = "describe_topics with rights"
+"""What somebody asks who is about to write to topics."""
 _PARTITION_END: Final = KafkaError(KafkaError._PARTITION_EOF)
 _PRIVATE = SimpleNamespace(
     fenced=KafkaError._FENCED,
@@ -86,7 +89,8 @@ class Faults:
     ended_twice: float = 0.0
     """Of commits and aborts: as ``repeated``."""
     unanswered: float = 0.0
-    """From a question about topics on, none is answered for longer than anybody asks."""
+    """From a question on that decides whether a topic takes a record, none about topics is answered
+    for longer than anybody asks."""
     fencer_dies: float = 0.0
     """Whoever fences the producer of another process dies before it asks for that."""
     opener_stops: float = 0.0
@@ -118,6 +122,8 @@ class Network:
         """Called when a process died while it fenced."""
         self.on_opening: Callable[[], None] = lambda: None
         """Called in a process that is about to open the control topic, and stands still there."""
+        self.on_unregistered: Callable[[], None] = lambda: None
+        """Called in a process whose request to register an id is lost."""
         self.on_first_plan: Callable[[], None] = lambda: None
         """Called where a run plans its first batch: a new table is to look at what remains."""
         self._silent_until = 0.0
@@ -162,6 +168,9 @@ class Network:
     ) -> _Answer:
         """One request and its answer, either of which may be lost or overtaken.
 
+        What others do until the answer is there they might as well do before the next request: so
+        there is one step for both.
+
         Args:
             what: For the trace.
             effect: What the cluster does.
@@ -172,6 +181,9 @@ class Network:
         self.scheduler.step()
         faults = self._faults_of(what)
         is_down = self.scheduler.now < self.down_until or self._is_unanswered(what)
+        if what.startswith("append emitter/") and self.happens(faults.unregistered):
+            self.on_unregistered()
+            is_down = True
         if is_down or self.happens(faults.lost_request):
             self.lose(f"{what}: the request is lost", timeout)
         if writes and self.happens(faults.hangs):
@@ -187,7 +199,6 @@ class Network:
             self.scheduler.sleep(RETRY_BACKOFF * self.random.uniform(0.8, 1.2))
         answer = effect()
         self.scheduler.tell(what)
-        self.scheduler.step()
         if self.happens(faults.lost_answer):
             self.lose(f"{what}: the answer is lost", timeout)
         if writes and self.happens(faults.hangs):
@@ -199,13 +210,11 @@ class Network:
         """Whether this is a question about topics, while nobody answers any."""
         if not what.startswith("describe_"):
             return False
-        if self.happens(self.faults.unanswered):
+        if what == _RIGHTS and self.happens(self.faults.unanswered):
             self._silent_until = max(self._silent_until, self.scheduler.now + _SILENCE)
         return self.scheduler.now < self._silent_until
 
     def _faults_of(self, what: str) -> Faults:
-        if what.startswith("append emitter/") and self.faults.unregistered:
-            return Faults(lost_request=self.faults.unregistered)
         # A start takes so many requests that few schedules would get beyond it.
         is_spared = what.endswith("-writer") and self.scheduler.random.random() < 0.8
         return _NO_FAULTS if is_spared else self.faults
@@ -787,9 +796,8 @@ class SimulatedAdmin:
         name = self._network.scheduler.name
         if self._cluster.emits(name):
             self._cluster.violations.append(f"{name} asks for facts in an open transaction")
-        return self._asked(
-            "describe_topics", topics.topic_names, self._description, request_timeout
-        )
+        what = _RIGHTS if include_authorized_operations else "describe_topics"
+        return self._asked(what, topics.topic_names, self._description, request_timeout)
 
     def describe_configs(self, resources: Any, *, request_timeout: float) -> dict[Any, _Future]:
         """Settings of topics."""
@@ -1057,7 +1065,9 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.checkpoints.states.socket": _MACHINE,
     "redrive.checkpoints.states.os": _MACHINE,
     "redrive.kafka.watch.Consumer": SimulatedConsumer,
-    "redrive.streaming.batch.pickle": SimpleNamespace(dumps=lambda order: order),
+    "redrive.streaming.batch.pickle": SimpleNamespace(
+        dumps=lambda order: order, loads=pickle.loads
+    ),
     "redrive.streaming.emission.Records": SimpleNamespace(from_arrow=Rows.records),
     "redrive.streaming.emission._lanes": Rows.lanes,
     "redrive.operations.replay.instructions._CHUNK_RECORDS": 1,

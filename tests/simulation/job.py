@@ -8,6 +8,7 @@ project's: preparing a run, planning what is held, batches, upkeep, emission and
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from json import loads
@@ -39,7 +40,7 @@ from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.preparation import Preparation
 from redrive.streaming.start import Start
 from redrive.streaming.upkeep import Upkeep
-from redrive.streaming.workers import TaskResult, pack, refuse_second_attempt
+from redrive.streaming.workers import TaskResult, refuse_second_attempt
 from redrive.topology.put import QueueLimits
 
 APPLICATION: Final = "app"
@@ -56,6 +57,8 @@ _STALE: Final = 0.05
 """Share of the batches after which positions are committed as they were before."""
 _DOUBLED_AFTER: Final = (0.0, 0.0, 0.02, 0.05, 0.2)
 """Seconds into a task after which its second attempt starts: it takes about as long as itself."""
+_LOOK: Final = 0.2
+"""Seconds between two looks of a driver whether its workers have answered."""
 _LIMITS: Final = (2, 6, 12)
 """Rows that a batch takes of one source at most."""
 _FEW: Final = 2
@@ -437,11 +440,12 @@ class _Run:
         while any(task.is_awaited for task in started) and self._scheduler.now <= deadline:
             for task in started:
                 self._double(task, now)
-            self._scheduler.sleep(0.05)
+            doubled_at = min(task.doubled_at for task in started if task.is_awaited)
+            self._scheduler.sleep(min(doubled_at - self._scheduler.now, _LOOK))
         answers = [task.answer for task in started if task.answer is not None]
         if len(answers) < len(started):
             raise TransientFault("an executor was lost")
-        return [SimpleNamespace(result=pack(one.result)) for one in answers]
+        return [SimpleNamespace(result=pickle.dumps(one.result)) for one in answers]
 
     def _start_task(self, slot: int, rows: list[list[Received]], now: int) -> _Task:
         worker = self._workers.get(slot)

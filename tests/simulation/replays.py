@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+from itertools import pairwise
 
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.job import APPLICATION, BACKOFF, REMAINING, REPLAY, RETRY
@@ -25,6 +26,8 @@ from redrive.operations.replay.plan import Order, ReplayPlan, places_of
 from redrive.topology.names import Names
 
 _TARGET = "ELSEWHERE"
+_BEHIND = 0.8
+"""Share of the orders that are about messages behind others that wait, if there are any."""
 _ABOUT_REMAINING = [one for one in To if not one.is_about_parked]
 _ABOUT_PARKED = [one for one in To if one.is_about_parked]
 
@@ -65,7 +68,9 @@ def write_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) ->
 
 
 def write_order(cluster: SimulatedCluster, chance: random.Random, plan: str) -> Replay | None:
-    """Accepts a plan about some parked messages, which may have been tried since; None if none is.
+    """Accepts a plan about some parked messages; None if none is.
+
+    Mostly about some behind others that wait, which must not be tried with them.
 
     Args:
         cluster: The cluster.
@@ -80,6 +85,14 @@ def write_order(cluster: SimulatedCluster, chance: random.Random, plan: str) -> 
     ]
     if not parked:
         return None
+    waiting = [
+        (lane, offset)
+        for lane, offset in parked
+        if offset >= cluster.offsets.get((APPLICATION, lane), 0)
+    ]
+    behind = [second for first, second in pairwise(waiting) if first[0] == second[0]]
+    if behind and chance.random() < _BEHIND:
+        parked = behind
     named: dict[TopicPartition, set[int]] = {}
     for lane, offset in chance.sample(parked, min(len(parked), chance.randint(1, 4))):
         named.setdefault(lane, set()).add(offset)

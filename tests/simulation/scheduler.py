@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-_SWITCH: Final = 0.2
+_SWITCH: Final = 0.35
 """Share of the steps at which another process goes on."""
-_STEP: Final = 0.005
+_STEP: Final = 0.01
 """Seconds that a step takes at most."""
 ROUNDING: Final = 0.002
 """Seconds that a time in whole milliseconds is off at most."""
@@ -65,6 +65,8 @@ class Scheduler:
         """What ended processes that did not end by themselves."""
         self.on_step: Callable[[], None] = lambda: None
         """Called at every step: the world around the processes."""
+        self.on_wait: Callable[[], None] = lambda: None
+        """Called when every process waits, before time passes."""
         self.trace: Callable[[str, str], None] | None = None
         self.has_ended_early = False
         """Whether there were more steps than there may be."""
@@ -189,6 +191,7 @@ class Scheduler:
             return self._main
         awake = [one for one in self.processes if one.wakes <= self.now]
         if not awake:
+            self.on_wait()
             self.now = min(one.wakes for one in self.processes)
             awake = [one for one in self.processes if one.wakes <= self.now]
         self._current = awake[0] if len(awake) == 1 else self.random.choice(awake)

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Final
 
@@ -35,6 +35,7 @@ from tests.simulation.scheduler import Process, Scheduler
 from redrive.checkpoints.epoch import new_operator_key
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.protocol import RetryPolicy
+from redrive.collector import collector_paused
 from redrive.configuration import EmitterChoice
 from redrive.engine.commands import Replay
 from redrive.engine.names import control_topic, tables_topic
@@ -67,7 +68,7 @@ _TARGETS: Final = ("Q0", "Q1", "Q2", "ELSEWHERE")
 _REASONS: Final = (2053, 2053, 2053, 2035, 2085, 2051, 9999)
 _SMALL: Final = 2_000
 """Bytes that a topic takes that was made smaller; half of what a large body has."""
-_MOST_STEPS: Final = 15_000
+_MOST_STEPS: Final = 8_000
 """Steps of a whole schedule: some ten times of what an ordinary one takes."""
 _A_DAY: Final = DELETE_RETENTION + 3600.0
 _A_WEEK: Final = 8 * 24 * 3600.0
@@ -79,41 +80,47 @@ _EMITTERS: Final = (EmitterChoice.LANES, EmitterChoice.LANES, EmitterChoice.AUTO
 """Who emits where there are workers."""
 _LATER: Final = 0.3
 """Share of the plans that are applied on another day."""
-_COMMAND: Final = 100
+_COMMAND: Final = 50
 """Steps of a command that applies a plan, about."""
 _DYING: Final = 0.3
 """Share of an operator's commands that die somewhere."""
+_TRANSACTIONS: Final = 3
+"""Transactions of a command of which the last is not committed where it dies in one, at most: it is
+accepted, and some of its messages are instructed."""
 _BESIDE: Final = 0.7
 """Share of the others beside which another command dies in a transaction, which hides their plan
 while its instructions are there to be read."""
-_HIDING: Final = 0.1
+_HIDING: Final = 0.2
 """Share of the steps at which it does, once they may write."""
-_DUEL: Final = 2_000
-"""Steps in which instances take over from each other: a start takes some two hundred."""
-_DUEL_EVENTS: Final = 0.002
+_DUEL: Final = 1_000
+"""Steps in which instances take over from each other: a start takes some hundred."""
+_DUEL_EVENTS: Final = 0.004
 """Share of these steps at which one does."""
-_LATE: Final = 0.004
+_LATE: Final = 0.008
 """Share of the steps in calm at which the table is changed, or a week passes, once."""
 _CHANGING: Final = 0.5
 """Share of the replays in calm after which the table is changed at once, where tables change."""
-_DUEL_INPUTS: Final = 0.02
+_DUEL_INPUTS: Final = 0.04
 """Share of these steps at which an input is written: who was overtaken has something to emit."""
-_AT_WORK: Final = 0.02
+_AT_WORK: Final = 0.04
 """Share of the steps of a worker at which instances take over from its own."""
 _OPENING: Final = 5.0
 """Seconds for which a driver stands still that is about to open the control topic, while instances
 take over from it that need about one for their start."""
 _PAUSING: Final = 0.5
 """Share of the drivers that stand still in the middle of their start, while the old ones work."""
-_START: Final = 60
+_START: Final = 30
 """Steps of a start that are its own, about, beside those in which it waits for markers."""
 _AMID: Final = 0.5
 """Share of the processes that were overtaken which stop in the middle of a transaction."""
 _SETTINGS: Final = 20
 """Times that somebody sets it at most: the job has to come to an end."""
-_MOST_MARKERS: Final = 0.3
+_MOST_MARKERS: Final = 0.5
 """Share of the steps at which a marker is written at most."""
-_OF_THE_BROKER: Final = 0.05
+_WAITING: Final = 0.5
+"""Share of the times at which a marker is written when every process waits: nobody can make use of
+it that it is not there, but by waiting on."""
+_OF_THE_BROKER: Final = 0.1
 """Share of the steps at which the broker does what it does by itself."""
 _CLEANING: Final = 0.1
 """Share of these steps at which the log cleaner comes to a topic: a new run finds what was replaced
@@ -182,8 +189,8 @@ class _Plan:
             chance,
             shares=[one] if has_full_queue else chance.choice(ways),
             inputs=chance.randint(20, 40) if is_duel else chance.randint(4, 16),
-            chaos_steps=_DUEL if is_duel else chance.choice([100, 200, 400]),
-            events=_DUEL_EVENTS if is_duel else chance.choice([0.0, 0.02, 0.05, 0.1]),
+            chaos_steps=_DUEL if is_duel else chance.choice([50, 100, 200]),
+            events=_DUEL_EVENTS if is_duel else chance.choice([0.0, 0.04, 0.1, 0.2]),
             workers=0 if has_full_queue else chance.choice([1, 2] if is_duel else [0, 1, 2]),
             table=TABLE if duels_only or seed % 3 else BACKED_OFF,
             tables_change=tables_change,
@@ -193,7 +200,7 @@ class _Plan:
             sets_clocks=seed % 5 == 2 and not duels_only,
             mends=seed % 4 == 2,
             is_duel=is_duel,
-            markers=chance.choice([0.02, 0.1] if is_duel else [0.05, _MOST_MARKERS]),
+            markers=chance.choice([0.04, 0.2] if is_duel else [0.1, _MOST_MARKERS]),
             faults=Faults(
                 lost_request=level,
                 lost_answer=level,
@@ -202,7 +209,7 @@ class _Plan:
                 late=level / 2,
                 repeated=level,
                 ended_twice=0.5 if seed % 3 == 2 and not is_duel else 0.0,
-                unanswered=0.05 if seed % 6 == 4 and not is_duel else 0.0,
+                unanswered=0.1 if seed % 6 == 4 and not is_duel else 0.0,
                 fencer_dies=0.2 if seed % 4 == 0 and is_duel else 0.0,
                 opener_stops=0.2 if seed % 4 == 2 and is_duel else 0.0,
                 commit_in_doubt=chance.choice([0.0, 0.0, 0.3]),
@@ -248,21 +255,23 @@ class _World:
     planned: ReplayPlan | None = None
     """What was planned last."""
     dies_amid: Process | None = None
-    """A command that dies in its next transaction, which then hides what others decide."""
+    """A command that dies in a transaction, which then hides what others decide."""
+    transactions_left: int = 0
+    """Transactions that it begins until then."""
     to_be_hidden: str = ""
     """The transactional id of a command whose plan is to be hidden by what another leaves open."""
     unfinished: ReplayPlan | None = None
     """A plan whose command dies: it is applied again."""
     kept_plan: ReplayPlan | None = None
     """A plan that is to be applied on another day."""
-    has_changed: bool = False
-    """Whether the table was changed when nothing went wrong any more."""
-    has_left: bool = False
-    """Whether a week passed then."""
+    late: list[Callable[[], None]] = field(default_factory=list)
+    """What happened once when nothing went wrong any more."""
     awaits_table: bool = False
     """Whether somebody replays something as soon as a new table is to look at it."""
     replays_left: int = 0
     """Replays that are still to be asked for, before the job may end."""
+    _was_amid: bool = False
+    """Whether the command was in a transaction at the step before."""
     _is_full: bool = False
     _looked_at: object = None
     _read_at: list[float] = field(default_factory=list)
@@ -300,9 +309,15 @@ class _World:
         self.network.faults = self.plan.faults
         self.network.on_death = self._look_after
         self.network.on_opening = self._overtake_opener
+        self.network.on_unregistered = self._overtake_once
         self.network.on_first_plan = self._replay_beside_table
         for share in self.shares:
             self._start_instance(share)
+
+    def on_wait(self) -> None:
+        """What happens when no process does anything."""
+        if self.scheduler.random.random() < _WAITING:
+            self.cluster.write_marker()
 
     def on_step(self) -> None:
         """What happens around the processes at a step: at most one thing, by one draw."""
@@ -315,8 +330,8 @@ class _World:
             if self.scheduler.random.random() < _CLEANING:
                 compacted = [control_topic(APPLICATION), tables_topic(APPLICATION), REMAINING]
                 self.cluster.compact(self.scheduler.random.choice(compacted))
-        if self.dies_amid is not None and self.cluster.emits(self.dies_amid.name):
-            self.dies_amid.stops_after, self.dies_amid = 1, None
+        if self.dies_amid is not None:
+            self._stop_amid(self.dies_amid)
         if self.to_be_hidden in self.cluster.owners and self.scheduler.random.random() < _HIDING:
             self._hide()
         if self.plan.has_full_queue:
@@ -343,21 +358,21 @@ class _World:
     def _shares(self) -> Sequence[Sequence[tuple[float, Callable[[], object]]]]:
         """Shares of the steps at which something happens: while all may go wrong, then in calm."""
         plan = self.plan
-        before = [(plan.events, self._event), (0.02, self._look_after)]
+        before = [(plan.events, self._event), (0.04, self._look_after)]
         if plan.is_duel:
             before.append((_DUEL_INPUTS, self._write_input))
-        afterwards = [(0.05, self._look_after), (0.03, self._replay_in_calm)]
+        afterwards = [(0.1, self._look_after), (0.06, self._replay_in_calm)]
         always: list[tuple[float, Callable[[], object]]] = []
         if plan.has_full_queue:
-            always.append((0.02, self._read_full_queue))
+            always.append((0.04, self._read_full_queue))
         if plan.sets_clocks:
-            always.append((0.02, self._set_clock))
+            always.append((0.04, self._set_clock))
         if plan.mends:
-            afterwards.append((0.05, self._mend))
+            afterwards.append((0.1, self._mend))
         if plan.may_expire:
-            afterwards.append((_LATE, self._leave_once))
+            afterwards.append((_LATE, partial(self._once, self._leave_for_a_week)))
         if plan.tables_change:
-            afterwards.append((_LATE, self._change_once))
+            afterwards.append((_LATE, partial(self._once, self._change_table)))
         return [*before, *always], [*afterwards, *always]
 
     def _event(self) -> None:
@@ -365,8 +380,10 @@ class _World:
             self.scheduler.random.choice(self._events())()
 
     def _replay_in_calm(self) -> None:
-        if not self.replays_left:
-            return
+        if not self.replays_left or (
+            self.unfinished is not None and self._unread(APPLICATION, REPLAY)
+        ):
+            return  # a command that died is given again once the job has done what it asked for
         before = len(self.plans) + len(self.every_apply)
         if self.kept_plan is not None and self.scheduler.random.random() < _DAYS:
             self._leave_for_a_day()
@@ -380,17 +397,20 @@ class _World:
             self._change_table()  # the new one looks at what was replayed before
 
     def _calm_down(self) -> None:
-        """From now on nothing goes wrong any more."""
+        """From now on nothing goes wrong any more, but what a client gets over by itself."""
         self._tell("calm")
         self.is_calm = True
         self.replays_left = self.plan.replays
-        self.network.faults = Faults(is_mixed=self.plan.faults.is_mixed)
+        faults = self.plan.faults
+        self.network.faults = Faults(
+            ended_twice=faults.ended_twice,
+            unanswered=faults.unanswered,
+            is_mixed=faults.is_mixed,
+        )
         while self.written < self.plan.inputs:
             self._write_input()
         self.shares = self.plan.shares[-1]
-        for topic in self.cluster.topics.values():
-            topic.has_leader = True
-        self._is_over_for(Reason.RESOURCE_PROBLEM)
+        self._find_leader()
         for _ in _TARGETS if self.plan.mends else ():
             self._forbid()
         self._look_after()
@@ -506,6 +526,12 @@ class _World:
             self.is_left_alone = True
             self.scheduler.sleep(_OPENING)
 
+    def _overtake_once(self) -> None:
+        """Starts instances while a worker goes on whose id nobody got to know, and no more."""
+        if not (self.is_calm or self.is_left_alone):
+            self._take_over()
+            self.is_left_alone = True
+
     def _overtake_worker(self) -> None:
         """Starts instances while a worker of the ones that run is at work."""
         name = self.scheduler.name
@@ -525,7 +551,7 @@ class _World:
             if name not in self.stops_amid:
                 self.stops_amid[name] = chance.random() < _AMID
             if not self.stops_amid[name]:
-                process.stops_after = chance.randint(1, 25) if "." in name else 10**9
+                process.stops_after = chance.randint(1, 13) if "." in name else 10**9
             elif self.cluster.emits(name):
                 process.stops_after = 1
                 self.stops_amid[name] = False
@@ -536,17 +562,11 @@ class _World:
         self._tell("the table is changed")
         self._take_over()
 
-    def _change_once(self) -> None:
-        """Changes the table when much was handled under the one before."""
-        if not self.has_changed:
-            self.has_changed = True
-            self._change_table()
-
-    def _leave_once(self) -> None:
-        """Lets offsets expire when much was handled."""
-        if not self.has_left:
-            self.has_left = True
-            self._leave_for_a_week()
+    def _once(self, happens: Callable[[], None]) -> None:
+        """Lets something happen when much was handled, and not again."""
+        if happens not in self.late:
+            self.late.append(happens)
+            happens()
 
     def _leave_for_a_week(self) -> None:
         """Nothing runs for so long that the group's offsets expire."""
@@ -613,6 +633,7 @@ class _World:
         """An operator applies a plan, a new one or the last one again."""
         chance = self.scheduler.random
         if self.unfinished is not None:
+            self.cluster.compact(REMAINING)
             self._apply_plan(self.unfinished)
             return
         if self.planned is None or chance.random() < 0.6:
@@ -637,9 +658,18 @@ class _World:
             process.stops_after, process.dies_there = chance.randint(1, _COMMAND), True
             if chance.random() < _AMID:
                 process.stops_after, self.dies_amid = None, process
+                self.transactions_left = chance.randint(1, _TRANSACTIONS)
         elif chance.random() < _BESIDE:
             self.to_be_hidden = f"{tables_topic(APPLICATION)}-replay-{plan.plan}"
         self.every_apply.append(process)
+
+    def _stop_amid(self, process: Process) -> None:
+        """Lets a command die in one of its transactions."""
+        is_amid = self.cluster.emits(process.name)
+        self.transactions_left -= is_amid and not self._was_amid
+        self._was_amid = is_amid
+        if not self.transactions_left:
+            process.stops_after, self.dies_amid, self._was_amid = 1, None, False
 
     def _hide(self) -> None:
         """Leaves a transaction open behind which readers of the tables topic see nothing."""
@@ -703,35 +733,33 @@ class _World:
                 self._is_over_for(Reason.MSG_TOO_BIG_FOR_Q, name)
 
     def _lose_leader(self) -> None:
-        name = self.scheduler.random.choice(
-            [*_TARGETS, *_TARGETS, OUTCOMES, RETRY, BACKOFF, REMAINING]
-        )
-        topic = self.cluster.topics.get(name)
-        if topic is not None and topic.has_leader:
-            topic.has_leader = False
-            self._tell(f"{name} has no leader")
-            self._matters(name, Reason.RESOURCE_PROBLEM)
+        names = [*_TARGETS, *_TARGETS, OUTCOMES, RETRY, BACKOFF, REMAINING]
+        self._spoil(names, "has_leader", Reason.RESOURCE_PROBLEM)
 
     def _find_leader(self) -> None:
-        for topic in self.cluster.topics.values():
-            if not topic.has_leader:
-                topic.has_leader = True
-                self._tell(f"{topic.name} has a leader")
-                self._is_over_for(Reason.RESOURCE_PROBLEM, topic.name)
+        self._restore("has_leader", Reason.RESOURCE_PROBLEM)
 
     def _forbid(self) -> None:
-        topic = self.cluster.topics.get(self.scheduler.random.choice(_TARGETS))
-        if topic is not None and topic.may_write:
-            topic.may_write = False
-            self._tell(f"{topic.name} may not be written to")
-            self._matters(topic.name, Reason.NOT_AUTHORIZED)
+        self._spoil(_TARGETS, "may_write", Reason.NOT_AUTHORIZED)
 
     def _allow(self) -> None:
+        self._restore("may_write", Reason.NOT_AUTHORIZED)
+
+    def _spoil(self, names: Sequence[str], what: str, reason: int) -> None:
+        """Takes from one of some topics what puts need."""
+        topic = self.cluster.topics.get(self.scheduler.random.choice(names))
+        if topic is not None and getattr(topic, what):
+            setattr(topic, what, False)
+            self._tell(f"{topic.name}: {what} no more")
+            self._matters(topic.name, reason)
+
+    def _restore(self, what: str, reason: int) -> None:
+        """Gives it back to every topic."""
         for topic in self.cluster.topics.values():
-            if not topic.may_write:
-                topic.may_write = True
-                self._tell(f"{topic.name} may be written to")
-                self._is_over_for(Reason.NOT_AUTHORIZED, topic.name)
+            if not getattr(topic, what):
+                setattr(topic, what, True)
+                self._tell(f"{topic.name}: {what} again")
+                self._is_over_for(reason, topic.name)
 
     def _mend(self) -> None:
         """Somebody sees that messages wait, and mends the topics that they are for."""
@@ -753,15 +781,15 @@ class _World:
 
     # -- a queue with a depth --------------------------------------------------------------------
 
-    def _unread(self) -> list[tuple[TopicPartition, int]]:
+    def _unread(self, group: str, topic: str) -> list[tuple[TopicPartition, int]]:
         return [
             (lane, offset)
-            for lane, offset, _, _ in self.cluster.visible("Q1")
-            if offset >= self.cluster.offsets.get((_GROUP, lane), 0)
+            for lane, offset, _, _ in self.cluster.visible(topic)
+            if offset >= self.cluster.offsets.get((group, lane), 0)
         ]
 
     def _read_full_queue(self) -> None:
-        unread = self._unread()
+        unread = self._unread(_GROUP, "Q1")
         if unread:
             lane, offset = unread[0]
             self.cluster.offsets[_GROUP, lane] = offset + 1
@@ -773,7 +801,7 @@ class _World:
         if state == self._looked_at:
             return
         self._looked_at = state
-        depth = len(self._unread())
+        depth = len(self._unread(_GROUP, "Q1"))
         if depth > _DEPTH:
             finding = f"Q1 holds {depth} messages and takes {_DEPTH}"
             if finding not in self.findings:
@@ -855,6 +883,7 @@ def _set_back(scheduler: Scheduler) -> float:
     return max((one - other for one, other in combinations(offsets, 2)), default=0.0)
 
 
+@collector_paused()
 def run_schedule(
     seed: int,
     trace: Callable[[float, str, str], None] | None = None,
@@ -874,12 +903,12 @@ def run_schedule(
     world = _World(plan, scheduler, network)
     if trace is not None:
         scheduler.trace = lambda name, what: trace(scheduler.now, name, what)
-    scheduler.on_step = world.on_step
+    scheduler.on_step, scheduler.on_wait = world.on_step, world.on_wait
     with simulated_clock(scheduler):
         world.prepare()
         scheduler.run()
         while not (scheduler.has_ended_early or _is_broken(scheduler)) and world.is_unfinished():
-            scheduler.steps += 100  # each start counts, so that there is an end to them
+            scheduler.steps += 50  # each start counts, so that there is an end to them
             scheduler.run()
     world.look_at_ends(scheduler.errors)
     if scheduler.has_ended_early:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
 
 __all__ = ["EmissionFigures"]
 
@@ -35,19 +33,3 @@ class EmissionFigures:
         self.refused.update(other.refused)
         self.retries += other.retries
         self.opened += other.opened
-
-    def as_json(self) -> dict[str, Any]:
-        """The figures as JSON takes them."""
-        return {
-            "transactions": self.transactions,
-            "records": self.records,
-            "aborted": self.aborted,
-            "refused": list(self.refused.items()),
-            "retries": self.retries,
-            "opened": self.opened,
-        }
-
-    @classmethod
-    def of_json(cls, values: Mapping[str, Any]) -> Self:
-        """The figures that ``as_json`` made."""
-        return cls(**{**values, "refused": Counter(dict(values["refused"]))})

@@ -26,6 +26,7 @@ from redrive.engine.pointers import original_of, own_headers_of_original, restor
 from redrive.engine.profiles import ProfileMatcher
 from redrive.messages import (
     DeadLetterProfile,
+    Headers,
     OutputRecord,
     TopicPartition,
     decode_dead_letter,
@@ -479,6 +480,7 @@ class RulesDecider:
                     *destination.headers,
                     (own.RULE, own.number(rule.line)),
                     (own.TABLE, self.table_id.encode("ascii")),
+                    *self._meant_for(profile, rule),
                 ),
             },
         )
@@ -566,6 +568,13 @@ class RulesDecider:
             return 0
         delay = self._delay(rule, attempts)
         return self.table.control.retry_interval if delay is None else delay
+
+    def _meant_for(self, profile: DeadLetterProfile, rule: Rule) -> Headers:
+        """The header that names the group which a round is for; none where nobody knows it."""
+        group = profile.view.group
+        if not self.profiles.is_kafka or rule.action is not Action.RETRY or not group:
+            return []
+        return [(own.GROUP, group.encode(errors="replace"))]
 
     def _rounds(
         self, rule: Rule, attempts: Attempts, destination: Destination

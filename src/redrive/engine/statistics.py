@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -103,19 +103,6 @@ class Ages:
             for name, distribution in more.items():
                 mine.setdefault(name, Distribution(distribution.bounds)).add(distribution)
 
-    def as_json(self) -> list[dict[str, tuple[Sequence[int], float]]]:
-        """What was noted, as JSON takes it."""
-        return [
-            {name: (one.counts, one.total) for name, one in some.items()}
-            for some in (self.ages, self.lateness)
-        ]
-
-    @classmethod
-    def of_json(cls, values: Sequence[Mapping[str, tuple[Sequence[int], float]]]) -> Self:
-        """What ``as_json`` made."""
-        ages, lateness = values
-        return cls(_distributions(ages, AGE_BOUNDS), _distributions(lateness, LATENESS_BOUNDS))
-
 
 _ATTEMPTED: Final = (SourceKind.DEAD_LETTERS, SourceKind.RETRIES)
 
@@ -138,14 +125,6 @@ def _count(
     # A record without a timestamp has -1. A clock that is wrong makes no negative seconds.
     seconds = np.maximum(0, until - times[times >= 0]) / 1000
     found.setdefault(name, Distribution(bounds)).count(seconds)
-
-
-def _distributions(
-    values: Mapping[str, tuple[Sequence[int], float]], bounds: tuple[float, ...]
-) -> dict[str, Distribution]:
-    return {
-        name: Distribution(bounds, list(counts), total) for name, (counts, total) in values.items()
-    }
 
 
 class Failure(NamedTuple):

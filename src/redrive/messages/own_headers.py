@@ -30,6 +30,8 @@ FAILURES = "redrive.failures"
 """On parked and remaining copies: failed attempts under ``redrive.table``."""
 ROUNDS = "redrive.rounds"
 """On puts under a table in a dialect: the rounds of the message, see ``Rounds``."""
+GROUP = "redrive.group"
+"""On puts by RETRY under a table in a dialect: the group that failed, which they are for."""
 COUNTED = "redrive.counted"
 """On parked and remaining copies: how many of ``redrive.hops`` a RETRY of the table's dead-letter
 queue counted."""

@@ -220,7 +220,7 @@ class _TableReader:
                 hint = "FWDT names a topic of Kafka, FWDQ and FWDQM names of a topology"
                 self._conflict(entry, clause, message, expected, hint)
         if complete and "ACTION" not in clauses:
-            self._missing_action(entry, "RETRY" in clauses)
+            self._missing_action(entry, has_retry="RETRY" in clauses)
         elif complete and action == Action.FWD and not {"FWDQ", "FWDT"} & clauses.keys():
             message, subject = "ACTION(FWD) needs FWDT or FWDQ", "FWDT"
             expected = "FWDT('topic') or FWDQ(queue)"
@@ -233,7 +233,7 @@ class _TableReader:
             about = message, expected, hint
             self._conflict(entry, clause, *about, subject=subject, length=length)
 
-    def _missing_action(self, entry: Entry, has_retry: bool) -> None:  # noqa: FBT001
+    def _missing_action(self, entry: Entry, *, has_retry: bool) -> None:
         actions = (f"ACTION({word})" for word in self._vocabulary.keywords["ACTION"].words)
         hint = "a rule that goes on in the next line ends in + or -"
         if has_retry:

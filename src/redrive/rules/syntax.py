@@ -133,7 +133,7 @@ class ClauseReader:
         self._vocabulary = vocabulary
         self._strict = strict
         self._at = 0
-        self._keyword: Keyword = vocabulary.keywords["ACTION"]
+        self._keyword: Keyword
         """The keyword whose value is being read."""
         self.lost = False
         """Whether something was read that became no clause."""

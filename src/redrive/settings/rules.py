@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.rules import (
@@ -22,6 +23,9 @@ from redrive.rules import (
 
 _LINTED_INPUT_QUEUE: Final = "TARGET_IS_INPUT_QUEUE"
 """The warning of ``redrive.rules`` that is an error here, where the queue is certain."""
+
+_Place: TypeAlias = Callable[[str], SourceLocation]
+"""From a keyword to where it stands in one rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +95,12 @@ def check_rules(
     if result.table is None:
         return result.diagnostics
     ours = []
-    for rule, block in _blocks(result.table, source.text, source.name):
+    for index, rule in enumerate(result.table.rules):
+        place = partial(_place, source, result.table, index)
         if _forwards_to(rule, queue, queue_managers, result.table.control):
-            ours.append(_own_queue(block, rule, queue))
+            ours.append(_own_queue(place, rule, queue))
         if rule.authority is Authority.CTX and rule.action.can_fail and not allow_context_authority:
-            ours.append(_context_authority(block))
+            ours.append(_context_authority(place))
     looping = {finding.line for finding in ours if finding.subject in {"FWDQ", "FWDT"}}
     theirs = (
         finding
@@ -105,29 +110,16 @@ def check_rules(
     return (*theirs, *ours)
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """The physical lines of one rule."""
-
-    file: str
-    line: int
-    lines: Sequence[str]
-
-    def find(self, pattern: str) -> SourceLocation:
-        """The first match of the pattern; else the first line of the rule."""
-        for number, text in enumerate(self.lines, start=self.line):
-            if not text.lstrip(" \t").startswith("*") and (
-                found := re.search(pattern, text, re.IGNORECASE)
-            ):
-                return SourceLocation(self.file, number, found.start() + 1, len(found[0]), text)
-        return SourceLocation(self.file, self.line, source_line=self.lines[0])
-
-
-def _blocks(table: RulesTable, text: str, file: str) -> Iterator[tuple[Rule, _Block]]:
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    starts = [rule.line for rule in table.rules] + [len(lines) + 1]
-    for rule, following in zip(table.rules, starts[1:], strict=True):
-        yield rule, _Block(file, rule.line, lines[rule.line - 1 : following - 1])
+def _place(source: RulesSource, table: RulesTable, index: int, keyword: str) -> SourceLocation:
+    """The first clause of a keyword in a rule; else the first line of the rule."""
+    lines = [line.removesuffix("\r") for line in source.text.split("\n")]
+    starts = [*(rule.line for rule in table.rules), len(lines) + 1]
+    for number in range(starts[index], starts[index + 1]):
+        text = lines[number - 1]
+        found = re.search(rf"\b{keyword}\s*\([^)]*\)?", text, re.IGNORECASE)
+        if found and not text.lstrip(" \t").startswith("*"):
+            return SourceLocation(source.name, number, found.start() + 1, len(found[0]), text)
+    return SourceLocation(source.name, starts[index], source_line=lines[starts[index] - 1])
 
 
 def _forwards_to(
@@ -144,9 +136,9 @@ def _forwards_to(
     return not manager or local
 
 
-def _own_queue(block: _Block, rule: Rule, queue: str) -> Diagnostic:
+def _own_queue(place: _Place, rule: Rule, queue: str) -> Diagnostic:
     keyword = "FWDT" if rule.forward_topic else "FWDQ"
-    return block.find(rf"\b{keyword}\s*\([^)]*\)?").finding(
+    return place(keyword).finding(
         Severity.ERROR,
         "FORWARD_TO_OWN_QUEUE",
         f"the rule forwards to {queue}, the dead-letter queue that this table handles",
@@ -156,8 +148,8 @@ def _own_queue(block: _Block, rule: Rule, queue: str) -> Diagnostic:
     )
 
 
-def _context_authority(block: _Block) -> Diagnostic:
-    return block.find(r"\bPUTAUT\s*\([^)]*\)?").finding(
+def _context_authority(place: _Place) -> Diagnostic:
+    return place("PUTAUT").finding(
         Severity.ERROR,
         "CONTEXT_AUTHORITY",
         "PUTAUT(CTX) cannot be honoured: Kafka does not let a client act as another user",

@@ -19,13 +19,13 @@ from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.configuration.deciders import counts_depths
 from redrive.engine.commands import NO_STATES
-from redrive.errors import ProtocolError, TransientFault
+from redrive.errors import FatalFault, ProtocolError
 from redrive.kafka.deadline import under_way
 from redrive.messages import TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.enrichment import Enrichment
 from redrive.streaming.lifecycle import BatchSummary
-from redrive.streaming.workers import RESULT_SCHEMA, emit_task, unpack
+from redrive.streaming.workers import RESULT_SCHEMA, TaskResult, emit_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -244,12 +244,12 @@ class BatchProcessor:
         task = partial(emit_task, self._order, now)
         faults = []
         for row in enriched.mapInArrow(task, RESULT_SCHEMA).collect():
-            result = unpack(row.result)
+            result: TaskResult = pickle.loads(row.result)  # noqa: S301 - made by this job
             emitted.merge(result.emitted)
             if result.fault is not None:
                 faults.append(result.fault)
         if faults:
-            raise max(faults, key=lambda fault: not isinstance(fault, TransientFault))
+            raise max(faults, key=lambda fault: isinstance(fault, FatalFault))
         self._enrichment.check_count(emitted.records)
 
 

@@ -7,12 +7,10 @@ another worker in nearly every batch, so an id belongs to a process and not to a
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import pickle
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -20,11 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from redrive.checkpoints.figures import EmissionFigures
-from redrive.engine.statistics import Ages, Failure, OutcomeKind
-from redrive.errors import FatalFault, ProtocolError, SupersededFault, TransientFault
+from redrive.errors import ProtocolError, TransientFault
 from redrive.kafka.deadline import MOST_ABANDONED, abandoned_calls
-from redrive.messages import TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.enrichment import numbered_in_order
 from redrive.text_log import log_to_standard_error
@@ -32,10 +27,10 @@ from redrive.text_log import log_to_standard_error
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RESULT_SCHEMA: Final = "result string"
-"""One row per task: what it committed, or the fault that ended it, as JSON."""
+RESULT_SCHEMA: Final = "result binary"
+"""One row per task: its ``TaskResult``, pickled."""
 
-_RESULT: Final = pa.schema([("result", pa.string())])
+_RESULT: Final = pa.schema([("result", pa.binary())])
 
 _emissions: dict[tuple[int, bytes], Emission] = {}
 """By process, since a client must not cross a fork, and by order."""
@@ -61,8 +56,8 @@ def emit_task(
         batches: Rows with the columns of ``redrive.streaming.rows.SCHEMA``.
 
     Yields:
-        One row with a ``TaskResult``. A fault is told as a value: what fails the task is only what
-        nobody thought of.
+        One row with a ``TaskResult``, the fault that ended the task in it. Only an error that is no
+        fault of the protocol fails the task.
     """
     result = TaskResult()
     try:
@@ -72,49 +67,7 @@ def emit_task(
         result.fault = fault
     if abandoned_calls() > MOST_ABANDONED:
         os._exit(1)  # Spark starts another worker; what is open is fenced by the next run
-    yield pa.RecordBatch.from_pydict({"result": [pack(result)]}, schema=_RESULT)
-
-
-def pack(result: TaskResult) -> str:
-    """A result as JSON text."""
-    emitted, fault = result.emitted, result.fault
-    return json.dumps(
-        {
-            "records": emitted.records,
-            "size": emitted.size,
-            "inputs": [[*kind, count] for kind, count in emitted.inputs.items()],
-            "failures": [[*failure, count] for failure, count in emitted.failures.items()],
-            "invalid": emitted.invalid,
-            "ends": [[*lane, end] for lane, end in emitted.ends.items()],
-            "ages": emitted.ages.as_json(),
-            "figures": emitted.figures.as_json(),
-            "fault": None if fault is None else [type(fault).__name__, fault.message, fault.hint],
-        }
-    )
-
-
-def unpack(text: str) -> TaskResult:
-    """The result that ``pack`` wrote."""
-    values = json.loads(text)
-    emitted = Emitted(
-        values["records"],
-        values["size"],
-        Counter({OutcomeKind(*kind): count for *kind, count in values["inputs"]}),
-        Counter({Failure(*failure): count for *failure, count in values["failures"]}),
-        values["invalid"],
-        {TopicPartition(topic, number): end for topic, number, end in values["ends"]},
-        Ages.of_json(values["ages"]),
-        EmissionFigures.of_json(values["figures"]),
-    )
-    if values["fault"] is None:
-        return TaskResult(emitted)
-    kind, message, hint = values["fault"]
-    return TaskResult(emitted, _FAULTS.get(kind, TransientFault)(message, hint=hint))
-
-
-_FAULTS: Final[dict[str, type[ProtocolError]]] = {
-    fault.__name__: fault for fault in (TransientFault, FatalFault, SupersededFault)
-}
+    yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]}, schema=_RESULT)
 
 
 def refuse_second_attempt(attempt: int) -> None:

@@ -54,7 +54,7 @@ def _binding_findings(
         for queue, binding in bound.queues.items():
             is_local = manager is not None and isinstance(manager.queue(queue), LocalQueue)
             if not is_local and queue not in local.get(name, ()):
-                message = f"bindings name {queue}, which is no local queue of {name}"
+                message = f"bindings name {queue}, which is not a local queue of {name}"
                 hint = "only local queues can be bound; other definitions lead to one"
                 yield _error(binding.location, "UNKNOWN_QUEUE", message, hint)
 

@@ -42,7 +42,7 @@ class NamedSources:
     """The files that ``[QM=]FILE``, or the name of a folder, stands for."""
 
     path: Path
-    """The file or the folder, be it there or not."""
+    """The file or the folder, which may be missing."""
     sources: tuple[Source, ...]
     """The file, or those of the folder by name; none if it holds no definitions."""
 
@@ -69,7 +69,7 @@ class Topology:
 
     @property
     def mqe_managers(self) -> tuple[everyplace.QueueManager, ...]:
-        """Queue managers of kind ``mqe``, be there a network of them or none."""
+        """Queue managers of kind ``mqe``; none without a network."""
         return self.mqe.queue_managers if self.mqe else ()
 
     @property

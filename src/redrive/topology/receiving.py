@@ -72,9 +72,7 @@ def receiving_queue_managers(
 ) -> Mapping[str, MqReceivingQueueManager | MqeReceivingQueueManager]:
     """The receiver of each topic of ``sources`` that is read, by its name."""
     network = topology.mqe
-    resolver = None
-    if network is not None:
-        resolver = MqeResolver(network, rules=load_rules(network)[0])
+    resolver = MqeResolver(network, rules=load_rules(network)[0]) if network else None
     found: dict[str, MqReceivingQueueManager | MqeReceivingQueueManager] = {}
     for name, source in sources.items():
         if _end(source) in topology.mq:
@@ -84,25 +82,14 @@ def receiving_queue_managers(
     return found
 
 
-def intake_of(
-    topology: Topology, queue_manager: str
-) -> MqReceivingQueueManager | MqeReceivingQueueManager:
-    """The receiver of an application's puts to a manager; raises ``KeyError`` if there is none."""
-    intake = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
-    if queue_manager in topology.mq:
-        return MqReceivingQueueManager(topology, intake)
-    network = topology.mqe
-    if network is None or network.queue_manager(queue_manager) is None:
-        raise KeyError(queue_manager)
-    rules, _ = load_rules(network)
-    return MqeReceivingQueueManager(MqeResolver(network, rules=rules), topology, intake)
-
-
 def resolver_of(topology: Topology, queue_manager: str) -> Resolver:
     """Resolves puts that are made on one manager; raises ``KeyError`` if there is none."""
     if queue_manager in topology.mq:
         return MqResolver(topology.mq, queue_manager, bindings=topology.bindings)
-    return intake_of(topology, queue_manager)
+    if topology.mqe is None or topology.mqe.queue_manager(queue_manager) is None:
+        raise KeyError(queue_manager)
+    put = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
+    return receiving_queue_managers(topology, {put.topic: put})[put.topic]
 
 
 def _end(source: QueueTopic) -> str:
@@ -112,6 +99,19 @@ def _end(source: QueueTopic) -> str:
 def _dead_letter_form(bindings: Bindings, queue_manager: str, default: str) -> str:
     bound = bindings.queue_managers.get(queue_manager)
     return (bound and bound.dead_letter_header) or default
+
+
+def _on_queue(
+    bindings: Bindings, queue: str, queue_manager: str, limits: QueueLimits
+) -> Destination:
+    """A local queue as a destination, with the topic and the consumer group of the bindings."""
+    group = bindings.consumer_group(queue=queue, queue_manager=queue_manager)
+    return Destination(
+        topic=bindings.topic(queue=queue, queue_manager=queue_manager),
+        queue=queue,
+        queue_manager=queue_manager,
+        limits=replace(limits, consumer_group=group),
+    )
 
 
 class MqReceivingQueueManager:
@@ -159,12 +159,8 @@ class MqReceivingQueueManager:
             problem = f"channel {self._link.receiver.name} has USEDLQ(NO)"
         if problem:
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, problem)
-        limits = replace(
-            _limits_in_mq(self._manager.queue(name), self._manager),
-            consumer_group=bindings.consumer_group(queue=name, queue_manager=self.queue_manager),
-        )
-        topic = bindings.topic(queue=name, queue_manager=self.queue_manager)
-        return Destination(topic=topic, queue=name, queue_manager=self.queue_manager, limits=limits)
+        limits = _limits_in_mq(self._manager.queue(name), self._manager)
+        return _on_queue(bindings, name, self.queue_manager, limits)
 
 
 def _limits_in_mq(queue: Queue | None, manager: QueueManager) -> QueueLimits:
@@ -269,15 +265,8 @@ class MqeReceivingQueueManager:
             return MqResolver(self._network, manager, bindings=self._bindings).resolve(
                 queue=queue, queue_manager=""
             )
-        return Destination(
-            topic=self._bindings.topic(queue=queue, queue_manager=manager),
-            queue=queue,
-            queue_manager=manager,
-            limits=_limits(
-                end.queue, self._bindings.consumer_group(queue=queue, queue_manager=manager)
-            ),
-            expiry=end.queue.expiry,
-        )
+        found = _on_queue(self._bindings, queue, manager, _limits(end.queue))
+        return replace(found, expiry=end.queue.expiry)
 
     def _stored(self, end: Stored) -> Destination:
         names = end.names
@@ -291,7 +280,7 @@ class MqeReceivingQueueManager:
                 (QUEUE_MANAGER_HEADER, names.queue_manager.encode()),
                 (QUEUE_HEADER, names.queue.encode()),
             ),
-            limits=_limits(end.queue, None),
+            limits=_limits(end.queue),
             expiry=end.queue.expiry,
         )
 
@@ -301,11 +290,7 @@ class MqeReceivingQueueManager:
         manager = self._resolver.network.queue_manager(name)
         for queue in manager.queues if manager else ():
             if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
-                limits = _limits(
-                    queue, self._bindings.consumer_group(queue=queue.name, queue_manager=name)
-                )
-                topic = self._bindings.topic(queue=queue.name, queue_manager=name)
-                return Destination(topic=topic, queue=queue.name, queue_manager=name, limits=limits)
+                return _on_queue(self._bindings, queue.name, name, _limits(queue))
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"{name} has no dead-letter queue")
 
 
@@ -323,11 +308,9 @@ def _discovered(found: mqe.Discovered) -> Discovered:
     return Discovered(found.queue_manager, found.names.queue, found.names.queue_manager)
 
 
-def _limits(queue: mqe.Queue, consumer_group: str | None) -> QueueLimits:
+def _limits(queue: mqe.Queue) -> QueueLimits:
     return QueueLimits(
-        max_message_length=queue.maximum_message_size,
-        max_depth=queue.maximum_messages,
-        consumer_group=consumer_group,
+        max_message_length=queue.maximum_message_size, max_depth=queue.maximum_messages
     )
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.rules.findings import errors, findings, warnings
 
 from redrive.diagnostics import Severity
 from redrive.rules import parse
 from redrive.rules.analysis import analyse
-from redrive.rules.keywords import KAFKA
 
 HEAD = "DIALECT(KAFKA)\n"
 
@@ -139,26 +136,6 @@ def test_a_rule_that_forwards_to_the_input_queue_is_warned_of() -> None:
     """FWDT with the name of the dead-letter queue."""
     text = f"{HEAD}ACTION(FWD) FWDT('orders.dlq')\nACTION(IGNORE)\n"
     assert warnings(text, input_queue="orders.dlq") == [("TARGET_IS_INPUT_QUEUE", 2)]
-
-
-_TOKENS = st.sampled_from(
-    [
-        *KAFKA.names, "(", "(", ")", ")", "'", "/", "|", ",", " ", " ", ">", "<=", "*",
-        "a", "5", "2h", "&TOPIC", "$.a", "FWD", "RETRY", "\\", "[", "\n", "+\n", "-\n", "\0", "é",
-    ]
-)  # fmt: skip
-
-
-@settings(deadline=None, max_examples=400)
-@given(st.lists(_TOKENS, max_size=30).map("".join))
-def test_any_text_is_read_without_raising_and_every_place_exists(text: str) -> None:
-    """Whatever stands behind the first clause, there are findings or a table."""
-    result = parse(HEAD + text)
-    lines = (HEAD + text).split("\n")
-    for finding in result.diagnostics:
-        assert 0 <= finding.line <= len(lines)
-        assert finding.column <= len(lines[finding.line - 1]) + 1
-    assert (result.table is None) == any(it.severity == "error" for it in result.diagnostics)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.rules.dialect import reference
-from tests.rules.dialect.tables import (
-    messages,
-    numbers,
-    rules,
-    table_texts,
-)
+from tests.rules.dialect.tables import messages, numbers, rules, table_texts
+from tests.rules.findings import assert_reads_back
 
 from redrive.rules import (
     Matcher,
@@ -56,13 +52,7 @@ def test_the_canonical_text_reads_back_as_an_equal_table(
     plain: list[reference.PlainRule], data: st.DataObject
 ) -> None:
     """Nothing is lost, no line is longer than 72, once is enough, and the hash is the same."""
-    table = table_of(plain, data)
-    canonical = table.canonical()
-    again = parse(canonical).required()
-    assert again == table
-    assert again.hash == table.hash
-    assert again.canonical() == canonical
-    assert max(map(len, canonical.splitlines())) <= 72
+    assert_reads_back(table_of(plain, data))
 
 
 @settings(deadline=None)
@@ -228,10 +218,7 @@ def test_long_values_are_broken_into_lines_that_read_back(values: list[str], nam
         f"DIALECT(KAFKA)\nERRMSG({'|'.join(quoted)}) KEY({expression}|{quoted[0]})"
         f" HEADER({argument},{quoted[-1]}) DESTQ('*') ACTION(IGNORE)\n"
     )
-    table = parse(text).required()
-    again = parse(table.canonical())
-    assert again.table == table, again.diagnostics
-    assert max(map(len, table.canonical().splitlines())) <= 72
+    assert_reads_back(parse(text).required())
 
 
 @pytest.mark.parametrize("value", ["*" * 100 + "a", f"/[{'*' * 100}]/", "a|" * 60 + "*"])

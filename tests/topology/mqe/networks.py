@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from typing import TypeVar
 
 from hypothesis import strategies as st
 
 from redrive.topology.mqe import objects as mqe
 
+_D = TypeVar("_D", bound=mqe.Definition)
 MANAGERS = ("QM1", "QM2", "QM3")
 MANAGER_NAMES = (*MANAGERS, "VIRT")
 QUEUES = ("A", "B")
@@ -108,58 +110,34 @@ _rule = st.sampled_from(("", "package.rules:Rule"))
 _names = st.lists(_name, max_size=3, unique=True).map(tuple)
 
 
-@st.composite
-def described_networks(draw: st.DrawFn) -> mqe.Network:
+def _several(definitions: st.SearchStrategy[_D]) -> st.SearchStrategy[tuple[_D, ...]]:
+    return st.lists(definitions, max_size=3, unique_by=lambda one: one.name).map(tuple)
+
+
+_local = st.builds(
+    mqe.LocalQueue,
+    name=_name,
+    role=st.sampled_from((mqe.Role.ORDINARY, mqe.Role.ADMINISTRATION)),
+    **dict.fromkeys(("description", "message_store", "creation_date"), _text),
+    **dict.fromkeys(("expiry", "maximum_message_size", "maximum_messages"), _count),
+    priority=st.none() | st.integers(min_value=0, max_value=9),
+    security=_security,
+    rule=_rule,
+    active=st.booleans(),
+)
+_texts = dict.fromkeys(("description", "adapter", "address", "channel"), _text)
+_manager = st.builds(
+    mqe.QueueManager,
+    name=_name,
+    description=_text,
+    code_base=st.sampled_from(mqe.CodeBase),
+    rule=_rule,
+    queues=_several(_local),
+    connections=_several(st.builds(mqe.DirectConnection, name=_name, port=_port, **_texts)),
+    listeners=_several(st.builds(mqe.Listener, name=_name, adapter=_text, port=_port)),
+)
+
+
+def described_networks() -> st.SearchStrategy[mqe.Network]:
     """Networks with arbitrary attributes and names that YAML could take for something else."""
-    common = {
-        "description": _text,
-        "expiry": _count,
-        "maximum_message_size": _count,
-        "maximum_messages": _count,
-        "priority": st.none() | st.integers(min_value=0, max_value=9),
-        "message_store": _text,
-        "security": _security,
-        "rule": _rule,
-        "active": st.booleans(),
-        "creation_date": _text,
-    }
-    local = st.builds(
-        mqe.LocalQueue,
-        name=_name,
-        role=st.sampled_from((mqe.Role.ORDINARY, mqe.Role.ADMINISTRATION)),
-        **common,
-    )
-    manager = mqe.QueueManager(
-        name=draw(_name),
-        description=draw(_text),
-        code_base=draw(st.sampled_from(mqe.CodeBase)),
-        rule=draw(_rule),
-        queues=tuple(draw(st.lists(local, max_size=3, unique_by=lambda one: one.name))),
-        connections=tuple(
-            draw(
-                st.lists(
-                    st.builds(
-                        mqe.DirectConnection,
-                        name=_name,
-                        description=_text,
-                        adapter=_text,
-                        address=_text,
-                        port=_port,
-                        channel=_text,
-                    ),
-                    max_size=2,
-                    unique_by=lambda one: one.name,
-                )
-            )
-        ),
-        listeners=tuple(
-            draw(
-                st.lists(
-                    st.builds(mqe.Listener, name=_name, adapter=_text, port=_port),
-                    max_size=2,
-                    unique_by=lambda one: one.name,
-                )
-            )
-        ),
-    )
-    return mqe.Network(queue_managers=(manager,), options=draw(_options))
+    return st.builds(mqe.Network, queue_managers=st.tuples(_manager), options=_options)

@@ -18,6 +18,12 @@ from redrive.topology.mqe.rules import QueueManagerRule, QueueRule, Rules, load_
 from redrive.topology.names import Names
 
 
+def names(text: str) -> Names:
+    """The names in ``queue@manager``."""
+    queue, _, queue_manager = text.partition("@")
+    return Names(queue=queue, queue_manager=queue_manager)
+
+
 def put(
     topology: Sequence[str],
     at: str,
@@ -31,10 +37,7 @@ def put(
     read = read_topology(topology)
     conditions = replace(conditions, down=read.conditions.down)
     resolver = MqeResolver(replace(read.network, options=options))
-    queue, _, queue_manager = to.partition("@")
-    resolution = resolver.resolve(
-        at, Names(queue=queue, queue_manager=queue_manager), message, conditions
-    )
+    resolution = resolver.resolve(at, names(to), message, conditions)
     for follow_up in follow_ups:
         resolution = resolver.follow(resolution, follow_up, message, conditions)
     return resolution
@@ -45,13 +48,6 @@ def failure(resolution: Resolution) -> Failure:
     assert isinstance(resolution.end, Failed)
     assert not resolution.accepted
     return resolution.end.failure
-
-
-def undeliverable(resolution: Resolution) -> tuple[str, Failure | None]:
-    """Where a message waits, and why it could not be passed on."""
-    assert isinstance(resolution.end, Stored)
-    assert resolution.accepted
-    return str(resolution.end), resolution.end.undeliverable
 
 
 # Limits
@@ -67,7 +63,7 @@ def test_a_local_queue_refuses_what_is_beyond_its_limits(
     length: int, depth: int, expected: Failure | None
 ) -> None:
     """A message as long as the limit is taken; a queue at its number of messages is full."""
-    conditions = Conditions(depths={("QM", Names(queue="Q", queue_manager="QM")): depth})
+    conditions = Conditions(depths={("QM", names("Q@QM")): depth})
     taken = put(LIMITED, "QM", "Q@QM", message=Message(length=length), conditions=conditions)
     assert (failure(taken) if expected else None) == expected
 
@@ -84,7 +80,7 @@ def test_a_connection_to_a_manager_outside_the_network_is_reported() -> None:
     """A direct connection must lead to a manager that is described."""
     topology = read_topology(["QM: RQD(Q@Far)", "QM: CONN(Far)"]).network
     alone = mqe.Network(queue_managers=topology.queue_managers[:1])
-    end = MqeResolver(alone).resolve("QM", Names(queue="Q", queue_manager="Far")).end
+    end = MqeResolver(alone).resolve("QM", names("Q@Far")).end
     assert isinstance(end, Failed)
     assert end.failure is Failure.UNKNOWN_QUEUE_MANAGER
 
@@ -118,9 +114,7 @@ def test_a_discovered_definition_has_the_far_queues_security_and_is_synchronous(
     network = read_topology(["QM: CONN(Far)"]).network
     far = mqe.QueueManager(name="Far", queues=(mqe.LocalQueue(name="Q", security=security),))
     network = mqe.Network(queue_managers=(network.queue_managers[0], far))
-    (discovered,) = (
-        MqeResolver(network).resolve("QM", Names(queue="Q", queue_manager="Far")).discovered
-    )
+    (discovered,) = MqeResolver(network).resolve("QM", names("Q@Far")).discovered
     assert discovered.definition.security == security
     assert discovered.definition.mode is mqe.Mode.SYNC
 
@@ -130,7 +124,7 @@ def test_a_definition_lasts_even_if_the_put_that_made_it_fails() -> None:
     topology = ("QM: CONN(Far)", "Far: LQ(Q) MAXCOUNT(0)")
     resolution = put(topology, "QM", "Q@Far")
     assert failure(resolution) is Failure.QUEUE_FULL
-    assert [one.names for one in resolution.discovered] == [Names(queue="Q", queue_manager="Far")]
+    assert [one.names for one in resolution.discovered] == [names("Q@Far")]
 
 
 # Push, transmission and pull
@@ -165,51 +159,37 @@ def test_locked_and_unconfirmed_messages_do_not_move(message: Message) -> None:
 DEAD_LETTERS = (*PULLED, "Client: LQ(Dead) ROLE(deadletter) MAXMSG(20)")
 
 
-def test_a_duplicate_does_not_become_a_dead_letter() -> None:
-    """The client has it already: a second copy must not come into being."""
-    resolution = put(
-        DEAD_LETTERS,
-        "Server",
-        "Q@Client",
-        Pull("Client"),
-        message=Message(identity="m"),
-        conditions=Conditions(received={("Client", "m")}),
-    )
-    assert undeliverable(resolution) == ("SAF Store on Server", Failure.DUPLICATE)
-
-
-def test_a_dead_letter_that_was_put_before_is_taken_again() -> None:
-    """It is resent to the dead-letter queue, so duplicate protection lets it in."""
-    resolution = put(
-        DEAD_LETTERS,
-        "Server",
-        "Nope@Client",
-        Pull("Client"),
-        message=Message(identity="m"),
-        conditions=Conditions(received={("Client", "m")}),
-    )
-    assert str(resolution.end) == "Dead@Client (dead letter)"
+@pytest.mark.parametrize(
+    ("queue", "end", "why"),
+    [
+        ("Q", "SAF Store on Server", Failure.DUPLICATE),
+        # It is resent to the dead-letter queue, so duplicate protection lets it in.
+        ("Nope", "Dead@Client (dead letter)", None),
+    ],
+)
+def test_a_duplicate_does_not_become_a_dead_letter(
+    queue: str, end: str, why: Failure | None
+) -> None:
+    """The client has it already: a second copy must not come into being, a dead letter may."""
+    message, seen = Message(identity="m"), Conditions(received={("Client", "m")})
+    put_to = f"{queue}@Client"
+    moved = put(DEAD_LETTERS, "Server", put_to, Pull("Client"), message=message, conditions=seen)
+    assert moved.accepted
+    assert str(moved.end) == end
+    assert (moved.end.undeliverable if isinstance(moved.end, Stored) else None) is why
 
 
 # Rules
 
 
-class Stubborn(QueueRule, QueueManagerRule):
-    """A rule that says the contrary of every default."""
+class Stubborn(QueueRule):
+    """A queue's rule that refuses puts and takes duplicates."""
 
     def put(self, queue: Names, message: Message) -> bool:
         return not super().put(queue, message)
 
     def duplicate_message(self, queue: Names, message: Message) -> bool:
         return not super().duplicate_message(queue, message)
-
-    def transmit(self, queue: Names) -> bool:
-        return not super().transmit(queue)
-
-    def undeliverable(
-        self, queue_manager: str, message: Message, names: Names, failure: Failure
-    ) -> bool:
-        return not super().undeliverable(queue_manager, message, names, failure)
 
 
 class Broken(QueueRule, QueueManagerRule):
@@ -227,18 +207,18 @@ class Broken(QueueRule, QueueManagerRule):
         raise KeyError(queue_manager, waiting)
 
 
-def ruled(topology: Sequence[str], rule: Stubborn | Broken) -> MqeResolver:
+def ruled(topology: Sequence[str], rule: QueueRule | QueueManagerRule) -> MqeResolver:
     """A resolver in which every manager and queue has a rule."""
     managers = tuple(
-        replace(
-            manager,
-            rule="t:R",
-            queues=tuple(replace(queue, rule="t:R") for queue in manager.queues),
-        )
-        for manager in read_topology(topology).network.queue_managers
+        replace(one, rule="t:R", queues=tuple(replace(queue, rule="t:R") for queue in one.queues))
+        for one in read_topology(topology).network.queue_managers
     )
     return MqeResolver(
-        mqe.Network(queue_managers=managers), rules=Rules({"t:R": rule}, {"t:R": rule})
+        mqe.Network(queue_managers=managers),
+        rules=Rules(
+            {"t:R": rule} if isinstance(rule, QueueRule) else {},
+            {"t:R": rule} if isinstance(rule, QueueManagerRule) else {},
+        ),
     )
 
 
@@ -248,7 +228,7 @@ def test_a_put_rule_can_refuse_and_a_broken_one_is_not_heard(
     rule: Stubborn | Broken, expected: Failure | None, topology: Sequence[str]
 ) -> None:
     """The veto is False; an exception leaves the default."""
-    end = ruled(topology, rule).resolve("QM", Names(queue="Q", queue_manager="QM")).end
+    end = ruled(topology, rule).resolve("QM", names("Q@QM")).end
     found = end.failure if isinstance(end, Failed) else None
     assert (found is Failure.RULE_VETO) is (expected is Failure.RULE_VETO)
 
@@ -264,7 +244,7 @@ def test_a_put_rule_is_asked_only_about_what_the_queue_could_take() -> None:
 
     resolver = ruled(("QM: LQ(Q) MAXMSG(10)",), Noting())
     for length in (11, 10):
-        resolver.resolve("QM", Names(queue="Q", queue_manager="QM"), Message(length=length))
+        resolver.resolve("QM", names("Q@QM"), Message(length=length))
     assert asked == [10]
 
 
@@ -277,7 +257,7 @@ def test_a_message_without_identity_is_never_a_duplicate() -> None:
 def test_the_c_code_base_has_no_put_rule() -> None:
     """The rule is not asked, so it cannot refuse."""
     resolver = ruled(("QM: CODE(c)", "QM: LQ(Q)"), Stubborn())
-    assert isinstance(resolver.resolve("QM", Names(queue="Q", queue_manager="QM")).end, Delivered)
+    assert isinstance(resolver.resolve("QM", names("Q@QM")).end, Delivered)
 
 
 def test_a_rule_can_let_a_duplicate_in_and_a_broken_one_cannot() -> None:
@@ -290,39 +270,37 @@ def test_a_rule_can_let_a_duplicate_in_and_a_broken_one_cannot() -> None:
             return True
 
     ends = [
-        ruled(("QM: LQ(Q)",), rule)
-        .resolve("QM", Names(queue="Q", queue_manager="QM"), message, conditions)
-        .end
+        ruled(("QM: LQ(Q)",), rule).resolve("QM", names("Q@QM"), message, conditions).end
         for rule in (Welcoming(), Broken())
     ]
     assert isinstance(ends[0], Delivered)
     assert isinstance(ends[1], Failed)
 
 
+class Keeping(QueueManagerRule):
+    """A manager's rule that lets nothing go."""
+
+    def trigger_transmission(self, queue_manager: str, waiting: int) -> bool:  # noqa: ARG002
+        return False
+
+    def undeliverable(
+        self, queue_manager: str, message: Message, names: Names, failure: Failure
+    ) -> bool:
+        return not super().undeliverable(queue_manager, message, names, failure)
+
+
 def test_an_undeliverable_rule_can_keep_a_message_from_the_dead_letters() -> None:
     """False leaves it on the home server."""
-    managers = read_topology(DEAD_LETTERS).network.queue_managers
-    ruled_managers = tuple(replace(manager, rule="t:R") for manager in managers)
-    resolver = MqeResolver(
-        mqe.Network(queue_managers=ruled_managers), rules=Rules(queue_managers={"t:R": Stubborn()})
-    )
-    stored = resolver.resolve("Server", Names(queue="Nope", queue_manager="Client"))
-    end = resolver.follow(stored, Pull("Client")).end
+    resolver = ruled(DEAD_LETTERS, Keeping())
+    end = resolver.follow(resolver.resolve("Server", names("Nope@Client")), Pull("Client")).end
     assert isinstance(end, Stored)
     assert end.undeliverable is Failure.NO_QUEUE_ACCEPTS
 
 
 def test_a_managers_veto_on_transmission_stops_its_pulls_too() -> None:
     """Everything or nothing."""
-
-    class Keeping(QueueManagerRule):
-        def trigger_transmission(self, queue_manager: str, waiting: int) -> bool:  # noqa: ARG002
-            return False
-
-    managers = read_topology(PULLED).network.queue_managers
-    network = mqe.Network(queue_managers=tuple(replace(one, rule="t:R") for one in managers))
-    resolver = MqeResolver(network, rules=Rules(queue_managers={"t:R": Keeping()}))
-    stored = resolver.resolve("Server", Names(queue="Q", queue_manager="Client"))
+    resolver = ruled(PULLED, Keeping())
+    stored = resolver.resolve("Server", names("Q@Client"))
     assert resolver.follow(stored, TriggerTransmission("Client")) == stored
     assert str(resolver.follow(stored, Pull("Client")).end) == "Q@Client"
 
@@ -330,7 +308,7 @@ def test_a_managers_veto_on_transmission_stops_its_pulls_too() -> None:
 def test_broken_transmission_rules_let_everything_go() -> None:
     """The default of both vetoes is to transmit."""
     resolver = ruled(ASYNCHRONOUS, Broken())
-    stored = resolver.resolve("QM", Names(queue="Q", queue_manager="Far"))
+    stored = resolver.resolve("QM", names("Q@Far"))
     assert str(resolver.follow(stored, TriggerTransmission("QM")).end) == "Q@Far"
 
 
@@ -385,9 +363,8 @@ def test_an_expired_message_neither_moves_nor_becomes_a_dead_letter(
     """Expiry is tested again when the message is removed from the queue that keeps it."""
     message = Message(expire_time=ExpireAfter(10))
     resolver = MqeResolver(read_topology(topology).network)
-    queue, _, queue_manager = to.partition("@")
     on_time, late = Conditions(now=10), Conditions(now=11)
-    stored = resolver.resolve(at, Names(queue=queue, queue_manager=queue_manager), message, on_time)
+    stored = resolver.resolve(at, names(to), message, on_time)
     assert isinstance(stored.end, Stored)
     moved = resolver.follow(stored, follow_up, message, late)
     assert moved.end == Expired(at, stored.end.queue)
@@ -397,9 +374,7 @@ def test_an_expired_message_neither_moves_nor_becomes_a_dead_letter(
 def test_a_second_discovery_of_the_same_definition_adds_nothing() -> None:
     """Two puts that discovered alike, kept one after the other, leave one definition."""
     network = read_topology(DISCOVERABLE).network
-    discovered = (
-        MqeResolver(network).resolve("QM", Names(queue="Q", queue_manager="Far")).discovered
-    )
+    discovered = MqeResolver(network).resolve("QM", names("Q@Far")).discovered
     once = network.with_discovered(discovered)
     assert once.with_discovered(discovered) == once
     assert once.queue_managers[0].queues == (mqe.RemoteQueue(name="Q", queue_manager="Far"),)

@@ -70,8 +70,6 @@ class _Field:
     rules: int = 0
     unknown: int = 0
     """Rules with patterns of which it is not known how their texts begin and end."""
-    literals: int = 0
-    exactly: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     heads: _Ends = field(default_factory=_Ends)
     tails: _Ends = field(default_factory=_Ends)
     """Written backwards."""
@@ -87,13 +85,9 @@ class _Field:
                 head, tail = _ends(one)
                 self.heads.add(bit, head)
                 self.tails.add(bit, tail)
-                if one.is_literal:
-                    self.exactly[one.normal] |= bit
             elif not intervals_of(one):
                 self.unknown |= bit
             self.intervals += [(bit, it) for it in intervals_of(one)]
-        if isinstance(pattern, StringPattern) and pattern.is_literal:
-            self.literals |= bit
 
     def overlapping(self, pattern: Pattern) -> int:
         if pattern not in self.known:
@@ -106,10 +100,7 @@ class _Field:
     def _overlapping(self, pattern: Pattern) -> int:
         if isinstance(pattern, StringPattern):
             head, tail = _ends(pattern)
-            rules = self.heads.overlapping(head) & self.tails.overlapping(tail)
-            if pattern.is_literal:
-                rules = (rules & ~self.literals) | self.exactly.get(pattern.normal, 0)
-            return rules
+            return self.heads.overlapping(head) & self.tails.overlapping(tail)
         if not intervals_of(pattern):
             return self.rules
         self.index = self.index or IntervalIndex(self.intervals)
@@ -120,7 +111,12 @@ class _Field:
 
 
 def _ends(pattern: StringPattern) -> tuple[str, str]:
-    """How every value that a pattern matches begins, and backwards how it ends, but for blanks."""
+    """How every value that a pattern matches begins, and backwards how it ends, but for blanks.
+
+    A NUL stands for the other end of a text without wildcards, so that no longer one begins alike.
+    """
+    if pattern.is_literal:
+        return f"{pattern.normal}\0", f"{pattern.normal[::-1]}\0"
     # Trailing blanks of a head may be those of the padding.
     tail = re.split(r"[*?]", pattern.normal)[-1]
     return pattern.head.rstrip(" "), tail[::-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from redrive.rules.analysis.decision import Message
@@ -31,30 +30,13 @@ def bits_of(rules: Iterable[int]) -> int:
     return sum(1 << rule for rule in set(rules))
 
 
-@dataclass(frozen=True, slots=True)
-class _Demand:
-    """Patterns that the fields of a message have to match, or must not match."""
-
-    matching: Mapping[str, tuple[Pattern, ...]] = field(default_factory=dict)
-    avoiding: Mapping[str, tuple[Pattern, ...]] = field(default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        """The number of patterns."""
-        return sum(map(len, self.matching.values())) + sum(map(len, self.avoiding.values()))
-
-    def and_matching(self, name: str, pattern: Pattern) -> _Demand:
-        return _Demand(_with(self.matching, name, pattern), self.avoiding)
-
-    def and_avoiding(self, name: str, pattern: Pattern) -> _Demand:
-        return _Demand(self.matching, _with(self.avoiding, name, pattern))
+_Demand: TypeAlias = Mapping[tuple[str, bool], tuple[Pattern, ...]]
+"""By field, the patterns that have to match (True) and those that must not (False)."""
 
 
-def _with(
-    patterns: Mapping[str, tuple[Pattern, ...]], name: str, pattern: Pattern
-) -> dict[str, tuple[Pattern, ...]]:
-    there = patterns.get(name, ())
-    return {**patterns, name: there if pattern in there else (*there, pattern)}
+def _with(demand: _Demand, field: tuple[str, bool], pattern: Pattern) -> _Demand:
+    there = demand.get(field, ())
+    return demand if pattern in there else {**demand, field: (*there, pattern)}
 
 
 class Search:
@@ -92,13 +74,13 @@ class Search:
         Raises:
             Undecided: The search got too long, or depends on regular expressions.
         """
-        demand = _Demand()
+        demand: _Demand = {}
         for rule in rules_of(matching):
             for name, pattern in self._patterns[rule].items():
-                demand = demand.and_matching(name, pattern)
+                demand = _with(demand, (name, True), pattern)
         for name, patterns in (apart_from or {}).items():
             for pattern in patterns:
-                demand = demand.and_avoiding(name, pattern)
+                demand = _with(demand, (name, False), pattern)
         return self._search(demand, avoiding)
 
     def _search(self, demand: _Demand, avoiding: int) -> Message | None:
@@ -108,7 +90,7 @@ class Search:
             if not waiting:
                 break
             demand = waiting.pop()
-            self._effort.spend(self._cost + demand.size)
+            self._effort.spend(self._cost + sum(map(len, demand.values())))
             try:
                 message = self._message(demand)
             except Undecided:
@@ -128,14 +110,14 @@ class Search:
         """The ways to avoid one of the rules that match; no message is in two of them."""
         rule = min(rules_of(matched), key=lambda index: len(self._patterns[index]))
         for name, pattern in self._patterns[rule].items():
-            if pattern not in demand.matching.get(name, ()):
-                yield demand.and_avoiding(name, pattern)
-                demand = demand.and_matching(name, pattern)
+            if pattern not in demand.get((name, True), ()):
+                yield _with(demand, (name, False), pattern)
+                demand = _with(demand, (name, True), pattern)
 
     def _message(self, demand: _Demand) -> Message | None:
         message = {}
-        for name in dict.fromkeys((*self._names, *demand.avoiding)):
-            value = self._value(name, demand.matching.get(name, ()), demand.avoiding.get(name, ()))
+        for name in dict.fromkeys((*self._names, *(name for name, _ in demand))):
+            value = self._value(name, *(demand.get((name, side), ()) for side in (True, False)))
             if value is None:
                 return None
             message[name] = value

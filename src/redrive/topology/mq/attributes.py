@@ -35,7 +35,7 @@ SYNONYMS: Final[Mapping[str, str]] = {
 OPTIONS: Final = frozenset(
     ("LIKE", "REPLACE", "NOREPLACE", "CMDSCOPE", "FORCE", "NOFORCE", "IGNSTATE")
 )
-"""Keywords that say how to carry out a command and are no attributes of the object."""
+"""Keywords that say how to carry out a command and are not attributes of the object."""
 
 _QUEUES = "QLOCAL QMODEL QALIAS QREMOTE"
 _HOLDING, _ALL = "QLOCAL QMODEL", f"{_QUEUES} QMGR CHANNEL"

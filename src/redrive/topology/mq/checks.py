@@ -117,7 +117,7 @@ def _channel_findings(
     queue = manager.queue(channel.transmission_queue)
     if not isinstance(queue, LocalQueue) or not queue.is_transmission_queue:
         name = channel.transmission_queue
-        message = f"XMITQ of {channel} names {name}, which is no QLOCAL with USAGE(XMITQ)"
+        message = f"XMITQ of {channel} names {name}, which is not a QLOCAL with USAGE(XMITQ)"
         yield _warning(channel, "NO_TRANSMISSION_QUEUE", message)
     if len(network.queue_managers) == 1:
         return

@@ -47,7 +47,7 @@ def check_name(text: str, longest: int = MAX_NAME_LENGTH) -> str:
     name = text.rstrip(" ")
     expected = f"up to {longest} of the characters A-Z a-z 0-9 . / _ %"
     if not _NAME.fullmatch(name):
-        raise ValueProblem("BAD_NAME", "is no valid name", expected)
+        raise ValueProblem("BAD_NAME", "is not a valid name", expected)
     if len(name) > longest:
         raise ValueProblem("TOO_LONG", f"has {len(name)} characters", expected)
     return name
@@ -79,7 +79,7 @@ def number(low: int, high: int, none: str = "") -> Form:
         expected = f"a whole number from {low} to {high}"
         if is_number:
             raise ValueProblem("RANGE", "is out of range", expected)
-        raise ValueProblem("BAD_VALUE", "is no whole number", expected)
+        raise ValueProblem("BAD_VALUE", "is not a whole number", expected)
 
     return read
 
@@ -92,7 +92,7 @@ def choice(values: Mapping[str, object]) -> Form:
             return values[value.upper()]
         except KeyError:
             words = ", ".join(word for word in values if word)
-            raise ValueProblem("BAD_VALUE", "is no value it takes", f"one of {words}") from None
+            raise ValueProblem("BAD_VALUE", "is not one of its values", f"one of {words}") from None
 
     return read
 

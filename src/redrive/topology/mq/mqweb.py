@@ -74,7 +74,7 @@ def _commands(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON is anything
                     case {"parameters": dict(parameters)} if parameters:
                         yield from _definition(parameters)
         case _:
-            yield json.dumps(value)  # the reader says that it is no command
+            yield json.dumps(value)  # the reader says that it is not a command
 
 
 def _definition(parameters: Mapping[str, Any]) -> Iterator[str]:

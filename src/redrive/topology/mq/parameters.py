@@ -50,7 +50,7 @@ def verb_of(command: Command) -> tuple[str, int]:
         hint = "to continue the command before, end the line before in +"
     raise ScriptProblem(
         "UNKNOWN_COMMAND",
-        f"{word} is no MQSC command",
+        f"{word} is not an MQSC command",
         found.start(1) if found else len(command.text) - len(command.text.lstrip()),
         length=len(word),
         expected="a command such as DEFINE, ALTER or DELETE",

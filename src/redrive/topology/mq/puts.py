@@ -123,7 +123,7 @@ def reply_to_names(manager: QueueManager, names: Names) -> Names:
 def stream_of(manager: QueueManager, opened: Resolution) -> Stream | None:
     """Where a copy of a message goes that is put where an open led (STREAMQ, STRMQOS).
 
-    None if that is no local queue of the manager, or one without STREAMQ.
+    None if that is not a local queue of the manager, or one without STREAMQ.
     """
     queue = manager.queue(opened.destination.queue)
     if opened.target is not Target.LOCAL or not isinstance(queue, LocalQueue):

@@ -129,7 +129,7 @@ class QueueManager:
         if queue is None:
             return f"DEADQ of {self.name} names {name}, which does not exist"
         if not isinstance(queue, LocalQueue) or queue.is_transmission_queue:
-            return f"DEADQ of {self.name} names {queue}, which is no QLOCAL with USAGE(NORMAL)"
+            return f"DEADQ of {self.name} names {queue}, which is not a QLOCAL with USAGE(NORMAL)"
         return ""
 
     @property
@@ -142,7 +142,7 @@ class QueueManager:
         if queue is None:
             return f"DEFXMITQ of {self.name} names {name}, which does not exist (2197)"
         if not isinstance(queue, LocalQueue):
-            return f"DEFXMITQ of {self.name} names {queue}, which is no QLOCAL (2198)"
+            return f"DEFXMITQ of {self.name} names {queue}, which is not a QLOCAL (2198)"
         if name == CLUSTER_TRANSMISSION_QUEUE:
             return f"DEFXMITQ of {self.name} names {name}, which is the clusters' own (2199)"
         if not queue.is_transmission_queue:

@@ -217,7 +217,7 @@ class _Reader:
             return
         if kind is None:
             hint = did_you_mean(subject.keyword, [*_TYPES, *_OTHER_TYPES])
-            message = f"{subject.keyword} is no object type"
+            message = f"{subject.keyword} is not an object type"
             raise problem_at("UNKNOWN_OBJECT_TYPE", message, subject, hint=hint)
         try:
             action(_Call(command, verb, kind, subject, parameters))

@@ -190,7 +190,7 @@ class _Table(Opening):
             if instances:
                 return workload(self, "R9", after, instances)
         if isinstance(base, AliasQueue | ModelQueue):
-            detail = f"{alias} targets {base}, which is no local, remote or cluster queue"
+            detail = f"{alias} targets {base}, which is not a local, remote or cluster queue"
             raise OpenRefused(Reason.ALIAS_BASE_Q_TYPE_ERROR, detail, alias)
         return self._here(after)
 

@@ -148,7 +148,7 @@ class Resolution:
     next_queue_manager: str = ""
     """The manager to which a cluster or shared transmission queue leads; else a channel tells."""
     channel: str = ""
-    """The cluster channel that leads there; empty if it is no cluster or has no name."""
+    """The cluster channel that leads there; empty if it is not in a cluster or has no name."""
     path: tuple[Queue | ClusterInstance, ...] = ()
     """Every object on the path, first to last; PUT(DISABLED) on any stops a put."""
     limits: QueueLimits = UNLIMITED

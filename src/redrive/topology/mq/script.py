@@ -244,7 +244,7 @@ def long_lines(text: str) -> Iterator[Command]:
 
 
 def decode_script(data: bytes, *, file: str) -> str | Diagnostic:
-    """The text of a script without a byte order mark, or why it is no UTF-8."""
+    """The text of a script without a byte order mark, or why it is not UTF-8."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
         return _encoding_finding("it is UTF-16 or binary", file)
     try:
@@ -257,7 +257,7 @@ def decode_script(data: bytes, *, file: str) -> str | Diagnostic:
         before = data[: problem.start]
         line = before.count(b"\n") + 1
         column = problem.start - (before.rfind(b"\n") + 1) + 1
-        what = f"byte {data[problem.start]:#04x} at column {column} is no UTF-8"
+        what = f"byte {data[problem.start]:#04x} at column {column} is not UTF-8"
         return _encoding_finding(what, file, line=line)
 
 

@@ -27,7 +27,7 @@ def carrier(opening: Opening, queue_manager: str, named: str) -> Carrier:
         return Carrier(_named(opening, named), "XMITQ names it")
     queue = opening.manager.queue(queue_manager)
     if queue is not None:
-        checked = _transmission_queue(queue, f"{queue} is no transmission queue")
+        checked = _transmission_queue(queue, f"{queue} is not a transmission queue")
         return Carrier(checked, "named like the manager")
     if (cluster := _cluster_way(opening, queue_manager)) is not None:
         return cluster
@@ -48,7 +48,7 @@ def _named(opening: Opening, name: str) -> LocalQueue:
     queue = opening.manager.queue(name)
     if queue is None:
         raise OpenRefused(Reason.UNKNOWN_XMIT_Q, f"there is no transmission queue {name}")
-    checked = _transmission_queue(queue, f"XMITQ names {queue}, which is no QLOCAL")
+    checked = _transmission_queue(queue, f"XMITQ names {queue}, which is not a QLOCAL")
     if name == SHARED_TRANSMISSION_QUEUE and not opening.manager.attributes.intra_group_queuing:
         raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} needs IGQ(ENABLED)", queue)
     return checked
