@@ -135,7 +135,8 @@ class RulesDecider:
             else:
                 message = whole if whole.cut else self._decoded(whole)
         detail = ""
-        if message.failed_at and not message.hops and self._lacks_own_headers(message):
+        is_fresh = bool(message.failed_at) and not message.hops and attempts == NO_ATTEMPTS
+        if is_fresh and self._lacks_own_headers(message):
             mine = own_headers_of_original(message, self.schemes, facts.facts)
             if not isinstance(mine, Gone):
                 message, attempts = self.returned(message, mine)
