@@ -278,7 +278,8 @@ class Audit:
 
 def _is_before_an_attempt(outcome: dict[str, Any]) -> bool:
     """Whether a message waits for its delay since it failed, before anything is tried."""
-    return outcome["result"] == "parked" and outcome["detail"].endswith("after the failure")
+    detail: str = outcome["detail"]
+    return outcome["result"] == "parked" and detail.endswith("after the failure")
 
 
 def _waits_on(outcome: dict[str, Any]) -> bool:

@@ -200,7 +200,7 @@ class RulesDecider:
         if isinstance(decision, Put):
             if gone is not None:
                 return Decided(message, self._without_payload(decision, gone, facts))
-            if message.failed_at and facts.now < facts.failed_at(message) + 1000 * decision.wait:
+            if message.failed_at and facts.is_waiting(message, decision.wait):
                 return Decided(message, facts.cache.waiting(self, decision))
             return self._put(message, decision, attempts, facts, entry)
         if gone is not None and isinstance(decision, Keep):
