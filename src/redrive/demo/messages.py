@@ -60,6 +60,8 @@ class Message:
     """Where it may end."""
     stage: str = ""
     """The part of the script in which it is put."""
+    failures: int = 0
+    """How often an application fails to process it again, and makes a dead letter of it again."""
 
 
 class State(StrEnum):
