@@ -9,6 +9,7 @@ from __future__ import annotations
 import doctest
 import re
 import shlex
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -201,10 +202,14 @@ def folder(
     admin.create_topics(
         [NewTopic(name, count, 1) for name, count in partitions.items()], wait_for_metadata=True
     )
+    hour_ago = int(time.time() * 1000) - 3_600_000
     for topic, letters in DEAD_LETTERS.items():
         produce(
             topic,
-            [{"key": key, "value": value, "headers": told} for key, value, told in letters],
+            [
+                {"key": key, "value": value, "headers": told, "timestamp_ms": hour_ago}
+                for key, value, told in letters
+            ],
         )
     return tmp_path
 
@@ -219,7 +224,7 @@ def test_what_is_typed_prints_what_the_page_shows(
         for section in sections
         for step in section.before
     ]
-    [first, *_] = re.findall(r"^```rules\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    [_, first, *_] = re.findall(r"^```rules\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert (folder / "orders.rul").read_text(encoding="utf-8") == first
     text = (folder / "redrive.toml").read_text(encoding="utf-8")
     named = [section.handler for section in sections if section.handler]
