@@ -152,10 +152,10 @@ class KafkaTeams(DeadLetterScript):
         return self._document(ends, kinds=self._rows(traces), rounds=rounds)
 
     @staticmethod
-    def _poison(traces: Sequence[Trace]) -> dict[int, int]:
+    def _poison(traces: Sequence[Trace]) -> dict[str, int]:
         """Rounds -> how many poison messages came back so often."""
         return Counter(
-            len(one.inputs) - 1
+            str(len(one.inputs) - 1)
             for one in traces
             if one.message.failures and one.message.ends[0].what == "remaining"
         )
