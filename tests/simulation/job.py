@@ -399,9 +399,7 @@ class _Run:
         parked: it has no effect.
         """
         for record in records:
-            stamp = record.timestamp / 1000  # of a message that was not tried, by its own program
-            since = self._network.cluster.attempted.get(record.timestamp, stamp)
-            passed = self._scheduler.now - since
+            passed = self._scheduler.now - self._network.cluster.attempted[record.timestamp]
             if passed < self._aging[lane] - ROUNDING and self._is_current():
                 self._network.cluster.violations.append(
                     f"{lane} was read {passed:.1f} s after the attempt, not {self._aging[lane]:g} s"
