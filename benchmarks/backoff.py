@@ -30,7 +30,7 @@ QUEUE: Final = "slow.dlq"
 PARTITIONS: Final = 2
 ARRIVAL: Final = 30.0
 """Seconds over which dead letters arrive."""
-RULES: Final = "DIALECT(KAFKA)\nACTION(RETRY) RETRY(5) BACKOFF(2s,2,16s)\n"
+RULES: Final = "DIALECT(KAFKA)\nACTION(FWD) FWDT('nowhere') RETRY(5) BACKOFF(2s,2,16s)\n"
 _GRACE: Final = 20.0
 """Seconds for the start of the job and the last attempt."""
 

@@ -10,7 +10,9 @@ Run it as ``python -m benchmarks.crash --rounds 20`` (``make crash``); a printed
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from benchmarks.engine import CrashProgram, main
 from benchmarks.faults import OF_THE_JOB
@@ -20,7 +22,7 @@ from benchmarks.faults import OF_THE_JOB
 class Crash(CrashProgram):
     """One broker, and a job that is killed."""
 
-    takes = OF_THE_JOB
+    takes: ClassVar[Sequence[str]] = OF_THE_JOB
 
 
 if __name__ == "__main__":

@@ -50,9 +50,15 @@ class _Outcome(NamedTuple):
     name: str
     replay: str
     table: str
+    reason: int
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing was tried yet: the delay since the failure is not over."""
+        return self.result == "parked" and not self.reason
 
 
-_REMAINED: Final = _Outcome(float("-inf"), 0, "remains", "", "", "", "")
+_REMAINED: Final = _Outcome(float("-inf"), 0, "remains", "", "", "", "", 0)
 """What a message that remained and was forgotten has behind it."""
 
 
@@ -258,6 +264,7 @@ class Reconciliation:
             _Outcome(
                 self._true_time(outcome["time"], appended), outcome["attempt"], result,
                 outcome["target_topic"], outcome["outcome"], replay, outcome.get("table", ""),
+                outcome["reason"],
             )
         )  # fmt: skip
         course.ended_at = self._clock() if result in _FINAL else float("inf")
@@ -311,7 +318,7 @@ class Reconciliation:
         if not self._has_ended(place):
             self._ended[place[0]].add(place[1])
         if not any(one.replay for one in outcomes) and not self._tables_change:
-            attempts = [one.attempt for one in outcomes]
+            attempts = [one.attempt for one in outcomes if not one.waits]
             if attempts != sorted(set(attempts)):
                 self.findings.duplicated.append(f"attempts of {shown}")
         self._check_puts(shown, outcomes[-1], Counter(topic for topic, _ in course.puts))
@@ -321,7 +328,8 @@ class Reconciliation:
         goes_on = one.result == "remains" and (following.replay or self._tables_change)
         if one.result != "parked" and not goes_on:
             self.findings.duplicated.append(f"decided after its end: {shown}")
-        may_be_early = following.replay or following.table != one.table
+        # The delay of a round begins before it is parked, when the processing failed.
+        may_be_early = following.replay or following.table != one.table or one.waits
         is_early = following.time - one.time < self._interval * 1000
         if one.result == "parked" and is_early and not may_be_early:
             self.findings.early.append(f"{shown} at {one.time:.0f} and {following.time:.0f}")

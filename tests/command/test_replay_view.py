@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from redrive.command import main
+from redrive.command import main, replay
 from redrive.command.replay_view import accepted_before, question, show_plan, show_status
 from redrive.engine.commands import Replay, To
 from redrive.operations.replay.plan import Order, ReplayPlan, Warned
@@ -103,3 +106,33 @@ def test_a_word_that_is_neither_command_nor_id_is_usage(verb: str) -> None:
     result = CliRunner().invoke(main, [verb, "orders.dlq"])
     assert result.exit_code == click.UsageError.exit_code
     assert "topic:partition:offset" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "typed", "cancelled"),
+    [((), "n\n", None), ((), "y\n", "ann"), (("--yes", "--because", "wrong"), "", "ann (wrong)")],
+)
+def test_cancelling_asks_and_tells_the_ledger_why(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    typed: str,
+    cancelled: str | None,
+) -> None:
+    """As every command that changes what becomes of messages."""
+    monkeypatch.chdir(tmp_path)
+    Path("redrive.toml").write_text(
+        'application.name = "a"\nkafka.bootstrap_servers = "localhost:1"\n'
+        '[[handlers]]\nqueue = "dlq"\nrules = "dlq.rul"\n'
+    )
+    Path("dlq.rul").write_text("ACTION(IGNORE)\n")
+    running = replace(status({}), waiting=3)
+    told: list[str] = []
+    monkeypatch.setattr(replay, "open_cluster", lambda _: nullcontext())
+    monkeypatch.setattr(replay, "find_replay", lambda *_: running.replay)
+    monkeypatch.setattr(replay, "statuses", lambda *_, **__: [running])
+    monkeypatch.setattr(replay, "this_user", lambda: "ann")
+    monkeypatch.setattr(replay, "cancel", lambda *words: told.append(words[-1]))
+    result = CliRunner().invoke(main, ["replay", "cancel", "5f2a", *options], input=typed)
+    assert told == ([] if cancelled is None else [cancelled]), result.output
+    assert result.exit_code == (1 if cancelled is None else 0)

@@ -127,7 +127,7 @@ def test_the_demo_of_a_network_adds_up(network: str, tmp_path: Path) -> None:
 
 
 def test_the_demo_of_kafka_adds_up(tmp_path: Path) -> None:
-    """With a topic that is away: what is for it fails, and each is put exactly once."""
+    """With a topic that is away, and an application that fails: no round is early, none missing."""
     options = ["--messages", "60", "--fast", "--seed", "7", "--json"]
     done = _run("kafka", *options, folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -136,6 +136,11 @@ def test_the_demo_of_kafka_adds_up(tmp_path: Path) -> None:
     assert (result["in"], result["lost"], result["duplicated"]) == (60, 0, 0)
     away = next(one for one in result["kinds"] if one["place"] == "invoices")
     assert away["failures"]["MQRC_UNKNOWN_OBJECT_NAME"] >= away["messages"] > 0
+    rounds = result["rounds"]
+    number = {one["what"]: one["messages"] for one in result["kinds"]}
+    assert (rounds["early"], rounds["poison"]) == (0, {"3": number["a poison message"]})
+    recovered = number["a gateway that answers again after some rounds"]
+    assert rounds["count"] >= 2 * number["a poison message"] + recovered
     assert list(tmp_path.glob("redrive-demo-*")) == []
 
 

@@ -146,6 +146,19 @@ def test_whatever_else_is_wrong_is_named(damage: Damage, problem: str) -> None:
     assert any(problem in one for one in result.problems)
 
 
+def test_a_message_comes_back_as_often_as_its_processing_fails() -> None:
+    """It is one message all the same; once less or once more is wrong."""
+    message = replace(SAMPLES[0], failures=1)
+    seen = observation(WALK, [message], random.Random(5))
+    for returns, adds_up in ((0, False), (1, True), (2, False)):
+        again = [replace(seen.inputs[0], place=f"DEAD.LETTERS:0:9{it}") for it in range(returns)]
+        came = traces([message], replace(seen, inputs=[*seen.inputs, *again]))
+        result = reconcile(came, ORDERS_DEMO.ends, counted="in")
+        assert result.adds_up == adds_up
+        problem = f"message 0 ({message.kind}): was put {1 + returns} times, and not 2"
+        assert result.problems == (() if adds_up else (problem,))
+
+
 def test_a_message_that_still_waits_does_not_add_up() -> None:
     """It is neither lost nor duplicated, and the job ended too early."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.rules_driver import IDENTITY, OUTCOMES, HandlerDriver, MemoryTopics
+from tests.engine.failed_processing import LATE, SCHEMES, connect, spring, streams
 
 from redrive.engine.facts import Gone, Original, RecordQuestion
 from redrive.messages import Headers, OutputRecord
@@ -28,89 +29,6 @@ TABLE = """DIALECT(KAFKA)
 ACTION(RETRY) RETRY(3) BACKOFF(30s,2,10m)
 ACTION(FWD) FWDT('dead')
 """
-
-
-def connect(record: OutputRecord, offset: int, now: int) -> OutputRecord:
-    """A sink connector: its headers come last, and the time stays that of the record."""
-    del now
-    prefix = "__connect.errors."
-    headers = [
-        *(record.headers or []),
-        (f"{prefix}topic", record.topic.encode()),
-        (f"{prefix}partition", b"0"),
-        (f"{prefix}offset", b"%d" % offset),
-        (f"{prefix}exception.class.name", b"org.acme.WriteException"),
-    ]
-    return OutputRecord("DLQ", record.key, record.value, headers, record.timestamp)
-
-
-def spring(record: OutputRecord, offset: int, now: int) -> OutputRecord:
-    """DeadLetterPublishingRecoverer: what it says of the origin is appended at every failure."""
-    prefix = "kafka_dlt-"
-    headers = [
-        *(record.headers or []),
-        (f"{prefix}original-topic", record.topic.encode()),
-        (f"{prefix}original-partition", bytes(4)),
-        (f"{prefix}original-offset", offset.to_bytes(8, "big")),
-        (f"{prefix}original-consumer-group", b"billing"),
-        (f"{prefix}exception-fqcn", b"org.acme.WriteException"),
-    ]
-    return OutputRecord("DLQ", record.key, record.value, headers, now)
-
-
-def spring_retry_topic(record: OutputRecord, offset: int, now: int) -> OutputRecord:
-    """The topics of @RetryableTopic: the first origin is kept."""
-    known = dict(record.headers or [])
-    prefix = "kafka_"
-    added: Headers = [
-        (f"{prefix}original-topic", record.topic.encode()),
-        (f"{prefix}original-partition", bytes(4)),
-        (f"{prefix}original-offset", offset.to_bytes(8, "big")),
-        (f"{prefix}exception-fqcn", b"org.acme.WriteException"),
-        ("retry_topic-attempts", bytes([0, 0, 0, 4])),
-    ]
-    headers = [*(record.headers or []), *(pair for pair in added if pair[0] not in known)]
-    return OutputRecord("DLQ", record.key, record.value, headers, now)
-
-
-def smallrye(record: OutputRecord, offset: int, now: int) -> OutputRecord:
-    """Quarkus: its headers stand before those of the record."""
-    headers = [
-        ("dead-letter-reason", b"it failed"),
-        ("dead-letter-topic", record.topic.encode()),
-        ("dead-letter-partition", b"0"),
-        ("dead-letter-offset", b"%d" % offset),
-        *(record.headers or []),
-    ]
-    return OutputRecord("DLQ", record.key, record.value, headers, now)
-
-
-def streams(record: OutputRecord, offset: int, now: int) -> OutputRecord:
-    """Kafka Streams: the headers of the record are gone, and its time stays."""
-    del now
-    headers: Headers = [
-        ("__streams.errors.exception", b"org.acme.WriteException: it failed"),
-        ("__streams.errors.topic", record.topic.encode()),
-        ("__streams.errors.partition", b"0"),
-        ("__streams.errors.offset", b"%d" % offset),
-    ]
-    return OutputRecord("DLQ", record.key, record.value, headers, record.timestamp)
-
-
-def share_group(record: OutputRecord, offset: int, now: int) -> OutputRecord:
-    """A share group: the dead letter has neither key nor value, and points at its original."""
-    headers: Headers = [
-        ("__dlq.errors.topic", record.topic.encode()),
-        ("__dlq.errors.partition", b"0"),
-        ("__dlq.errors.offset", b"%d" % offset),
-        ("__dlq.errors.group", b"billing"),
-    ]
-    return OutputRecord("DLQ", None, None, headers, now)
-
-
-SCHEMES = (connect, spring, spring_retry_topic, smallrye, streams, share_group)
-LATE = (connect, streams)
-"""They do not say when the processing failed: it is counted from when the job sees it."""
 
 
 @dataclass
@@ -282,6 +200,25 @@ def test_a_changed_table_counts_from_the_beginning() -> None:
     assert len(application.topics.topics["dead"]) == 1
 
 
+def test_what_a_changed_table_sets_free_waits_for_the_delays_of_that_table() -> None:
+    """Counted from the failure: what is parked or remains is no flood at a restart."""
+    application = Application(spring)
+    application.driver.step(BEGIN + 1)
+    application.started(TABLE.replace("30s", "90s"))
+    application.driver.step(BEGIN + 2)
+    due = application.driver.due_at()
+    assert due is not None
+    assert BEGIN + 90 * (1 - JITTER) < due <= BEGIN + 90
+    application = Application(spring, "DIALECT(KAFKA)\nACTION(IGNORE)\n")
+    application.driver.step(BEGIN + 1)
+    application.started(TABLE)
+    application.driver.step(BEGIN + 2)
+    assert len(application.topics.topics["orders"]) == 1
+    application.started(TABLE.replace("30s", "1s"))
+    application.driver.step(BEGIN + 3)
+    assert len(application.topics.topics["orders"]) == 2
+
+
 def test_headers_that_a_service_copied_to_another_event_count_for_nothing() -> None:
     """Its dead letter is another message, in its first round."""
     application = Application(spring)
@@ -328,6 +265,16 @@ def test_a_put_that_fails_is_an_attempt_of_the_same_rule() -> None:
     assert len(application.topics.topics["dead"]) == 1
     tried = [one for one in application.outcomes if one["reason"] or one["target_topic"]]
     assert [one["attempt"] for one in tried] == [1, 2, 3, 4]
+
+
+def test_a_name_that_no_topic_has_is_a_failed_attempt() -> None:
+    """The dead letter names it, so it may be any text."""
+    assert (
+        own.read_own(
+            [(own.ROUNDS, own.Rounds("0" * 16, (), 1, 5, "DLQ", "caf\u00e9 orders").value)]
+        ).rounds
+        is None
+    )
 
 
 def test_a_damaged_header_counts_for_nothing() -> None:

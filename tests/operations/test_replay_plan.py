@@ -197,7 +197,11 @@ def test_a_plan_to_try_parked_messages_tells_where_their_next_attempt_goes(
     live.clear()  # parked messages have no remaining copy
     table = parse(job().handlers[0].rules, name="").required()
     mine = {"table_hash": table.hash[:16], "result": "parked"}
-    rows = [row(1), row(2, attempt=1, **mine), row(3, field_reason=2051, attempt=0, **mine)]
+    rows = [
+        row(1),
+        row(2, attempt=1, reason=2053, **mine),
+        row(3, field_reason=2051, attempt=0, **mine),
+    ]
     full = Queues(QueueLimits(max_depth=4, consumer_group="g"), 4)
     plan = planned(rows, Order(to=To.ATTEMPT), full)
     assert {one.name for one in plan.targets} == {

@@ -66,6 +66,30 @@ def test_hash_ignores_what_makes_no_difference() -> None:
     assert len(expected) == 64
 
 
+IBM_TABLE = """RETRYINT(30) WAIT(NO)
+REASON(MQRC_Q_FULL) DESTQ(A*) ACTION(RETRY) RETRY(3)
+ACTION(FWD) FWDQ(X) FWDQM(' ') HEADER(YES)
+"""
+KAFKA_TABLE = """DIALECT(KAFKA) RETRYINT(5)
+TOPIC('orders') ERRMSG(/a|b/) ACTION(RETRY) RETRY(5) BACKOFF(30s,2,10m)
+HEADER('x-tenant',acme|globex) ATTEMPTS(>=3) ACTION(FWD) FWDT('dead.&TOPIC')
+ACTION(QUARANTINE)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ACTION(RETRY)\n", "42d0c330f248f76e"),
+        (IBM_TABLE, "466630d28d21271d"),
+        (KAFKA_TABLE, "e348aba375ec3612"),
+    ],
+)
+def test_hash_stays_the_same_from_version_to_version(text: str, expected: str) -> None:
+    """Counts of parked messages belong to it: a new version goes on with them."""
+    assert parse(text).required().hash.startswith(expected)
+
+
 def test_hash_tells_different_tables_apart() -> None:
     """Every keyword, the order of rules and the case of values count."""
     base = "REASON(1) ACTION(FWD) FWDQ(A)"

@@ -34,6 +34,7 @@ def outcome(
     *,
     appended: int | None = None,
     replay: str = "",
+    reason: int = 2053,
 ) -> Any:
     """An outcome record; the name of each differs by its attempt, time and replay.
 
@@ -44,11 +45,13 @@ def outcome(
         at: What the job's clock showed, in milliseconds.
         appended: What the broker's clock showed; by default the same.
         replay: The replay that asked for it.
+        reason: Why the attempt failed; 0 for one that was not made yet.
     """
     target = OPEN if result in {"retried", "forwarded"} else ""
     value = {
         "origin": f"{DEAD_LETTERS}:0:{offset}", "outcome": f"{offset}/{attempt}/{at}/{replay}",
         "result": result, "attempt": attempt, "time": at, "target_topic": target, "replay": replay,
+        "reason": reason,
     }  # fmt: skip
     moment = at if appended is None else appended
     return SimpleNamespace(topic=OUTCOMES, value=json.dumps(value), timestamp=moment)
@@ -123,6 +126,12 @@ def test_a_retry_before_its_time_is_early(*, is_settled: bool) -> None:
     early = (outcome(1, "parked", 1, 0), outcome(1, "retried", 2, 1_999), put(1))
     records = (*RIGHT[:2], *early, *RIGHT[5:])
     assert len(found(*records, is_settled=is_settled).early) == 1
+
+
+def test_a_round_that_waits_is_no_attempt(*, is_settled: bool) -> None:
+    """Its delay counts from the failure, and what follows has the same number."""
+    waits = (outcome(1, "parked", 1, 0, reason=0), outcome(1, "retried", 1, 500), put(1))
+    assert found(*RIGHT[:2], *waits, *RIGHT[5:], is_settled=is_settled).are_clean
 
 
 @pytest.mark.parametrize(("shown", "appended", "count"), [(602_000, 1_500, 1), (602_000, 2_600, 0)])

@@ -202,7 +202,7 @@ class Audit:
         """A put only fails for something that was the matter with its topic."""
         for one in outcomes:
             if not one["reason"]:
-                if one["result"] == "parked" and not _waits_for_round(one):
+                if one["result"] == "parked" and not _is_before_an_attempt(one):
                     self.findings.append(f"{one['outcome']} failed for no reason")
                 continue
             if one["reason"] == Reason.MSG_TOO_BIG_FOR_Q and one["size"] < LARGE:
@@ -251,7 +251,7 @@ class Audit:
         }
         attempts: defaultdict[str, list[int]] = defaultdict(list)
         for one in sorted(outcomes, key=lambda one: one["written"]):
-            if one["attempt"] and not _waits_for_round(one):
+            if one["attempt"] and not _is_before_an_attempt(one):
                 attempts[one["origin"]].append(one["attempt"])
             is_asked_for = "replay" in one or _waits_on(one)
             is_early = one["time"] + 1000 * self.set_back < due.get(one["outcome"], 0)
@@ -276,10 +276,10 @@ class Audit:
         yield from self.cluster.visible_before_deletion(topic)
 
 
-def _waits_for_round(outcome: dict[str, Any]) -> bool:
-    """Whether a dead letter was parked before any attempt, until its delay since its failure is
-    over."""
-    return outcome["result"] == "parked" and outcome["detail"].endswith("after the failure")
+def _is_before_an_attempt(outcome: dict[str, Any]) -> bool:
+    """Whether a message waits for its delay since it failed, before anything is tried."""
+    detail: str = outcome["detail"]
+    return outcome["result"] == "parked" and detail.endswith("after the failure")
 
 
 def _waits_on(outcome: dict[str, Any]) -> bool:

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from kafka import KafkaConsumer
 from tests.conftest import eventually
+from tests.engine.failed_processing import LATE, SCHEMES
 from tests.streaming.conftest import RunningJob, outcomes_of
 
 from redrive.configuration import EmitterChoice, JobConfiguration
+from redrive.messages import OutputRecord
+from redrive.messages import own_headers as own
 from redrive.rules import parse
+from redrive.rules.backoff import JITTER
 
 Configure = Callable[..., JobConfiguration]
 StartJob = Callable[[JobConfiguration], RunningJob]
+Failures = Mapping[tuple[str, bytes], Sequence[int]]
+"""Milliseconds of the failures, by topic and value of a record."""
 
 
 def connect(topic: str, error: str, **record: Any) -> dict[str, Any]:
@@ -143,3 +154,94 @@ def test_each_delay_of_a_backoff_is_on_time_and_a_new_table_waits_for_none(
     results = Counter(it["result"] for it in outcomes_of(first, read_all))
     # Twice by the first table; what then remained once more by the second, until the third came.
     assert results == {"parked": 3 * letters, "remains": letters, "discarded": letters}
+
+
+@contextmanager
+def failing_consumer(servers: str, dlq: str, *topics: str) -> Iterator[Future[Failures]]:
+    """A consumer whose processing fails twice, or always, and that writes dead letters.
+
+    The value of a record says in which way, and how often: ``connect always``.
+
+    Yields:
+        The failures, once the consumer has ended with the context.
+    """
+    failures: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
+    schemes = {scheme.__name__: scheme for scheme in SCHEMES}
+    is_over = Event()
+
+    def dead_letters(records: Sequence[Any]) -> Iterator[OutputRecord]:
+        for it in records:
+            known, (scheme, how_often) = failures[it.topic, it.value], it.value.decode().split()
+            if how_often == "always" or len(known) < 2:
+                known.append(int(time.time() * 1000))
+                failed = OutputRecord(it.topic, it.key, it.value, list(it.headers), it.timestamp)
+                yield schemes[scheme](failed, it.offset, known[-1])
+
+    def run() -> Failures:
+        producer = Producer({"bootstrap.servers": servers, "log_level": 0})
+        settings: dict[str, Any] = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+        consumer = KafkaConsumer(
+            *topics, bootstrap_servers=servers, isolation_level="read_committed", **settings
+        )
+        with closing(consumer):
+            while not is_over.is_set():
+                for records in consumer.poll(timeout_ms=100).values():
+                    for it in dead_letters(records):
+                        more: Any = {"headers": it.headers, "timestamp": it.timestamp}
+                        producer.produce(dlq, it.value, it.key, **more)
+                producer.flush()
+        return failures
+
+    with ThreadPoolExecutor(1) as threads:
+        try:
+            yield threads.submit(run)
+        finally:
+            is_over.set()
+
+
+def test_what_fails_in_processing_has_its_rounds_and_no_more(
+    queues: Any, produce: Any, read_all: Any,
+    configure: Configure, start_job: StartJob, bootstrap_servers: str,
+) -> None:  # fmt: skip
+    """Whatever writes the dead letters: each round after its delay, then the next rule once."""
+    dlq, dead = queues("dlq"), queues("dead")
+    delays = {queues("growing"): (1, 2, 2), queues("steady"): (1, 1, 1)}
+    growing, steady = delays
+    table = (
+        "DIALECT(KAFKA) RETRYINT(1)\n"
+        f"TOPIC({growing}) ACTION(RETRY) RETRY(3) BACKOFF(1s,2,2s)\n"
+        f"TOPIC({steady}) ACTION(RETRY) RETRY(3)\n"
+        f"ACTION(FWD) FWDT('{dead}')\n"
+    )
+    names = [scheme.__name__ for scheme in SCHEMES]
+    values = [f"{name} {often}".encode() for name in names for often in ("always", "twice")]
+    hour_ago = int(time.time() * 1000) - 3_600_000
+    for topic in delays:
+        produce(topic, [{"key": b"k", "value": it, "timestamp_ms": hour_ago} for it in values])
+    running = start_job(configure({dlq: table}))
+    with failing_consumer(bootstrap_servers, dlq, *delays) as processing:
+        running.wait_for_records(1)
+        eventually(
+            lambda: len(read_all(dead)) >= len(values) or running.error or processing.done(),
+            "all that always fail are given up",
+        )
+        running.stop()
+    failures = processing.result()
+    given_up = Counter(record.value for record in read_all(dead))
+    assert given_up == {value: len(delays) for value in values if value.endswith(b"always")}
+    copies = tuple(scheme.__name__.encode() for scheme in LATE)
+    for topic, seconds in delays.items():
+        puts: defaultdict[bytes, list[int]] = defaultdict(list)
+        for record in read_all(topic):
+            rounds = own.read_own(record.headers).rounds
+            puts[record.value] += [rounds.put_at] if rounds else []
+        # What recovered had to come again before the others were given up, or never.
+        assert {value: len(times) for value, times in puts.items()} == {
+            value: 3 if value.endswith(b"always") else 2 for value in values
+        }
+        least = 1000 * (1 - JITTER if topic == growing else 1)
+        for value, times in puts.items():
+            rounds_of = zip(failures[topic, value], times, seconds, strict=False)
+            early = [put - failed < least * delay for failed, put, delay in rounds_of]
+            # A program that copies the time of the record says first that it is an hour old.
+            assert not any(early[value.startswith(copies) :]), (topic, value)

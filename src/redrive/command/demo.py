@@ -68,7 +68,8 @@ def demo(
     message. Nothing is left behind, unless you want it.
 
     With kafka, they are dead letters of Kafka Connect, Spring and Kafka Streams in four schemes,
-    under one table with back-off; a topic to which many go back is away for half a minute.
+    under one table with back-off; a topic to which many go back is away for half a minute,
+    and an application fails again for some rounds, for some messages in every round.
 
     With a network, mq or mqe, they are puts to three queue managers of IBM MQ or MQ Everyplace:
     channels are stopped and started, a queue is disabled and enabled, and each message must end

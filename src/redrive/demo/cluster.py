@@ -113,9 +113,9 @@ class Cluster:
             raise EnvironmentFault(message, hint="see whether the broker still runs")
         return [places[number] for number in range(1, written + 1)]
 
-    def consumer(self, topic: str, group: str) -> SlowConsumer:
-        """A consumer of the first partition of a topic."""
-        return SlowConsumer(_consumer(self._job, group), topic)
+    def consumer(self, topic: str, group: str) -> Consumer:
+        """A consumer of a topic."""
+        return Consumer(_consumer(self._job, group), topic)
 
     def waiting(self, topic: str) -> int:
         """How many messages of a topic the job has not taken yet."""
@@ -187,22 +187,23 @@ class Cluster:
                 yield record, record.offset >= taken[record.partition]
 
 
-class SlowConsumer:
-    """Reads a queue and commits, never more than it was allowed to."""
+class Consumer:
+    """Reads a topic as an application does."""
 
-    def __init__(self, consumer: Any, queue: str) -> None:  # noqa: ANN401 - untyped client
+    def __init__(self, consumer: Any, topic: str) -> None:  # noqa: ANN401 - untyped client
         self._consumer = consumer
-        with _explained(f"{queue} can't be read"):
-            consumer.assign(_partitions(consumer, queue)[:1])
+        self._failed = f"{topic} can't be read"
+        with _explained(self._failed):
+            consumer.assign(_partitions(consumer, topic))
 
-    def read(self, at_most: int) -> int:
-        """Read up to so many messages and commit; returns how many there were."""
-        with _explained("the slow consumer failed"):
+    def read(self, at_most: int | None = None) -> Iterator[Any]:
+        """Read up to so many records, and commit them once all are processed."""
+        with _explained(self._failed):
             polled = self._consumer.poll(timeout_ms=50, max_records=at_most)
-            count = sum(map(len, polled.values()))
-            if count:
+            for records in polled.values():
+                yield from records
+            if polled:
                 self._consumer.commit()
-            return count
 
     def close(self) -> None:
         """Close the consumer."""

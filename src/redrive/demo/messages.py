@@ -55,6 +55,8 @@ class Message:
     ends: tuple[End, ...]
     stage: str = ""
     """The part of the script in which it is put."""
+    failures: int = 0
+    """How often an application fails to process it again, and makes a dead letter of it again."""
 
 
 class State(StrEnum):

@@ -24,7 +24,7 @@ class Trace:
 
     message: Message
     inputs: Sequence[Found]
-    """Where it was put: one record, or something is wrong."""
+    """Where it was put, and each time that it came back: as often as it fails."""
     ends: Sequence[tuple[End, Found | None]]
     """Everywhere it was found; without a record if an outcome says that it is gone."""
     outcomes: Sequence[Outcome]
@@ -36,8 +36,8 @@ class Trace:
 
     def problems(self) -> Iterator[str]:
         """What is wrong with it, apart from being lost or duplicated."""
-        if len(self.inputs) != 1:
-            yield f"was put {len(self.inputs)} times"
+        if len(self.inputs) != 1 + self.message.failures:
+            yield f"was put {len(self.inputs)} times, and not {1 + self.message.failures}"
         for end, found in self.ends:
             wanted = next((one for one in self.message.ends if one == end), None)
             if wanted is None:
@@ -93,9 +93,9 @@ class Reconciliation:
 
 
 def trace(
-    messages: Sequence[Message], seen: Observation, end_of: Callable[[Found], End]
+    messages: Sequence[Message], seen: Observation, end_of: Callable[[Found], End | None]
 ) -> list[Trace]:
-    """The trace of each message; ``end_of`` gives the end of a message that was found."""
+    """The trace of each message; ``end_of`` gives its end where it was found, None for no end."""
     inputs: dict[int | None, list[Found]] = defaultdict(list)
     ends: dict[int | None, list[tuple[End, Found | None]]] = defaultdict(list)
     for one in seen.inputs:
@@ -104,7 +104,8 @@ def trace(
             if outcome.result in _GONE:
                 ends[one.number].append((End(outcome.result), None))
     for one in seen.found:
-        ends[one.number].append((end_of(one), one))
+        if end := end_of(one):
+            ends[one.number].append((end, one))
     return [
         Trace(
             message=message,
@@ -126,7 +127,7 @@ def reconcile(traces: Sequence[Trace], ends: Sequence[str], *, counted: str) -> 
     totals.update(one.ends[0][0].what for one in traces if one.ends)
     return Reconciliation(
         expected=len(traces),
-        inputs=sum(len(one.inputs) for one in traces),
+        inputs=sum(len(one.inputs) - one.message.failures for one in traces),
         counted=counted,
         ends=totals,
         lost=sum(not one.ends for one in traces),

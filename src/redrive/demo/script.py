@@ -45,6 +45,8 @@ class Operator:
         self.places: dict[int, str] = {}
         """Where each message was put, by its number."""
         self.ended = Event()
+        self.applications: list[Callable[[], object]] = []
+        """Applications of the demo: each call processes what has come for one of them."""
 
     def put(self, messages: Sequence[Message]) -> None:
         """Put messages, as applications and channels do."""
@@ -52,9 +54,13 @@ class Operator:
         self.places |= {one.number: place for one, place in zip(messages, places, strict=True)}
 
     def pause(self, seconds: float) -> None:
-        """Wait for some seconds, or until the job ends."""
-        if self.ended.wait(seconds):
-            raise _EndedError
+        """Wait for some seconds, or until the job ends; the applications go on."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if self.ended.wait(min(left, _LOOK)):
+                raise _EndedError
+            for process in self.applications:
+                process()
 
     def wait_until(self, what: str, missing: Callable[[], Iterable[object]]) -> None:
         """Wait until nothing is missing any more.
@@ -135,8 +141,8 @@ class Script(ABC):
         return View(console)
 
     @abstractmethod
-    def end_of(self, found: Found) -> End:
-        """The end of a message that was found there."""
+    def end_of(self, found: Found) -> End | None:
+        """The end of a message that was found there; None if it went on from there."""
 
     @abstractmethod
     def show(self, traces: Sequence[Trace], console: Console) -> None:

@@ -161,7 +161,7 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
         return None
     earliest, latest = topic.timestamps(facts.now)
     if put.wait:
-        earliest, latest = max(earliest, 1), min(latest, facts.now - 1000 * put.wait)
+        earliest, latest = max(earliest, 1), min(latest, facts.failed_before(put.wait))
     return min(topic.max_message_bytes - HEADROOM, longest), earliest, latest
 
 

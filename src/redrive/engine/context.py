@@ -74,6 +74,14 @@ class SliceContext:
         """When the processing of a message failed, in milliseconds: now, where nobody knows."""
         return message.failed_at if 0 < message.failed_at <= self.now else self.now
 
+    def is_waiting(self, message: Message, seconds: int) -> bool:
+        """Whether the processing of a message failed less than so many seconds ago."""
+        return seconds > 0 and self.failed_at(message) > self.failed_before(seconds)
+
+    def failed_before(self, seconds: int) -> int:
+        """The time, in milliseconds, that is so many seconds ago, though the clock was set."""
+        return self.now - self.late - 1000 * seconds
+
     def check(
         self, entry: int, put: OutputRecord, persistence: int, destination: Destination
     ) -> Refusal | None:

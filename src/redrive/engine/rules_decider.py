@@ -135,7 +135,8 @@ class RulesDecider:
             else:
                 message = whole if whole.cut else self._decoded(whole)
         detail = ""
-        if message.failed_at and not message.hops and self._lacks_own_headers(message):
+        is_fresh = bool(message.failed_at) and not message.hops and attempts == NO_ATTEMPTS
+        if is_fresh and self._lacks_own_headers(message):
             mine = own_headers_of_original(message, self.schemes, facts.facts)
             if not isinstance(mine, Gone):
                 message, attempts = self.returned(message, mine)
@@ -199,7 +200,7 @@ class RulesDecider:
         if isinstance(decision, Put):
             if gone is not None:
                 return Decided(message, self._without_payload(decision, gone, facts))
-            if message.failed_at and facts.now < facts.failed_at(message) + 1000 * decision.wait:
+            if message.failed_at and facts.is_waiting(message, decision.wait):
                 return Decided(message, facts.cache.waiting(self, decision))
             return self._put(message, decision, attempts, facts, entry)
         if gone is not None and isinstance(decision, Keep):

@@ -98,6 +98,11 @@ class PartitionRecords:
         name = own.name_in_identities(self.lane.topic, self.incarnation)
         return f"{name}:{self.lane.partition}:"
 
+    def counts(self, row: int, mine: own.OwnHeaders) -> bool:
+        """Whether the attempts that a copy carries count for the present table."""
+        is_released = self.records.offsets[row] < self.released
+        return mine.table == self.decider.table_id and not is_released
+
     def attempts(self, row: int, mine: own.OwnHeaders) -> Attempts:
         """The attempts that a copy carries, as far as they count for the present table.
 
@@ -105,8 +110,7 @@ class PartitionRecords:
             row: The copy's.
             mine: Redrive's headers of the copy.
         """
-        offset = self.records.offsets[row]
-        if mine.table == self.decider.table_id and offset >= self.released:
+        if self.counts(row, mine):
             return Attempts(mine.failures, mine.failed, mine.is_quarantined, mine.counted)
         return Attempts(0, (), mine.is_quarantined, mine.counted)
 
@@ -226,7 +230,11 @@ class DeadLetterSource:
         message = waiting.restore(
             key, value, headers, timestamp=timestamp, mine=mine, here=here, profile=profile
         )
-        return message, part.attempts(row, mine), None
+        attempts = part.attempts(row, mine)
+        is_set_free = part.kind is SourceKind.RETRIES and not part.counts(row, mine)
+        if part.kind is SourceKind.REMAINING or is_set_free:  # the delays of another table begin
+            message = message._replace(failed_at=message.timestamp)
+        return message, attempts, None
 
 
 class RemainingSource:

@@ -109,7 +109,8 @@ class Rounds(NamedTuple):
         """The header's value."""
         rules = failed_rules(self.by_rule).decode("ascii")
         table, _, *rest = self
-        return " ".join([table, rules, *map(str, rest)]).encode("ascii")
+        # No topic has such a name, but a dead letter may name one: the put to it will fail.
+        return " ".join([table, rules, *map(str, rest)]).encode("ascii", "replace")
 
 
 class OwnHeaders(NamedTuple):

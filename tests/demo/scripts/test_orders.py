@@ -64,8 +64,8 @@ class _Cluster:
     def consumer(self, *_of: str) -> _Cluster:
         return self
 
-    def read(self, at_most: int) -> int:
-        return at_most
+    def read(self, at_most: int) -> range:
+        return range(at_most)
 
     def close(self) -> None:
         """As a consumer."""

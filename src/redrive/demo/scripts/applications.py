@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from redrive.demo.messages import NUMBER_HEADER, End, Message, Record
 from redrive.demo.scripts.dead_letters import read_kinds
@@ -18,7 +18,9 @@ PARTITIONS: Final = 4
 """Partitions of every topic that a program reads."""
 AWAY: Final = "invoices"
 """The topic that does not exist when the job starts."""
-TOPICS: Final = ("orders", "payments", AWAY, "counts")
+PAYMENTS: Final = "payments"
+"""The topic whose application runs in the demo."""
+TOPICS: Final = ("orders", PAYMENTS, AWAY, "counts")
 DEAD_LETTER_TOPICS: Final = ("orders.dlq", "payments-dlt", "invoices-dlt", "counts.dlq")
 _WHEN: Final = 1_767_225_600_000
 """Milliseconds since 1970: when the originals were written."""
@@ -64,6 +66,8 @@ class Kind:
     is_negative: bool = False
     """Whether the amount is below zero."""
     is_binary: bool = False
+    failures: tuple[int, ...] = (0,)
+    """How often the application fails to process them again: one of these numbers."""
 
 
 KINDS: Final = tuple(Kind(**fields) for fields in read_kinds("applications.yaml"))
@@ -101,7 +105,22 @@ def _message(number: int, kind: Kind, chance: random.Random) -> Message:
         record=Record(key, value, (*headers, *written)),
         original=Record(key, value, tuple(headers)),
         ends=(End(kind.end, places[kind.end]),),
+        failures=chance.choice(kind.failures),
     )
+
+
+def dead_letter(record: Any, kind: Kind) -> Record:  # noqa: ANN401 - untyped client
+    """A record that an application failed to process: all its headers, then those of the failure.
+
+    Args:
+        record: The record, as kafka-python gives it.
+        kind: The application, and its failure.
+    """
+    failure = Failure(
+        record.topic, record.partition, record.offset, kind.error, kind.message, kind.stage
+    )
+    headers = (*record.headers, *_WRITERS[kind.scheme](failure))
+    return Record(record.key, record.value, headers)
 
 
 def _stack(error: str, message: str) -> bytes:

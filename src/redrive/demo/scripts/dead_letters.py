@@ -58,7 +58,7 @@ class DeadLetterScript(Script):
         (folder / SETTINGS).write_text(settings, encoding="utf-8")
         (folder / self._rules_name).write_text(self.rules, encoding="utf-8")
 
-    def end_of(self, found: Found) -> End:
+    def end_of(self, found: Found) -> End | None:
         """See ``Script.end_of``."""
         if found.state is State.WAITING:
             return End(WAITING, found.topic)

@@ -1,27 +1,34 @@
-"""The demo with dead letters of Kafka: four schemes, one table, and a topic that is away."""
+"""The demo with dead letters of Kafka: four schemes, one table, rounds, a topic that is away."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, Group
 
+from redrive.demo.messages import WAITING, End, State
 from redrive.demo.script import Operator, titled_table
 from redrive.demo.scripts.applications import (
     AWAY,
     DEAD_LETTER_TOPICS,
     KINDS,
     PARTITIONS,
+    PAYMENTS,
     TOPICS,
     generate,
 )
 from redrive.demo.scripts.dead_letters import BACKLOG, DeadLetterScript, failed_lines
+from redrive.demo.scripts.orders import Punctuality
+from redrive.demo.scripts.payments import PaymentService
 from redrive.kafka.administration import NewTopic
 from redrive.messages import reason_name
+from redrive.rules.backoff import JITTER, jitter_of
 
 if TYPE_CHECKING:
     from redrive.demo.environment import Environment
@@ -37,7 +44,8 @@ class KafkaTeams(DeadLetterScript):
 
     verdict = (
         "Each message was followed by its number: it is in one place, where the table puts it; what"
-        " was retried is on the partition it failed on, without a header of its scheme."
+        " was retried is on the partition it failed on, without a header of its scheme, and was"
+        " processed as often as it had to be."
     )
 
     def __init__(self, messages: int, seed: int, *, fast: bool = False) -> None:
@@ -49,6 +57,7 @@ class KafkaTeams(DeadLetterScript):
         super().__init__(generate(messages, seed), seed, "kafka.rul", backoff)
         backlog = round(len(self.messages) * BACKLOG)
         self._before, self._after = self.messages[:backlog], self.messages[backlog:]
+        self._payments = PaymentService(self.messages)
 
     def write_files(self, folder: Path, bootstrap_servers: str) -> None:
         """See ``Script.write_files``."""
@@ -67,6 +76,13 @@ class KafkaTeams(DeadLetterScript):
 
     def play(self, operator: Operator) -> None:
         """See ``Script.play``."""
+        with closing(operator.cluster.consumer(PAYMENTS, f"{PAYMENTS}-service")) as consumer:
+            operator.applications.append(
+                partial(self._payments.process, consumer, operator.cluster)
+            )
+            self._play(operator)
+
+    def _play(self, operator: Operator) -> None:
         began = time.monotonic()
 
         def say(text: str) -> None:
@@ -74,14 +90,35 @@ class KafkaTeams(DeadLetterScript):
 
         operator.put(self._after)
         for_away = [one for one in self.messages if one.kind in _FOR_AWAY]
-        operator.wait_for_outcomes("were tried", for_away, bool)
+        operator.wait_for_outcomes("were tried", for_away, _failed)
         say(f"{AWAY} is away: {len(for_away)} messages for it wait, and are tried again in vain,")
-        say(f"with BACKOFF({self._backoff}); everything else goes on")
+        say(f"with BACKOFF({self._backoff}); everything else goes on, and {PAYMENTS} fails again")
         operator.pause(self._away)
         operator.cluster.create([NewTopic(AWAY, PARTITIONS, {})])
         say(f"{AWAY} is back: each message for it goes there when its next attempt is due")
-        operator.wait_for_outcomes("have come to rest", self.messages, _rests)
+        operator.wait_until("have come to rest", lambda: self._moving(operator))
         say("every message has come to rest")
+
+    def _moving(self, operator: Operator) -> Iterator[str]:
+        """Where the messages were put that the job or an application still has to do with."""
+        outcomes = operator.cluster.outcomes()
+        for one in self.messages:
+            place = operator.places[one.number]
+            results = [it.result for it in outcomes.get(place, ()) if it.result != "parked"]
+            is_due = (
+                one.failures and results.count("retried") > self._payments.deliveries[one.number]
+            )
+            if len(results) <= one.failures or is_due:
+                yield place
+
+    def end_of(self, found: Found) -> End | None:
+        """See ``Script.end_of``; what could not be processed went on as a dead letter."""
+        if found.topic != PAYMENTS or found.state is not State.LEFT:
+            return super().end_of(found)
+        booked = self._payments.booked.get(found.place)
+        if booked is None:
+            return End(WAITING, PAYMENTS)
+        return super().end_of(found) if booked else None
 
     def _retried_to(self, found: Found) -> str:
         return found.place.rpartition(":")[0]  # on its partition
@@ -98,10 +135,51 @@ class KafkaTeams(DeadLetterScript):
             ended = " ".join(filter(None, (row["end"], row["place"])))
             table.add_row(row["scheme"], what, str(row["messages"]), ended)
         console.print(table)
+        poison = ", ".join(
+            f"{count} poison messages in quarantine after exactly {rounds} rounds"
+            for rounds, count in self._poison(traces).items()
+        )
+        console.print(
+            f"Rounds of {PAYMENTS} after the first: {self._rounds(traces)}; {poison}",
+            soft_wrap=True,
+        )
 
     def document(self, traces: Sequence[Trace], ends: Mapping[str, int]) -> dict[str, Any]:
         """See ``Script.document``."""
-        return self._document(ends, kinds=self._rows(traces))
+        rounds = {**self._rounds(traces).document(), "poison": self._poison(traces)}
+        return self._document(ends, kinds=self._rows(traces), rounds=rounds)
+
+    @staticmethod
+    def _poison(traces: Sequence[Trace]) -> dict[str, int]:
+        """Rounds -> how many poison messages came back so often."""
+        return Counter(
+            str(len(one.inputs) - 1)
+            for one in traces
+            if one.message.failures and one.message.ends[0].what == "remaining"
+        )
+
+    def _rounds(self, traces: Sequence[Trace]) -> Punctuality:
+        """Due-time errors of the puts of messages that came back.
+
+        First rounds do not count: their dead letters may be older than the job.
+        """
+        errors = []
+        for one in traces:
+            failed = sorted(one.inputs, key=lambda it: it.record.timestamp)[1:]
+            puts = [it for it in one.outcomes if it.result == "retried"][1:]
+            for letter, put in zip(failed, puts, strict=False):  # that of poison has no put
+                waited = (put.time - letter.record.timestamp) / 1000
+                errors.append(waited - self._wait(letter, put))
+        return Punctuality(sorted(errors))
+
+    def _wait(self, letter: Found, put: Outcome) -> float:
+        """Seconds from a failure until its message was due, never less than the table allows."""
+        [rule] = [one for one in self.table.rules if one.line == put.rule_line]
+        delay = rule.wait_before(put.attempt - 1, self.table.control.retry_interval)
+        partitions = self.table.backoff_partitions
+        source = int(letter.place.split(":")[1])
+        place = partitions.partition(source, delay, jitter_of(put.message, put.attempt - 1))
+        return max(partitions.seconds(place), delay * (1 - JITTER))
 
     def _rows(self, traces: Sequence[Trace]) -> list[dict[str, Any]]:
         """The kinds of dead letters, with how many there were and how many attempts failed."""
@@ -124,5 +202,6 @@ class KafkaTeams(DeadLetterScript):
         ]
 
 
-def _rests(outcomes: Sequence[Outcome]) -> bool:
-    return bool(outcomes) and outcomes[-1].result != "parked"
+def _failed(outcomes: Sequence[Outcome]) -> bool:
+    """Whether an attempt failed: the first delay may come before it."""
+    return any(one.reason for one in outcomes)

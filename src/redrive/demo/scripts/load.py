@@ -14,7 +14,7 @@ from redrive.demo.scripts.dead_letters import BACKLOG
 from redrive.kafka.administration import NewTopic
 
 if TYPE_CHECKING:
-    from redrive.demo.cluster import SlowConsumer
+    from redrive.demo.cluster import Consumer
     from redrive.demo.messages import Message
     from redrive.demo.script import Operator
 
@@ -113,10 +113,10 @@ class Load:
                     allowed = self._consume(consumer, allowed + (last - before) * self._rate)
                     self._create_late_queue(operator, last - began)
 
-    def _consume(self, consumer: SlowConsumer, allowed: float) -> float:
+    def _consume(self, consumer: Consumer, allowed: float) -> float:
         """Read so many messages of the full queue; returns what is left of the allowance."""
         if allowed >= 1:
-            self.consumed += consumer.read(int(allowed))
+            self.consumed += sum(1 for _ in consumer.read(int(allowed)))
         # Unused allowance is dropped.
         return allowed % 1
 

@@ -12,28 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from redrive.diagnostics import Diagnostic, Severity
+from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.message import NORMAL
-from redrive.topology.mqe.objects import (
-    BridgeQueue,
-    CodeBase,
-    Connection,
-    Definition,
-    Delivery,
-    DirectConnection,
-    HomeServerQueue,
-    LocalQueue,
-    Mode,
-    Network,
-    NullConnection,
-    Queue,
-    QueueManager,
-    RemoteQueue,
-    Role,
-    StoreAndForwardQueue,
-    ViaConnection,
-    identity,
-    name_problem,
-)
 from redrive.topology.mqe.resolver import MqeResolver
 from redrive.topology.mqe.results import Failed, Failure, Stored
 from redrive.topology.mqe.routes import Link, find_link
@@ -66,12 +46,12 @@ REFERENCES = frozenset(
 """Findings about one definition that may come from a mistake in another."""
 
 
-def check_network(network: Network) -> tuple[Diagnostic, ...]:
+def check_network(network: mqe.Network) -> tuple[Diagnostic, ...]:
     """Find everything that is wrong with a network, in the order of the definitions."""
     return tuple(_findings(network))
 
 
-def _findings(network: Network) -> Iterator[Diagnostic]:
+def _findings(network: mqe.Network) -> Iterator[Diagnostic]:
     tables, resolver = NetworkTables(network), MqeResolver(network)
     yield from _twice("DUPLICATE_QUEUE_MANAGER", "queue manager", network.queue_managers)
     for manager in network.queue_managers:
@@ -90,7 +70,9 @@ def _findings(network: Network) -> Iterator[Diagnostic]:
     yield from _reachability(network, tables)
 
 
-def _finding(severity: Severity, code: str, of: Definition, message: str, hint: str) -> Diagnostic:
+def _finding(
+    severity: Severity, code: str, of: mqe.Definition, message: str, hint: str
+) -> Diagnostic:
     return of.location.finding(severity, code, message, hint=hint, subject=of.name)
 
 
@@ -102,22 +84,22 @@ _note = partial(_finding, Severity.NOTE)
 # Names
 
 
-def _names(manager: QueueManager) -> Iterator[Diagnostic]:
+def _names(manager: mqe.QueueManager) -> Iterator[Diagnostic]:
     hint = "choose a name of other characters"
     for definition, names in _all_names(manager):
         for name in names:
-            problem = name_problem(name)
+            problem = mqe.name_problem(name)
             if problem:
                 yield _error("BAD_NAME", definition, problem, hint)
     for queue in manager.queues:
-        if isinstance(queue, BridgeQueue):
+        if isinstance(queue, mqe.BridgeQueue):
             for name in (queue.name, queue.queue_manager):
                 if len(name) > MQ_NAME_LENGTH:
                     message = f"name {name!r} is longer than IBM MQ's {MQ_NAME_LENGTH} characters"
                     yield _warning("LONG_NAME", queue, message, "use a shorter name")
 
 
-def _all_names(manager: QueueManager) -> Iterator[tuple[Definition, Iterable[str]]]:
+def _all_names(manager: mqe.QueueManager) -> Iterator[tuple[mqe.Definition, Iterable[str]]]:
     yield manager, (manager.name,)
     for queue in manager.queues:
         yield queue, _names_of(queue)
@@ -127,20 +109,20 @@ def _all_names(manager: QueueManager) -> Iterator[tuple[Definition, Iterable[str
         yield alias, (alias.name, alias.of)
 
 
-def _names_of(queue: Queue) -> Iterable[str]:
+def _names_of(queue: mqe.Queue) -> Iterable[str]:
     match queue:
-        case LocalQueue():
+        case mqe.LocalQueue():
             return (queue.name, *queue.aliases)
-        case RemoteQueue() | BridgeQueue():
+        case mqe.RemoteQueue() | mqe.BridgeQueue():
             return (queue.name, queue.queue_manager, *queue.aliases)
-        case StoreAndForwardQueue():
+        case mqe.StoreAndForwardQueue():
             return (queue.name, queue.queue_manager, *queue.targets)
-        case HomeServerQueue():
+        case mqe.HomeServerQueue():
             return (queue.name, queue.queue_manager)
     return (queue.name,)
 
 
-def _twice(code: str, noun: str, definitions: Iterable[Definition]) -> Iterator[Diagnostic]:
+def _twice(code: str, noun: str, definitions: Iterable[mqe.Definition]) -> Iterator[Diagnostic]:
     seen: set[str] = set()
     for one in definitions:
         if one.name in seen:
@@ -152,10 +134,10 @@ def _twice(code: str, noun: str, definitions: Iterable[Definition]) -> Iterator[
 # Queues and their aliases
 
 
-def _queues(manager: QueueManager) -> Iterator[Diagnostic]:
+def _queues(manager: mqe.QueueManager) -> Iterator[Diagnostic]:
     seen: set[Names] = set()
     for queue in manager.queues:
-        names = identity(queue, manager.name)
+        names = mqe.identity(queue, manager.name)
         if names in seen:
             message = f"queue {names} is defined before on {manager.name!r}"
             yield _error("DUPLICATE_QUEUE", queue, message, "keep one of the two definitions")
@@ -168,14 +150,14 @@ def _queues(manager: QueueManager) -> Iterator[Diagnostic]:
         yield from _without_local_queuing(manager)
 
 
-def _is_dead_letter_queue(queue: Queue) -> bool:
-    return isinstance(queue, LocalQueue) and queue.role is Role.DEAD_LETTER
+def _is_dead_letter_queue(queue: mqe.Queue) -> bool:
+    return isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER
 
 
-def _without_local_queuing(manager: QueueManager) -> Iterator[Diagnostic]:
+def _without_local_queuing(manager: mqe.QueueManager) -> Iterator[Diagnostic]:
     for queue in manager.queues:
-        stores = isinstance(queue, LocalQueue | StoreAndForwardQueue) or (
-            isinstance(queue, RemoteQueue) and queue.mode is Mode.ASYNC
+        stores = isinstance(queue, mqe.LocalQueue | mqe.StoreAndForwardQueue) or (
+            isinstance(queue, mqe.RemoteQueue) and queue.mode is mqe.Mode.ASYNC
         )
         if stores:
             message = (
@@ -185,18 +167,18 @@ def _without_local_queuing(manager: QueueManager) -> Iterator[Diagnostic]:
             yield _error("NO_LOCAL_QUEUING", queue, message, hint)
 
 
-def _queue_aliases(manager: QueueManager, tables: Tables) -> Iterator[Diagnostic]:
+def _queue_aliases(manager: mqe.QueueManager, tables: Tables) -> Iterator[Diagnostic]:
     for queue in manager.queues:
-        if not isinstance(queue, LocalQueue | RemoteQueue | BridgeQueue):
+        if not isinstance(queue, mqe.LocalQueue | mqe.RemoteQueue | mqe.BridgeQueue):
             continue
-        own = identity(queue, manager.name)
+        own = mqe.identity(queue, manager.name)
         for alias, count in Counter(queue.aliases).items():
             names = Names(queue=alias, queue_manager=own.queue_manager)
             if count > 1:
                 message = f"queue {queue.name!r} has alias {alias!r} {count} times"
                 yield _warning("ALIAS_REPEATED", queue, message, "write it once")
             other = tables.queue_aliases.get(names, queue)
-            if identity(other, manager.name) != own:
+            if mqe.identity(other, manager.name) != own:
                 message = f"alias {names} belongs to queue {other.name!r} already"
                 hint = "give the alias to one of the two queues"
                 yield _error("DUPLICATE_QUEUE_ALIAS", queue, message, hint)
@@ -208,7 +190,7 @@ def _queue_aliases(manager: QueueManager, tables: Tables) -> Iterator[Diagnostic
 # Queue manager aliases
 
 
-def _manager_aliases(manager: QueueManager, tables: Tables) -> Iterator[Diagnostic]:
+def _manager_aliases(manager: mqe.QueueManager, tables: Tables) -> Iterator[Diagnostic]:
     seen: set[str] = set()
     for alias, _, definition in manager_aliases(manager):
         if alias in seen:
@@ -226,17 +208,17 @@ def _manager_aliases(manager: QueueManager, tables: Tables) -> Iterator[Diagnost
             message = f"queue manager alias {alias!r} stands for {name!r}, which nothing here knows"
             hint = f"define a connection {name!r}, or correct the name"
             yield _warning("ALIAS_TARGET_UNKNOWN", definition, message, hint)
-        elif manager.code_base is CodeBase.C and name in tables.aliases:
+        elif manager.code_base is mqe.CodeBase.C and name in tables.aliases:
             message = f"{name!r} is an alias too, and the C code base substitutes only once"
             yield _warning("ALIAS_CHAIN", definition, message, "name the real queue manager")
         real = tables.connections.get(alias)
-        if isinstance(real, DirectConnection | ViaConnection):
+        if isinstance(real, mqe.DirectConnection | mqe.ViaConnection):
             message = (
                 f"connection {alias!r} takes no puts for {alias!r}: the alias replaces the name"
             )
             yield _warning("ALIAS_HIDES_CONNECTION", real, message, "rename one of the two")
     for connection in manager.connections:
-        if isinstance(connection, NullConnection) and connection.name == manager.name:
+        if isinstance(connection, mqe.NullConnection) and connection.name == manager.name:
             message = f"{manager.name!r} answers to its own name without a null connection"
             yield _warning("NULL_CONNECTION_UNUSED", connection, message, "remove the connection")
 
@@ -263,11 +245,11 @@ def _known_names(tables: Tables) -> set[str]:
 # Code base, store-and-forward, links
 
 
-def _code_base(manager: QueueManager) -> Iterator[Diagnostic]:
-    if manager.code_base is not CodeBase.C:
+def _code_base(manager: mqe.QueueManager) -> Iterator[Diagnostic]:
+    if manager.code_base is not mqe.CodeBase.C:
         return
     for queue in manager.queues:
-        if isinstance(queue, BridgeQueue | StoreAndForwardQueue):
+        if isinstance(queue, mqe.BridgeQueue | mqe.StoreAndForwardQueue):
             message = (
                 f"the C code base of {manager.name!r} has no queue of this kind: {queue.name!r}"
             )
@@ -275,10 +257,10 @@ def _code_base(manager: QueueManager) -> Iterator[Diagnostic]:
             yield _warning("NOT_IN_CODE_BASE", queue, message, hint)
 
 
-def _store_and_forward(manager: QueueManager, tables: Tables) -> Iterator[Diagnostic]:
+def _store_and_forward(manager: mqe.QueueManager, tables: Tables) -> Iterator[Diagnostic]:
     listed: dict[str, str] = {}
     for queue in manager.queues:
-        if not isinstance(queue, StoreAndForwardQueue):
+        if not isinstance(queue, mqe.StoreAndForwardQueue):
             continue
         for target in queue.targets:
             if target in listed:
@@ -295,16 +277,16 @@ def _store_and_forward(manager: QueueManager, tables: Tables) -> Iterator[Diagno
         yield from _delivery(queue, tables)
 
 
-def _delivery(queue: StoreAndForwardQueue, tables: Tables) -> Iterator[Diagnostic]:
+def _delivery(queue: mqe.StoreAndForwardQueue, tables: Tables) -> Iterator[Diagnostic]:
     has_connection = queue.queue_manager in tables.connections
-    if queue.delivery is Delivery.PULL and has_connection:
+    if queue.delivery is mqe.Delivery.PULL and has_connection:
         message = (
             f"{queue.name!r} is meant to be pulled from, but connection {queue.queue_manager!r} "
             "makes it push"
         )
         hint = "give the queue a queue manager name for which there is no connection"
         yield _error("PULL_HAS_CONNECTION", queue, message, hint)
-    if queue.delivery is Delivery.PUSH and not has_connection:
+    if queue.delivery is mqe.Delivery.PUSH and not has_connection:
         message = (
             f"{queue.name!r} is meant to push, but there is no connection {queue.queue_manager!r}"
         )
@@ -312,29 +294,31 @@ def _delivery(queue: StoreAndForwardQueue, tables: Tables) -> Iterator[Diagnosti
         yield _error("PUSH_HAS_NO_CONNECTION", queue, message, hint)
 
 
-def _links(network: Network, tables: NetworkTables, manager: QueueManager) -> Iterator[Diagnostic]:
+def _links(
+    network: mqe.Network, tables: NetworkTables, manager: mqe.QueueManager
+) -> Iterator[Diagnostic]:
     if manager is not network.queue_manager(manager.name):
         return  # defined twice: the first one is checked
     for connection in manager.connections:
-        if isinstance(connection, DirectConnection | ViaConnection):
+        if isinstance(connection, mqe.DirectConnection | mqe.ViaConnection):
             yield from _connection(tables, manager, connection)
     for queue in manager.queues:
-        if isinstance(queue, RemoteQueue | HomeServerQueue):
+        if isinstance(queue, mqe.RemoteQueue | mqe.HomeServerQueue):
             link = _link(tables, manager, queue.queue_manager)
             if not link.is_defined:
                 message = f"no connection of {manager.name!r} leads to {queue.queue_manager!r}"
                 hint = f"define connection {queue.queue_manager!r}"
                 yield _warning("NO_CONNECTION", queue, message, hint)
-        if isinstance(queue, HomeServerQueue):
+        if isinstance(queue, mqe.HomeServerQueue):
             yield from _home_server(tables, manager, queue)
 
 
-def _link(tables: NetworkTables, manager: QueueManager, name: str) -> Link:
+def _link(tables: NetworkTables, manager: mqe.QueueManager, name: str) -> Link:
     return find_link(tables, manager.name, name, Names(queue="", queue_manager=name), NORMAL)
 
 
 def _connection(
-    tables: NetworkTables, manager: QueueManager, connection: Connection
+    tables: NetworkTables, manager: mqe.QueueManager, connection: mqe.Connection
 ) -> Iterator[Diagnostic]:
     link = _link(tables, manager, connection.name)
     failure = link.failed.failure if link.failed else None
@@ -343,18 +327,18 @@ def _connection(
         message = f"connection {connection.name!r} leads back to itself or into a loop"
         hint = "let the last via connection name a direct one"
         yield _error("VIA_LOOP", connection, message, hint)
-    elif failure is Failure.NO_CONNECTION and isinstance(last, ViaConnection):
+    elif failure is Failure.NO_CONNECTION and isinstance(last, mqe.ViaConnection):
         message = f"connection {connection.name!r} goes via {last.via!r}, which is not defined"
         yield _warning("VIA_MISSING", connection, message, f"define connection {last.via!r}")
     elif failure is Failure.UNKNOWN_QUEUE_MANAGER and last is connection:
         message = f"connection {connection.name!r} leads to a queue manager that is not described"
         yield _warning("UNKNOWN_QUEUE_MANAGER", connection, message, "add the queue manager")
-    elif failure is None and isinstance(connection, DirectConnection):
+    elif failure is None and isinstance(connection, mqe.DirectConnection):
         yield from _listener(tables, link.receiver, connection)
 
 
 def _listener(
-    tables: NetworkTables, receiver: str, connection: DirectConnection
+    tables: NetworkTables, receiver: str, connection: mqe.DirectConnection
 ) -> Iterator[Diagnostic]:
     far = tables.of(receiver)
     ports = {one.port for one in far.manager.listeners} if far else set()
@@ -364,7 +348,7 @@ def _listener(
 
 
 def _home_server(
-    tables: NetworkTables, manager: QueueManager, queue: HomeServerQueue
+    tables: NetworkTables, manager: mqe.QueueManager, queue: mqe.HomeServerQueue
 ) -> Iterator[Diagnostic]:
     far = tables.of(queue.queue_manager)
     if far is not None and manager.name not in far.store_and_forward:
@@ -376,10 +360,10 @@ def _home_server(
 # A definition and the queue it stands for
 
 
-def _agreement(tables: NetworkTables, manager: QueueManager) -> Iterator[Diagnostic]:
+def _agreement(tables: NetworkTables, manager: mqe.QueueManager) -> Iterator[Diagnostic]:
     """Attributes of a remote definition should agree with the real queue's (A.4)."""
     for queue in manager.queues:
-        if not isinstance(queue, RemoteQueue):
+        if not isinstance(queue, mqe.RemoteQueue):
             continue
         far = tables.of(queue.queue_manager)
         real = (
@@ -387,26 +371,26 @@ def _agreement(tables: NetworkTables, manager: QueueManager) -> Iterator[Diagnos
             if far
             else None
         )
-        if not isinstance(real, LocalQueue):
+        if not isinstance(real, mqe.LocalQueue):
             continue
         longest = real.maximum_message_size
         admits_more = longest is not None and (queue.maximum_message_size or longest + 1) > longest
-        if admits_more and queue.mode is Mode.ASYNC:
+        if admits_more and queue.mode is mqe.Mode.ASYNC:
             message = (
                 f"{queue.name!r} admits longer messages than the {longest} bytes of the real queue"
             )
             hint = "longer messages would be accepted here and stay here; set the same limit"
             yield _warning("ATTRIBUTES_DIFFER", queue, message, hint)
-        if queue.security != real.security and queue.mode is Mode.ASYNC:
+        if queue.security != real.security and queue.mode is mqe.Mode.ASYNC:
             message = f"the security attribute of {queue.name!r} differs from the real queue's"
             hint = "set the same classes; only synchronous use negotiates them"
             yield _warning("ATTRIBUTES_DIFFER", queue, message, hint)
 
 
-def _followed(resolver: MqeResolver, manager: QueueManager) -> Iterator[Diagnostic]:
+def _followed(resolver: MqeResolver, manager: mqe.QueueManager) -> Iterator[Diagnostic]:
     """What becomes of a put to a remote definition, as far as the definitions tell."""
     for queue in manager.queues:
-        if not isinstance(queue, RemoteQueue):
+        if not isinstance(queue, mqe.RemoteQueue):
             continue
         names = Names(queue=queue.name, queue_manager=queue.queue_manager)
         end = resolver.resolve(manager.name, names).end
@@ -421,15 +405,15 @@ def _followed(resolver: MqeResolver, manager: QueueManager) -> Iterator[Diagnost
                 yield _warning(_ENDS[failure], queue, message, failure.advice)
 
 
-def _reachability(network: Network, tables: NetworkTables) -> Iterator[Diagnostic]:
+def _reachability(network: mqe.Network, tables: NetworkTables) -> Iterator[Diagnostic]:
     reached = {
         tables.receiver(connection.name)
         for manager in network.queue_managers
         for connection in manager.connections
-        if isinstance(connection, DirectConnection)
+        if isinstance(connection, mqe.DirectConnection)
     }
     for manager in network.queue_managers:
-        pulls = any(isinstance(queue, HomeServerQueue) for queue in manager.queues)
+        pulls = any(isinstance(queue, mqe.HomeServerQueue) for queue in manager.queues)
         if manager.name not in reached and not pulls and len(network.queue_managers) > 1:
             message = f"no other queue manager can send anything to {manager.name!r}"
             hint = "define a connection that leads to it, or a home-server queue on it"

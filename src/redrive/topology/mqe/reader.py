@@ -13,49 +13,24 @@ from typing import Any, TypeVar
 from redrive.diagnostics import Diagnostic, has_errors, in_order
 from redrive.schemas import KeyPath, Schema
 from redrive.topology.document import Document, read_document
+from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.checks import REFERENCES, check_network
-from redrive.topology.mqe.objects import (
-    AliasConnection,
-    BridgeQueue,
-    CodeBase,
-    Connection,
-    Definition,
-    Delivery,
-    DirectConnection,
-    Discovery,
-    HomeServerQueue,
-    Listener,
-    LocalQueue,
-    Mode,
-    MqConnection,
-    Network,
-    NullConnection,
-    Options,
-    Queue,
-    QueueManager,
-    QueueManagerAlias,
-    RemoteQueue,
-    Role,
-    Security,
-    StoreAndForwardQueue,
-    ViaConnection,
-)
 
-QUEUE_KINDS: Mapping[str, type[Queue]] = {
-    "local": LocalQueue,
-    "remote": RemoteQueue,
-    "store_and_forward": StoreAndForwardQueue,
-    "home_server": HomeServerQueue,
-    "bridge": BridgeQueue,
+QUEUE_KINDS: Mapping[str, type[mqe.Queue]] = {
+    "local": mqe.LocalQueue,
+    "remote": mqe.RemoteQueue,
+    "store_and_forward": mqe.StoreAndForwardQueue,
+    "home_server": mqe.HomeServerQueue,
+    "bridge": mqe.BridgeQueue,
 }
 """Kinds of queues as the text writes them."""
 
-CONNECTION_KINDS: Mapping[str, type[Connection]] = {
-    "direct": DirectConnection,
-    "via": ViaConnection,
-    "alias": AliasConnection,
-    "null": NullConnection,
-    "mq": MqConnection,
+CONNECTION_KINDS: Mapping[str, type[mqe.Connection]] = {
+    "direct": mqe.DirectConnection,
+    "via": mqe.ViaConnection,
+    "alias": mqe.AliasConnection,
+    "null": mqe.NullConnection,
+    "mq": mqe.MqConnection,
 }
 """Kinds of connections as the text writes them."""
 
@@ -63,12 +38,12 @@ _SCHEMA = Schema.load("redrive.topology.mqe", "schema.json")
 
 _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
     "aliases": tuple,
-    "code_base": CodeBase,
-    "delivery": Delivery,
-    "discovery": Discovery,
-    "mode": Mode,
-    "role": Role,
-    "security": lambda data: Security(**data),
+    "code_base": mqe.CodeBase,
+    "delivery": mqe.Delivery,
+    "discovery": mqe.Discovery,
+    "mode": mqe.Mode,
+    "role": mqe.Role,
+    "security": lambda data: mqe.Security(**data),
     "targets": tuple,
 }
 
@@ -77,7 +52,7 @@ _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
 class ReadResult:
     """What reading a network gave."""
 
-    network: Network | None
+    network: mqe.Network | None
     """The network; None if anything is an error."""
     diagnostics: tuple[Diagnostic, ...]
 
@@ -115,12 +90,12 @@ def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
 # The network that the text describes
 
 
-def network_from(document: Document, flawed: frozenset[KeyPath]) -> Network:
+def network_from(document: Document, flawed: frozenset[KeyPath]) -> mqe.Network:
     """Build what is sound; a definition with a flaw is left out, its manager is not."""
     data: Any = document.data
     build = _Construction(document, flawed)
     if not isinstance(data, dict):
-        return Network()
+        return mqe.Network()
     managers = tuple(
         build.queue_manager(item, path)
         for item, path in build.items(data, (), "queue_managers", containers=True)
@@ -128,10 +103,10 @@ def network_from(document: Document, flawed: frozenset[KeyPath]) -> Network:
     options = data.get("options", {})
     if ("options",) in flawed or not isinstance(options, dict):
         options = {}
-    return Network(queue_managers=managers, options=Options(**_converted(options)))
+    return mqe.Network(queue_managers=managers, options=mqe.Options(**_converted(options)))
 
 
-_Made = TypeVar("_Made", bound=Definition)
+_Made = TypeVar("_Made", bound=mqe.Definition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +127,14 @@ class _Construction:
             if named if containers else place not in self.flawed:
                 yield item, place
 
-    def queue_manager(self, data: Mapping[str, Any], path: KeyPath) -> QueueManager:
+    def queue_manager(self, data: Mapping[str, Any], path: KeyPath) -> mqe.QueueManager:
         own = {
             key: value
             for key, value in data.items()
             if key in {"name", "description", "code_base", "local_queuing", "rule"}
             and (*path, key) not in self.flawed
         }
-        return QueueManager(
+        return mqe.QueueManager(
             **_converted(own),
             queues=tuple(
                 self._of_kind(QUEUE_KINDS, *item) for item in self.items(data, path, "queues")
@@ -169,10 +144,11 @@ class _Construction:
                 for item in self.items(data, path, "connections")
             ),
             aliases=tuple(
-                self._made(QueueManagerAlias, *item) for item in self.items(data, path, "aliases")
+                self._made(mqe.QueueManagerAlias, *item)
+                for item in self.items(data, path, "aliases")
             ),
             listeners=tuple(
-                self._made(Listener, *item) for item in self.items(data, path, "listeners")
+                self._made(mqe.Listener, *item) for item in self.items(data, path, "listeners")
             ),
             location=self.document.location((*path, "name")),
         )

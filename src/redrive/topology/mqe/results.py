@@ -10,19 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from redrive.topology.mqe.objects import (
-    AliasConnection,
-    BridgeQueue,
-    Connection,
-    Definition,
-    Discovered,
-    HomeServerQueue,
-    Queue,
-    QueueManagerAlias,
-    RemoteQueue,
-    StoreAndForwardQueue,
-    ViaConnection,
-)
+from redrive.topology.mqe import objects as mqe
 from redrive.topology.names import Names
 
 
@@ -86,7 +74,7 @@ class Step:
 
     queue_manager: str
     kind: StepKind
-    definition: Definition
+    definition: mqe.Definition
     """The definition it used; it knows where it was read."""
     before: Names
     after: Names
@@ -105,29 +93,29 @@ class Step:
         return describe(self.definition)
 
 
-def describe(definition: Definition) -> str:
+def describe(definition: mqe.Definition) -> str:
     """A definition in a few words, such as ``RQD Q@QM2 sync`` or ``QM2 via Hub``."""
     match definition:
-        case Queue():
+        case mqe.Queue():
             return _describe_queue(definition)
-        case ViaConnection():
+        case mqe.ViaConnection():
             return f"{definition.name} via {definition.via}"
-        case AliasConnection() | QueueManagerAlias():
+        case mqe.AliasConnection() | mqe.QueueManagerAlias():
             return f"{definition.name} alias {definition.of}"
-        case Connection():
+        case mqe.Connection():
             return f"{definition.name} direct"
     return definition.name
 
 
-def _describe_queue(queue: Queue) -> str:
+def _describe_queue(queue: mqe.Queue) -> str:
     match queue:
-        case RemoteQueue():
+        case mqe.RemoteQueue():
             return f"RQD {queue.name}@{queue.queue_manager} {queue.mode}"
-        case BridgeQueue():
+        case mqe.BridgeQueue():
             return f"BRIDGE {queue.name}@{queue.queue_manager}"
-        case HomeServerQueue():
+        case mqe.HomeServerQueue():
             return f"from {queue.queue_manager}"
-        case StoreAndForwardQueue():
+        case mqe.StoreAndForwardQueue():
             return f"SAF {queue.name}"
     return f"LQ {queue.name}"
 
@@ -137,7 +125,7 @@ class Delivered:
     """The message is on a queue where an application can get it."""
 
     names: Names
-    queue: Queue
+    queue: mqe.Queue
     """Its definition: a local queue, or the bridge queue behind which it lies."""
     dead_letter: bool = False
     """Whether it is there because the queue it was meant for did not take it."""
@@ -150,7 +138,7 @@ class Delivered:
     @property
     def over_bridge(self) -> bool:
         """Whether the queue is one of IBM MQ's, reached over the MQ bridge."""
-        return isinstance(self.queue, BridgeQueue)
+        return isinstance(self.queue, mqe.BridgeQueue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +146,7 @@ class Stored:
     """The message waits on a manager to be passed on."""
 
     queue_manager: str
-    queue: RemoteQueue | StoreAndForwardQueue
+    queue: mqe.RemoteQueue | mqe.StoreAndForwardQueue
     """The queue that keeps it: asynchronous, or store-and-forward."""
     names: Names
     """The destination that is kept with it."""
@@ -168,11 +156,11 @@ class Stored:
     @property
     def to(self) -> str:
         """The manager for which the queue keeps it."""
-        by_target = isinstance(self.queue, StoreAndForwardQueue)
+        by_target = isinstance(self.queue, mqe.StoreAndForwardQueue)
         return self.names.queue_manager if by_target else self.queue.queue_manager
 
     def __str__(self) -> str:
-        if isinstance(self.queue, RemoteQueue):
+        if isinstance(self.queue, mqe.RemoteQueue):
             return f"RQD {self.queue.name}@{self.queue.queue_manager} on {self.queue_manager}"
         return f"SAF {self.queue.name} on {self.queue_manager}"
 
@@ -182,7 +170,7 @@ class Expired:
     """The message was late when it was added to a queue or removed from it, and is gone."""
 
     queue_manager: str
-    queue: Queue
+    queue: mqe.Queue
 
     def __str__(self) -> str:
         return f"expired on {self.queue.name} of {self.queue_manager}"
@@ -209,7 +197,7 @@ class Resolution:
 
     steps: tuple[Step, ...]
     end: End
-    discovered: tuple[Discovered, ...] = ()
+    discovered: tuple[mqe.Discovered, ...] = ()
     """Definitions that came into being on the way; the caller keeps them."""
     accepted: bool = True
     """Whether the application's put succeeded, whatever happened to the message afterwards."""

@@ -8,22 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.message import Conditions
-from redrive.topology.mqe.objects import (
-    AliasConnection,
-    CodeBase,
-    Definition,
-    DirectConnection,
-    Discovery,
-    Mode,
-    MqConnection,
-    NullConnection,
-    Options,
-    RemoteQueue,
-    Security,
-    StoreAndForwardQueue,
-    ViaConnection,
-)
 from redrive.topology.mqe.results import Failed, Failure, Step, StepKind
 from redrive.topology.mqe.tables import Addressable, NetworkTables, Tables
 from redrive.topology.names import Names
@@ -36,12 +22,12 @@ class Match:
     steps: tuple[Step, ...]
     names: Names
     """The put's names now; the earlier ones are forgotten."""
-    queue: Addressable | StoreAndForwardQueue | None
+    queue: Addressable | mqe.StoreAndForwardQueue | None
     """The queue that takes the put; None if steps 1 to 4 found none."""
     alias_loop: bool = False
 
 
-def match(tables: Tables, names: Names, options: Options) -> Match:
+def match(tables: Tables, names: Names, options: mqe.Options) -> Match:
     """Look for the queue that takes a put, with the objects of one manager: steps 1 to 4 (A.2)."""
     here = tables.manager.name
     steps, names, looping = _substitute_manager_aliases(tables, names, options)
@@ -61,7 +47,7 @@ def match(tables: Tables, names: Names, options: Options) -> Match:
 
 
 def _substitute_manager_aliases(
-    tables: Tables, names: Names, options: Options
+    tables: Tables, names: Names, options: mqe.Options
 ) -> tuple[tuple[Step, ...], Names, bool]:
     """Step 1; the last value says that the aliases form a loop."""
     steps: list[Step] = []
@@ -81,13 +67,13 @@ def _substitute_manager_aliases(
     return tuple(steps), names, False
 
 
-def chains_aliases(tables: Tables, options: Options) -> bool:
+def chains_aliases(tables: Tables, options: mqe.Options) -> bool:
     """Whether an alias of an alias is followed on a manager.
 
     The Java documentation follows it, the C reference says that aliases cannot be chained (A.3,
     reading O1).
     """
-    return options.alias_chains and tables.manager.code_base is CodeBase.JAVA
+    return options.alias_chains and tables.manager.code_base is mqe.CodeBase.JAVA
 
 
 # Connections
@@ -113,7 +99,7 @@ class Link:
     def is_one_hop(self) -> bool:
         """Whether the way is a direct connection, perhaps under an alias, and usable."""
         return self.failed is None and not any(
-            isinstance(step.definition, ViaConnection) for step in self.steps
+            isinstance(step.definition, mqe.ViaConnection) for step in self.steps
         )
 
 
@@ -149,17 +135,17 @@ def find_link(
     return _broken(steps, Failure.VIA_LOOP, here, f"via connections lead back to {name!r}")
 
 
-def _next(tables: Tables, name: str) -> tuple[Definition | None, str | None]:
+def _next(tables: Tables, name: str) -> tuple[mqe.Definition | None, str | None]:
     """The definition a name stands for among connections, and the name it leads on to."""
     connection = tables.connections.get(name)
     match connection:
-        case DirectConnection():
+        case mqe.DirectConnection():
             return connection, None
-        case ViaConnection():
+        case mqe.ViaConnection():
             return connection, connection.via
-        case AliasConnection():
+        case mqe.AliasConnection():
             return connection, connection.of
-        case NullConnection() | MqConnection():
+        case mqe.NullConnection() | mqe.MqConnection():
             return None, None
     if name not in tables.aliases:
         return None, None
@@ -184,7 +170,7 @@ def _broken(steps: list[Step], failure: Failure, here: str, detail: str) -> Link
 
 def discover(
     network: NetworkTables, here: Tables, found: Match, conditions: Conditions
-) -> RemoteQueue | None:
+) -> mqe.RemoteQueue | None:
     """Create the remote definition that a put needs, or None if discovery is not possible (A.5).
 
     The definition is always synchronous, and it has the security attribute of the far queue.
@@ -193,8 +179,8 @@ def discover(
     if security is None:
         return None
     names = found.names
-    return RemoteQueue(
-        name=names.queue, queue_manager=names.queue_manager, mode=Mode.SYNC, security=security
+    return mqe.RemoteQueue(
+        name=names.queue, queue_manager=names.queue_manager, mode=mqe.Mode.SYNC, security=security
     )
 
 
@@ -204,7 +190,7 @@ def far_security(
     found: Match,
     conditions: Conditions,
     asked: frozenset[tuple[str, Names]],
-) -> Security | None:
+) -> mqe.Security | None:
     """The predicate of discovery, D1 to D6: the security attribute of the far queue, or None.
 
     D5 and D6 stand in for a list of conditions that no copy of the product's documentation still
@@ -215,9 +201,11 @@ def far_security(
     may_discover = (
         (found.queue is None and not found.alias_loop)  # D1: steps 2 to 4 found nothing
         and names.queue_manager != manager.name  # D2: the target is not the local manager
-        and manager.code_base is CodeBase.JAVA  # D3: the C code base has no discovery
-        and network.options.discovery is Discovery.JAVA
-        and isinstance(connection, DirectConnection | ViaConnection)  # D5: a connection so named
+        and manager.code_base is mqe.CodeBase.JAVA  # D3: the C code base has no discovery
+        and network.options.discovery is mqe.Discovery.JAVA
+        and isinstance(
+            connection, mqe.DirectConnection | mqe.ViaConnection
+        )  # D5: a connection so named
     )
     question = (manager.name, names)
     if not may_discover or question in asked:

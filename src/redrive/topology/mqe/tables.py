@@ -5,25 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from redrive.topology.mqe.objects import (
-    AliasConnection,
-    BridgeQueue,
-    CodeBase,
-    Connection,
-    Definition,
-    HomeServerQueue,
-    LocalQueue,
-    Network,
-    NullConnection,
-    QueueManager,
-    RemoteQueue,
-    Role,
-    StoreAndForwardQueue,
-    identity,
-)
+from redrive.topology.mqe import objects as mqe
 from redrive.topology.names import Names
 
-Addressable: TypeAlias = LocalQueue | RemoteQueue | BridgeQueue
+Addressable: TypeAlias = mqe.LocalQueue | mqe.RemoteQueue | mqe.BridgeQueue
 """Queues that a put can name (A.2, steps 2 and 3)."""
 
 
@@ -40,26 +25,28 @@ class Tables:
         aliases: Queue manager aliases: the name that takes their place, and the definition.
     """
 
-    def __init__(self, manager: QueueManager) -> None:
+    def __init__(self, manager: mqe.QueueManager) -> None:
         """Arrange a manager's definitions; of definitions that contradict, the first counts."""
         self.manager = manager
         self.queues: dict[Names, Addressable] = {}
         self.queue_aliases: dict[Names, Addressable] = {}
-        self.store_and_forward: dict[str, StoreAndForwardQueue] = {}
-        self.home_servers: list[HomeServerQueue] = []
-        self.dead_letter_queue: LocalQueue | None = None
-        self.connections: dict[str, Connection] = {}
-        self.aliases: dict[str, tuple[str, Definition]] = {}
+        self.store_and_forward: dict[str, mqe.StoreAndForwardQueue] = {}
+        self.home_servers: list[mqe.HomeServerQueue] = []
+        self.dead_letter_queue: mqe.LocalQueue | None = None
+        self.connections: dict[str, mqe.Connection] = {}
+        self.aliases: dict[str, tuple[str, mqe.Definition]] = {}
         for queue in manager.queues:
             match queue:
-                case BridgeQueue() | StoreAndForwardQueue() if manager.code_base is CodeBase.C:
+                case mqe.BridgeQueue() | mqe.StoreAndForwardQueue() if (
+                    manager.code_base is mqe.CodeBase.C
+                ):
                     pass
-                case LocalQueue() | RemoteQueue() | BridgeQueue():
+                case mqe.LocalQueue() | mqe.RemoteQueue() | mqe.BridgeQueue():
                     self._add(queue)
-                case StoreAndForwardQueue():
+                case mqe.StoreAndForwardQueue():
                     for target in queue.targets:
                         self.store_and_forward.setdefault(target, queue)
-                case HomeServerQueue():
+                case mqe.HomeServerQueue():
                     self.home_servers.append(queue)
         for connection in manager.connections:
             self.connections.setdefault(connection.name, connection)
@@ -67,17 +54,17 @@ class Tables:
             self.aliases.setdefault(alias, (name, definition))
 
     def _add(self, queue: Addressable) -> None:
-        names = identity(queue, self.manager.name)
+        names = mqe.identity(queue, self.manager.name)
         self.queues.setdefault(names, queue)
         for alias in queue.aliases:
             self.queue_aliases.setdefault(
                 Names(queue=alias, queue_manager=names.queue_manager), queue
             )
-        if isinstance(queue, LocalQueue) and queue.role is Role.DEAD_LETTER:
+        if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
             self.dead_letter_queue = self.dead_letter_queue or queue
 
 
-def manager_aliases(manager: QueueManager) -> Iterator[tuple[str, str, Definition]]:
+def manager_aliases(manager: mqe.QueueManager) -> Iterator[tuple[str, str, mqe.Definition]]:
     """Every queue manager alias of a manager, in all forms (A.3).
 
     Yields:
@@ -89,16 +76,16 @@ def manager_aliases(manager: QueueManager) -> Iterator[tuple[str, str, Definitio
     for connection in manager.connections:
         for name in connection.aliases:
             yield name, connection.name, connection
-        if isinstance(connection, AliasConnection):
+        if isinstance(connection, mqe.AliasConnection):
             yield connection.name, connection.of, connection
-        elif isinstance(connection, NullConnection) and connection.name != manager.name:
+        elif isinstance(connection, mqe.NullConnection) and connection.name != manager.name:
             yield connection.name, manager.name, connection
 
 
 class NetworkTables:
     """The tables of every queue manager, made when they are first asked for."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: mqe.Network) -> None:
         self.network = network
         self.options = network.options
         self._managers = {one.name: one for one in reversed(network.queue_managers)}
