@@ -702,7 +702,6 @@ class _World:
         key = f"k{number % 3}".encode() if chance.random() < 0.9 else None
         partition = number % self.cluster.topics[DEAD_LETTERS].partitions
         now = int(self.scheduler.now * 1000)
-        self.cluster.attempted.setdefault(now, self.scheduler.now)  # in vain, by somebody else
         self.cluster.append(OutputRecord(DEAD_LETTERS, key, body, headers, now, partition))
 
     def _delete_topic(self) -> None:
