@@ -399,7 +399,11 @@ class _Run:
         parked: it has no effect.
         """
         for record in records:
-            passed = self._scheduler.now - self._network.cluster.attempted[record.timestamp]
+            attempted = self._network.cluster.attempted.get(record.timestamp)
+            if attempted is None:  # the stamp of another program: the job's own clock counts
+                passed = self._start.clock.now() - record.timestamp / 1000
+            else:
+                passed = self._scheduler.now - attempted
             if passed < self._aging[lane] - ROUNDING and self._is_current():
                 self._network.cluster.violations.append(
                     f"{lane} was read {passed:.1f} s after the attempt, not {self._aging[lane]:g} s"

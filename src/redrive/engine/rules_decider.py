@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from redrive.engine.attempts import LOOP, AttemptCounter, loop_of
 from redrive.engine.commands import Replay, To
 from redrive.engine.deciders import Decided
 from redrive.engine.decision import (
@@ -44,8 +45,6 @@ from redrive.rules import (
     RulesTable,
     missing_insert,
     resolve_target,
-    select_rule,
-    select_untried,
 )
 from redrive.rules.backoff import jitter_of
 from redrive.topology.names import Names
@@ -58,17 +57,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LOOP", "NO_PAYLOAD", "RulesDecider"]
 
-LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
-"""Reason of an attempt that would send a message in circles (Q-26: detect and refuse)."""
-
 NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
 """Reason of a dead letter whose payload is not where it points to."""
-
-_NOT_KNOWN: Final = 1 << 62
-"""A time of a failure of which is only known that it is over."""
-
-_CHAIN: Final = 8
-"""Topics of a chain of origins that are named."""
 
 
 class RulesDecider:
@@ -113,7 +103,7 @@ class RulesDecider:
         self._decisions = DecisionWriter(
             identity, self.table_id, identity.queue_manager, expects_dead_letters=True
         )
-        self._numbers = {id(rule): number for number, rule in enumerate(table.rules)}
+        self.attempts = AttemptCounter(table, identity.topic)
 
     # -- one message -----------------------------------------------------------------------------
 
@@ -135,11 +125,10 @@ class RulesDecider:
             else:
                 message = whole if whole.cut else self._decoded(whole)
         detail = ""
-        is_fresh = bool(message.failed_at) and not message.hops and attempts == NO_ATTEMPTS
-        if is_fresh and self._lacks_own_headers(message):
+        if attempts == NO_ATTEMPTS and self.attempts.may_lack_rounds(message):
             mine = own_headers_of_original(message, self.schemes, facts.facts)
             if not isinstance(mine, Gone):
-                message, attempts = self.returned(message, mine)
+                message, attempts = self.attempts.returned(message, mine)
             elif mine.may_come:
                 gone = mine
             else:
@@ -148,38 +137,6 @@ class RulesDecider:
         if detail:
             return decided._replace(decision=with_detail(decided.decision, detail))
         return decided
-
-    def returned(self, message: Message, mine: own.OwnHeaders) -> tuple[Message, Attempts]:
-        """A dead letter with what Redrive's headers say of earlier rounds (design 6.22).
-
-        A service may copy headers to the events that it makes of a message. They count only if the
-        message comes back from the topic that it was put to.
-
-        Args:
-            message: The dead letter as it was read, under an identity of its own.
-            mine: Redrive's headers, of the dead letter or of its original.
-
-        Returns:
-            The message, and its failed attempts.
-        """
-        rounds, profile = mine.rounds, message.profile or NO_PROFILE
-        known = message._replace(identity=mine.identity or message.identity, hops=mine.hops)
-        if rounds is None or not self.profiles.is_kafka:
-            return known, NO_ATTEMPTS
-        if profile.comes_from_kafka and profile.view.origin.topic != rounds.target:
-            return message, NO_ATTEMPTS
-        if message.failed_at <= rounds.put_at:  # some programs copy the time of the record
-            known = known._replace(failed_at=_NOT_KNOWN)
-        if rounds.queue != self.identity.topic:
-            return known, NO_ATTEMPTS
-        if rounds.table != self.table_id:
-            return known, Attempts(0, counted=rounds.counted)
-        failures = sum(failed for _, failed in rounds.by_rule)
-        return known, Attempts(failures, rounds.by_rule, counted=rounds.counted)
-
-    def _lacks_own_headers(self, message: Message) -> bool:
-        """Whether the program that made a dead letter leaves out the headers of the record."""
-        return self.profiles.is_kafka and (message.profile or NO_PROFILE).drops_headers
 
     def _decided(
         self,
@@ -321,13 +278,13 @@ class RulesDecider:
         if attempts.is_quarantined:
             return self._keep(profile, attempts, None, "in quarantine, no rule is asked", replay)
         candidates = self.profiles.candidates_of(profile)
-        index = self._selected(candidates, attempts)
+        index = self.attempts.following(candidates, attempts)
         if index is None:
             why = f"all {attempts.failures} attempts failed" if candidates else "no rule matches"
             return self._keep(profile, attempts, None, why, replay)
         rule = self.table.rules[index]
         if self.profiles.is_kafka and rule.action.can_fail:
-            loop = _loop(profile, hops, attempts.counted, self._hop_limit)
+            loop = loop_of(profile, hops, attempts.counted, self._hop_limit)
             if loop is not None:
                 kept = attempts._replace(is_quarantined=True)
                 return self._keep(profile, kept, None, loop.detail, replay, reason=loop.reason)
@@ -348,7 +305,7 @@ class RulesDecider:
         """The decision to wait until the delay of a put is over."""
         rule = decision.rule
         assert rule is not None, "only rules of a table have delays"
-        tried = dict(decision.attempts.by_rule).get(self._numbers[id(rule)], 0)
+        tried = self.attempts.tried(rule, decision.attempts)
         return self._decisions.write(
             Wait,
             Result.PARKED,
@@ -358,7 +315,7 @@ class RulesDecider:
             rule=rule,
             target=decision.target,
             detail=f"round {tried + 1} of {rule.retry} is {decision.wait} s after the failure",
-            of_kind={"delay": self._delay(rule, decision.attempts)},
+            of_kind={"delay": self.attempts.delay(rule, decision.attempts)},
         )
 
     def skip(
@@ -406,7 +363,7 @@ class RulesDecider:
             attempts=attempts,
             attempt=attempts.failures,
             rule=rule,
-            of_kind={"delay": self._delay(rule, attempts)},
+            of_kind={"delay": self.attempts.delay(rule, attempts)},
         )
 
     def interval(self, lane: TopicPartition) -> float:
@@ -416,12 +373,6 @@ class RulesDecider:
         return self.table.control.retry_interval
 
     # -- rules -----------------------------------------------------------------------------------
-
-    def _selected(self, candidates: int, attempts: Attempts) -> int | None:
-        if not self.profiles.is_kafka:
-            return select_rule(self.table, candidates, attempts.failures)
-        # What matches may change from one attempt to the next, so each rule has a count of its own.
-        return select_untried(self.table, candidates, dict(attempts.by_rule))
 
     def _applied(
         self,
@@ -475,8 +426,8 @@ class RulesDecider:
             of_kind={
                 "partition": _partition(profile, destination) if is_retry else -1,
                 "strip": is_retry or not rule.header,
-                "wait": self._wait(rule, attempts) if is_retry and replay is None else 0,
-                "rounds": self._rounds(rule, attempts, destination),
+                "wait": self.attempts.wait(rule, attempts) if is_retry and replay is None else 0,
+                "rounds": self.attempts.rounds(rule, attempts, destination),
                 "headers": (
                     *destination.headers,
                     (own.RULE, own.number(rule.line)),
@@ -496,7 +447,7 @@ class RulesDecider:
         hops: int,
         seed: int,
     ) -> Destination | Refusal:
-        if loop := _loop(profile, hops, counted, self._hop_limit):
+        if loop := loop_of(profile, hops, counted, self._hop_limit):
             return loop
         if missing := missing_insert(rule, profile.fields):
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"the message has nothing for {missing}")
@@ -521,9 +472,9 @@ class RulesDecider:
         """What follows a failed attempt of a rule: the next one, or the message remains."""
         attempts, following = before, None
         if replay is None or replay.to in {To.RULES, To.ATTEMPT}:  # else the table had no part
-            attempts = self._counted(rule, before)
+            attempts = self.attempts.counted(rule, before)
             candidates = self.profiles.candidates_of(profile)
-            following = self._selected(candidates, attempts)
+            following = self.attempts.following(candidates, attempts)
         header = profile.header
         is_known = header is not None and (refusal.reason, target) == (
             header.reason,
@@ -532,7 +483,10 @@ class RulesDecider:
         kind: type[Park | Keep] = Keep
         delay: dict[str, int | None] = {}
         if following is not None:
-            kind, delay = Park, {"delay": self._delay(self.table.rules[following], attempts)}
+            kind, delay = (
+                Park,
+                {"delay": self.attempts.delay(self.table.rules[following], attempts)},
+            )
         return self._decisions.write(
             kind,
             Result.REMAINS if following is None else Result.PARKED,
@@ -547,51 +501,12 @@ class RulesDecider:
             of_kind={"is_worth_logging": not is_known, **delay},
         )
 
-    def _counted(self, rule: Rule | None, before: Attempts) -> Attempts:
-        """The attempts with one more that failed."""
-        counts = dict(before.by_rule)
-        if self.profiles.is_kafka and rule is not None:
-            number = self._numbers[id(rule)]
-            counts[number] = counts.get(number, 0) + 1
-        by_rule = tuple(sorted(counts.items()))
-        return Attempts(before.failures + 1, by_rule, counted=before.counted)
-
-    def _delay(self, rule: Rule | None, attempts: Attempts) -> int | None:
-        """Seconds to wait before the next attempt, which is a rule's; None for RETRYINT."""
-        if rule is None or rule.backoff is None:
-            return None
-        tried = dict(attempts.by_rule).get(self._numbers[id(rule)], 0)
-        return rule.wait_before(tried, self.table.control.retry_interval)
-
-    def _wait(self, rule: Rule, attempts: Attempts) -> int:
-        """Seconds from the failure of the processing to the next attempt, which is a rule's."""
-        if not self.profiles.is_kafka:
-            return 0
-        delay = self._delay(rule, attempts)
-        return self.table.control.retry_interval if delay is None else delay
-
     def _meant_for(self, profile: DeadLetterProfile, rule: Rule) -> Headers:
         """The header that names the group which a round is for; none where nobody knows it."""
         group = profile.view.group
         if not self.profiles.is_kafka or rule.action is not Action.RETRY or not group:
             return []
         return [(own.GROUP, group.encode(errors="replace"))]
-
-    def _rounds(
-        self, rule: Rule, attempts: Attempts, destination: Destination
-    ) -> own.Rounds | None:
-        """What a put says of its rounds; None where none are counted."""
-        if not self.profiles.is_kafka:
-            return None
-        is_counted = id(rule) in self._numbers  # that of a replay counts nothing
-        return own.Rounds(
-            table=self.table_id,
-            by_rule=(self._counted(rule, attempts) if is_counted else attempts).by_rule,
-            counted=attempts.counted + is_counted,
-            put_at=0,
-            queue=self.identity.topic,
-            target=destination.topic,
-        )
 
     def _keep(
         self,
@@ -640,29 +555,3 @@ def _partition(profile: DeadLetterProfile, destination: Destination) -> int:
     if origin.topic != destination.topic or origin.partition is None:
         return -1
     return origin.partition
-
-
-def _loop(profile: DeadLetterProfile, hops: int, counted: int, limit: int) -> Refusal | None:
-    """The refusal of a message that went round too often, though no RETRY counts that.
-
-    Args:
-        profile: The message's.
-        hops: How often Redrive has put it on a queue.
-        counted: How many of these puts a RETRY of the queue counted.
-        limit: How often is too often.
-    """
-    # What other programs sent round leaves its traces in their headers; so do our own rounds.
-    returns = (profile.view.hop or 1) - 1 if profile.comes_from_kafka and not counted else 0
-    if hops - counted + returns < limit:
-        return None
-    return Refusal(LOOP, _round_trip(profile, hops, returns, limit))
-
-
-def _round_trip(profile: DeadLetterProfile, hops: int, returns: int, limit: int) -> str:
-    """What a person has to know of a message that goes round."""
-    before = f" and came back {returns} times before" if returns else ""
-    text = f"put {hops} times already{before}, the limit is {limit}"
-    chain = profile.origins
-    if len(chain) > _CHAIN:
-        chain = (*chain[: _CHAIN // 2], "...", *chain[-_CHAIN // 2 :])
-    return f"{text}; it failed on {' -> '.join(chain)}" if chain else text

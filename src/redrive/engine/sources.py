@@ -220,7 +220,7 @@ class DeadLetterSource:
             message = Message(
                 key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp
             )  # fmt: skip
-            return *self.decider.returned(message, mine), None
+            return *self.decider.attempts.returned(message, mine), None
         if part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}:
             key, value = mine.key, None if mine.is_null else value
             if key is None and value is None:

@@ -1,0 +1,156 @@
+"""Attempts on dead letters: how many of which rule failed, which rule is next, and when.
+
+In DIALECT(KAFKA) an attempt is a round: put and processing. What a put says of its rounds comes
+back with the message if its processing fails.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.engine.decision import NO_PROFILE
+from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
+from redrive.messages import DeadLetterProfile
+from redrive.messages import own_headers as own
+from redrive.messages.constants import constant_value
+from redrive.rules import Dialect, Rule, RulesTable, select_rule, select_untried
+from redrive.topology.put import Destination, Refusal
+
+__all__ = ["LOOP", "AttemptCounter", "loop_of"]
+
+LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
+"""Reason of an attempt that would send a message in circles (Q-26: detect and refuse)."""
+
+_NOT_KNOWN: Final = 1 << 62
+"""A time of a failure of which is only known that it is over."""
+
+_CHAIN: Final = 8
+"""Topics of a chain of origins that are named."""
+
+
+class AttemptCounter:
+    """Counts the attempts of the rules of one table."""
+
+    def __init__(self, table: RulesTable, queue: str) -> None:
+        """Number the rules.
+
+        Args:
+            table: The table.
+            queue: The topic of its dead-letter queue.
+        """
+        self._table = table
+        self._table_id = table.hash[:16]
+        self._queue = queue
+        self._is_kafka = table.control.dialect is Dialect.KAFKA
+        self._numbers = {id(rule): number for number, rule in enumerate(table.rules)}
+
+    def following(self, candidates: int, attempts: Attempts) -> int | None:
+        """The number of the rule that applies after some failed attempts; None if none is left.
+
+        Args:
+            candidates: The rules that match, as bits.
+            attempts: The failed ones.
+        """
+        if not self._is_kafka:
+            return select_rule(self._table, candidates, attempts.failures)
+        # What matches may change from one attempt to the next, so each rule has a count of its own.
+        return select_untried(self._table, candidates, dict(attempts.by_rule))
+
+    def tried(self, rule: Rule, attempts: Attempts) -> int:
+        """How many of some attempts were a rule's."""
+        return dict(attempts.by_rule).get(self._numbers[id(rule)], 0)
+
+    def counted(self, rule: Rule | None, before: Attempts) -> Attempts:
+        """The attempts with one more that failed."""
+        counts = dict(before.by_rule)
+        if self._is_kafka and rule is not None:
+            number = self._numbers[id(rule)]
+            counts[number] = counts.get(number, 0) + 1
+        by_rule = tuple(sorted(counts.items()))
+        return Attempts(before.failures + 1, by_rule, counted=before.counted)
+
+    def delay(self, rule: Rule | None, attempts: Attempts) -> int | None:
+        """Seconds to wait before the next attempt, which is a rule's; None for RETRYINT."""
+        if rule is None or rule.backoff is None:
+            return None
+        return rule.wait_before(self.tried(rule, attempts), self._table.control.retry_interval)
+
+    def wait(self, rule: Rule, attempts: Attempts) -> int:
+        """Seconds from the failure of the processing to the next attempt, which is a rule's."""
+        if not self._is_kafka:
+            return 0
+        delay = self.delay(rule, attempts)
+        return self._table.control.retry_interval if delay is None else delay
+
+    def returned(self, message: Message, mine: own.OwnHeaders) -> tuple[Message, Attempts]:
+        """A dead letter with what Redrive's headers say of earlier rounds.
+
+        A service may copy headers to the events that it makes of a message. They count only if the
+        message comes back from the topic that it was put to.
+
+        Args:
+            message: The dead letter as it was read, under an identity of its own.
+            mine: Redrive's headers, of the dead letter or of its original.
+
+        Returns:
+            The message, and its failed attempts.
+        """
+        rounds, profile = mine.rounds, message.profile or NO_PROFILE
+        known = message._replace(identity=mine.identity or message.identity, hops=mine.hops)
+        if rounds is None or not self._is_kafka:
+            return known, NO_ATTEMPTS
+        if profile.comes_from_kafka and profile.view.origin.topic != rounds.target:
+            return message, NO_ATTEMPTS
+        if message.failed_at <= rounds.put_at:  # some programs copy the time of the record
+            known = known._replace(failed_at=_NOT_KNOWN)
+        if rounds.queue != self._queue:
+            return known, NO_ATTEMPTS
+        if rounds.table != self._table_id:
+            return known, Attempts(0, counted=rounds.counted)
+        failures = sum(failed for _, failed in rounds.by_rule)
+        return known, Attempts(failures, rounds.by_rule, counted=rounds.counted)
+
+    def may_lack_rounds(self, message: Message) -> bool:
+        """Whether a fresh dead letter has no rounds because its program leaves headers out."""
+        is_fresh = bool(message.failed_at) and not message.hops
+        return self._is_kafka and is_fresh and (message.profile or NO_PROFILE).drops_headers
+
+    def rounds(self, rule: Rule, attempts: Attempts, destination: Destination) -> own.Rounds | None:
+        """What a put says of its rounds; None where none are counted."""
+        if not self._is_kafka:
+            return None
+        is_counted = id(rule) in self._numbers  # that of a replay counts nothing
+        return own.Rounds(
+            table=self._table_id,
+            by_rule=(self.counted(rule, attempts) if is_counted else attempts).by_rule,
+            counted=attempts.counted + is_counted,
+            put_at=0,
+            queue=self._queue,
+            target=destination.topic,
+        )
+
+
+def loop_of(profile: DeadLetterProfile, hops: int, counted: int, limit: int) -> Refusal | None:
+    """The refusal of a message that went round too often, though no RETRY counts that.
+
+    Args:
+        profile: The message's.
+        hops: How often Redrive has put it on a queue.
+        counted: How many of these puts a RETRY of the queue counted.
+        limit: How often is too often.
+    """
+    # What other programs sent round leaves its traces in their headers; so do our own rounds.
+    returns = (profile.view.hop or 1) - 1 if profile.comes_from_kafka and not counted else 0
+    if hops - counted + returns < limit:
+        return None
+    return Refusal(LOOP, _round_trip(profile, hops, returns, limit))
+
+
+def _round_trip(profile: DeadLetterProfile, hops: int, returns: int, limit: int) -> str:
+    """What a person has to know of a message that goes round."""
+    before = f" and came back {returns} times before" if returns else ""
+    text = f"put {hops} times already{before}, the limit is {limit}"
+    chain = profile.origins
+    if len(chain) > _CHAIN:
+        chain = (*chain[: _CHAIN // 2], "...", *chain[-_CHAIN // 2 :])
+    return f"{text}; it failed on {' -> '.join(chain)}" if chain else text
