@@ -277,7 +277,7 @@ def _depth_by_offsets(original: Any, self: Any, starts: Mapping[Any, int], limit
     return max(limit, original(self, starts, limit)) if starts else 0
 
 
-@mutation("depth counted before the markers are written")
+@mutation("depth counted before the markers are written", schedules=500)
 def _depth_too_early() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(facts, "settled_ends", lambda *_, **__: None)
 
@@ -513,7 +513,7 @@ def _copy_not_renewed(
     return written[1:] if is_kept and isinstance(decision, Keep) else written
 
 
-@mutation("a plan's own instructions not subtracted", schedules=1_500)
+@mutation("a plan's own instructions not subtracted", schedules=1_750)
 def _asked_again() -> Iterable[AbstractContextManager[Any]]:
     original = LastOutcome.add
 
