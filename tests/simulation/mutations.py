@@ -10,6 +10,7 @@ import itertools
 import logging
 import multiprocessing
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -93,6 +94,10 @@ def replaced(
     return add
 
 
+_BROKEN: Final = re.compile(r"ended by (?:Attribute|Name|Type)Error")
+"""What a mutation shows that replaces what is not there any more: no schedule has found it."""
+
+
 def find(name: str, first: int = 0) -> tuple[int, Schedule | None]:
     """Runs schedules with a mistake until one of them shows it, or there were as many as it has.
 
@@ -111,6 +116,8 @@ def find(name: str, first: int = 0) -> tuple[int, Schedule | None]:
             stack.enter_context(each)
         for tried in range(one.schedules):
             result = run_schedule(first + tried, duels_only=one.duels_only)
+            if any(_BROKEN.search(one) for one in result.findings):
+                raise AssertionError(f"{name} does not fit the code: {result.findings[0]}")
             if result.findings:
                 return tried + 1, result
     return one.schedules, None
@@ -388,7 +395,7 @@ def _open_in_order(*steps: str) -> Callable[[Any], Any]:
     def open_(self: Any) -> Any:
         if self._producer is not None:
             return self._producer
-        opened = self._make_producer(self._batch_size)
+        opened = self._make_producer(self._batching)
         for step in steps:
             if step == "register":
                 self._run.register(opened.transactional_id)
