@@ -167,7 +167,8 @@ def trends(samples: Sequence[Sample]) -> list[Trend]:
     found = []
     for what, (share, beside) in TOLERANCES.items():
         for kind in ("driver", "java", "worker"):
-            values = [(one.at, one.usage[what][kind]) for one in warm if kind in one.usage[what]]
+            shown = [(one.at, one.usage.get(what, {})) for one in warm]  # none while no job runs
+            values = [(at, known[kind]) for at, known in shown if kind in known]
             first = [value for at, value in values if at < begin + third]
             last = [value for at, value in values if at >= end - third]
             if min(len(first), len(last)) >= _FEWEST:

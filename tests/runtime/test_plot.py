@@ -54,5 +54,7 @@ def test_a_job_that_was_just_started_and_a_short_run_are_not_judged() -> None:
     """Whoever was killed begins with little memory."""
     steady = [noted(1_000, at) for at in range(0, 7_200, 60)]
     assert trends([*steady, *(noted(1, at, age=5.0) for at in range(1_000, 7_200, 7))])[0].is_flat
+    killed = Sample(3_600, 1_000.0, 0, 0, 0, {})
+    assert trends([*steady[:60], killed, *steady[60:]]) == trends(steady)
     assert not trends([noted(1_000, at) for at in range(0, 120, 10)])
     assert not trends([])
