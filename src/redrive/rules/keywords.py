@@ -80,7 +80,7 @@ class Keyword:
     length: int = 0
     """Characters of the field or name; 0 where values have no length."""
     families: tuple[str, ...] = ()
-    """Families of symbolic names that are allowed (question Q-15), the usual one first."""
+    """Families of symbolic names that are allowed, the usual one first."""
     words: tuple[str, ...] = ()
     """Words that are allowed."""
     references: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ ABSENT: Final = -1
 """The value of a number that a message does not have: no comparison holds for it."""
 
 # Stands for the blanks that pad a value to the length of its field. No value contains it, because
-# the first NUL ends a value (question Q-12), so "behind the last non-blank" is one character class.
+# the first NUL ends a value, so "behind the last non-blank" is one character class.
 _PADDING: Final = "\0"
 
 _REGEX_MEMORY: Final = 1 << 20

@@ -82,7 +82,7 @@ class Control:
 
     @property
     def retry_interval(self) -> int:
-        """Seconds between attempts. RETRYINT(0) counts as 1 second (question Q-21)."""
+        """Seconds between attempts. RETRYINT(0) counts as 1 second."""
         return max(1, self.written_interval)
 
     def keywords(self) -> dict[str, str | int]:

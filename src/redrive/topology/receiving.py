@@ -145,11 +145,11 @@ class MqReceivingQueueManager:
         )
 
     def reply_to(self, names: Names) -> Names:
-        """See ``ReceivingQueueManager``: only the first put replaces the names (B.8, third use)."""
+        """See ``ReceivingQueueManager``: only the first put replaces the names."""
         return reply_to_names(self._manager, names) if self._is_put else names
 
     def is_lost(self, persistence: int) -> bool:
-        """See ``ReceivingQueueManager``: fast channels discard what is not persistent (B.11)."""
+        """See ``ReceivingQueueManager``: fast channels discard nonpersistent messages."""
         return self._link is not None and self._link.is_fast and persistence == 0
 
     def _dead_letters(self, bindings: Bindings) -> Destination | Refusal:
