@@ -29,7 +29,7 @@ class FieldType(StrEnum):
     CHAR = "MQCHAR"
     """Single-byte characters, padded with blanks."""
     BYTE = "MQBYTE"
-    """Bytes that nobody converts; text form: hexadecimal digits."""
+    """Bytes that are never converted; text form: hexadecimal digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def trim(text: str) -> str:
 
 
 def read_text(raw: bytes | None) -> str:
-    """The text of a header value; blank for a null, U+FFFD for bytes that are no UTF-8."""
+    """The text of a header value; blank for a null, U+FFFD for bytes that are not UTF-8."""
     return trim(raw.decode("utf-8", "replace")) if raw else ""
 
 

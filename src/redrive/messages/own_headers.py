@@ -176,7 +176,7 @@ class OwnHeadersReader:
         self._row, self._read = -1, NO_OWN_HEADERS
 
     def own(self, row: int) -> OwnHeaders:
-        """What ``read_own`` tells of a row; the last answer is kept, as it is asked for again."""
+        """Result of ``read_own`` for a row; the last one is kept, as it is needed again."""
         if row != self._row:
             self._row, self._read = row, self._read_row(self._headers[row])
         return self._read
