@@ -25,7 +25,7 @@ TOPIC_LENGTH: Final = 249
 """Characters of a topic's name; names of groups and connectors get the same."""
 
 _TEXT_LENGTH: Final = 1024
-"""Characters of a pattern for a text that is no name, asterisks not counted."""
+"""Characters of a pattern for a text that is not a name, not counting asterisks."""
 
 
 class Dialect(StrEnum):

@@ -2,7 +2,7 @@
 
 Checks run per entry in the order of rules-table specification 5.2: syntax; duplicates; class,
 range and length of values; combination. Then over the table: one control entry and only at the
-start, at least one rule. A table with any error is no table (specification 5.2, D-PROC-3).
+start, at least one rule. A table with any error is refused (specification 5.2, D-PROC-3).
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def _re2_options() -> Any:  # noqa: ANN401 - re2 has no types
 
 @dataclass(frozen=True, slots=True)
 class ComparisonPattern(Pattern):
-    """A comparison with a number, such as ``>99.5``; a text that is no number does not match."""
+    """A comparison with a number, such as ``>99.5``; a text that is not a number does not match."""
 
     operator: str
     """One of ``>``, ``>=``, ``<``, ``<=`` and ``=``."""

@@ -30,7 +30,7 @@ class Action(StrEnum):
     FWD = "FWD"
     """Put it to FWDQ on FWDQM, or in DIALECT(KAFKA) to FWDT."""
     QUARANTINE = "QUARANTINE"
-    """DIALECT(KAFKA): keep it, whatever table comes, until a person deals with it."""
+    """DIALECT(KAFKA): keep it under any table, until an operator places it."""
 
     @property
     def can_fail(self) -> bool:
