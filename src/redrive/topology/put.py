@@ -108,7 +108,7 @@ class Refusal:
     reason: int
     """MQRC reason code."""
     detail: str
-    """One sentence for a person: which name or object, and what was wrong with it."""
+    """One sentence for users: the name or object, and the error."""
     is_kept: bool = False
     """Whether the message stays where it is, and becomes no dead letter."""
 
