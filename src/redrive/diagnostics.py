@@ -55,7 +55,7 @@ class SourceLocation:
         hint: str = "",
         subject: str = "",
     ) -> Diagnostic:
-        """What is to be said about this stretch; the arguments are fields of ``Diagnostic``."""
+        """The diagnostic for this stretch; the arguments are fields of ``Diagnostic``."""
         return Diagnostic(
             self.file,
             self.line,

@@ -109,7 +109,7 @@ def fetch_jars(*, progress: Callable[[int, int], None] = lambda _done, _of: None
             fetched.
 
     Raises:
-        EnvironmentFault: There is no network, a jar is not to be had, or its sum is wrong.
+        EnvironmentFault: There is no network, a jar is not available, or its sum is wrong.
     """
     target = jar_directory()
     with exclusively(target.parent):
@@ -232,7 +232,7 @@ def _ivy_settings() -> Path | None:
 
 
 def _proxy_arguments() -> list[str]:
-    """``https_proxy`` as Java wants it, so that whoever could install with pip can go on."""
+    """``https_proxy`` as Java wants it, so that it works wherever pip does."""
     value = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY") or ""
     proxy = urlsplit(value)
     if not proxy.hostname:

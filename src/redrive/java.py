@@ -151,7 +151,7 @@ def _utf(text: str) -> bytes:
 
 
 def _write_whole(path: Path, content: bytes, *, mode: int) -> None:
-    """Write a file so that nobody ever sees half of it; nothing happens if it is there."""
+    """Write a file atomically; nothing happens if it exists."""
     if path.exists() and path.read_bytes() == content:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ __all__ = ["free_port", "is_free"]
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on a port."""
+    """Whether a port is free."""
     with socket.socket() as probe:
         # A port whose last connections are still being closed can be listened on.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -23,7 +23,7 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port on which nobody listens now."""
+    """A port that is free now."""
     # Below the ports that systems give to outgoing connections: one of those could otherwise
     # sit on the broker's port while the broker is down.
     while not is_free(port := randrange(20_000, 32_000)):  # noqa: S311 - a port is no secret

@@ -43,7 +43,7 @@ def spawn(command: Sequence[str], log: Path, *, folder: Path) -> int:
 def is_alive(pid: int, mark: str) -> bool:
     """Whether a process runs and is the one meant, not a later one with the same id.
 
-    A process that is ending counts as alive until it has let go of its files and ports.
+    A process that is ending counts as alive until it has released its files and ports.
 
     Args:
         pid: The process id.

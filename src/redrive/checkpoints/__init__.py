@@ -1,1 +1,1 @@
-"""Where the job stands and how it comes back: the exactly-once protocol and what waits."""
+"""Progress and recovery of the job: the exactly-once protocol and held messages."""

@@ -1,13 +1,13 @@
-"""The clock by which retries are due: no clock of the machine that is set makes one early.
+"""The clock for retries: setting the machine's clock makes no retry early.
 
-A run of the query stamps what it parks, and tells what is due, by one clock. It shows the time of
-the wall as the run began and goes on with the seconds since the machine booted, which nobody can
-set. The next run takes the wall's time anew. If the wall was set forward in between, copies of
-before bear stamps that are too old by as much: for one interval more, whatever it is, what is due
-is judged by the old stamps. So a copy is due once its stamp was shown that many seconds ago.
+A run of the query uses one clock to stamp the messages that it parks and to decide which are due.
+It starts at the wall-clock time of the run's start and counts the seconds since the machine booted,
+which nobody can set. The next run reads the wall clock again. If it was set forward in between,
+earlier copies have stamps that are too old by that much. They are judged by the old clock for one
+more interval. So a copy is due once the clock showed its stamp an interval ago.
 
 The entry of a share in the control topic carries the clock over restarts of the process. On another
-machine, or after a boot, nothing can be measured: the wall's time is taken as it is.
+machine, or after a boot, nothing can be measured, and the wall clock is used unchanged.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ __all__ = ["SetForward", "SteadyClock", "begin_clock"]
 
 _CLOCK: Final = "clock/"
 _SINCE_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Counts also while the machine sleeps, where there is such a clock."""
+"""A clock that also counts while the machine sleeps, if there is one."""
 _MOST: Final = 16
-"""Times that the wall was set forward which are known one by one."""
+"""The most forward changes of the wall clock that are kept individually."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SetForward:
-    """One time that the clock was set forward."""
+    """One forward change of the clock."""
 
     at: float
-    """When, as the clock shows it now, in seconds since 1970."""
+    """Time of the change by the present clock, in seconds since 1970."""
     seconds: float
-    """How much older than now it would be the stamps of before are."""
+    """Seconds by which earlier stamps are too old."""
 
 
 @dataclass(frozen=True, slots=True)
 class SteadyClock:
-    """The clock of one run of the query; its driver and its planner have the same."""
+    """The clock of one run of the query, shared by its driver and its planner."""
 
     TOLERANCE = 1.0
-    """Seconds between this clock and the wall's that are left as they are."""
+    """Seconds between this clock and the wall clock that are tolerated."""
 
     offset: float
-    """Seconds from the machine's boot, in seconds since 1970."""
+    """Time of the machine's boot, in seconds since 1970."""
     set_forward: tuple[SetForward, ...] = ()
-    """The times that it was set forward, oldest first."""
+    """Its forward changes, oldest first."""
 
     @classmethod
     def of_wall(cls) -> Self:
-        """A clock that shows the time of the wall, and was never set."""
+        """A clock that shows wall-clock time, and was never set."""
         return cls(time.time() - time.clock_gettime(_SINCE_BOOT))
 
     def now(self) -> float:
@@ -63,11 +63,11 @@ class SteadyClock:
         return self.offset + time.clock_gettime(_SINCE_BOOT)
 
     def behind_wall(self) -> float:
-        """Seconds by which the clock of the wall is ahead of this one; negative if behind."""
+        """Seconds by which the wall clock is ahead of this one; negative if behind."""
         return time.time() - self.now()
 
     def due(self, interval: float) -> float:
-        """The latest stamp that was shown so long ago, whatever set the clock since.
+        """The latest stamp that is at least an interval old, even if the clock was set since.
 
         Args:
             interval: Seconds.
@@ -84,7 +84,7 @@ class SteadyClock:
         return max((one.seconds for one in self.set_forward if one.at > before), default=0.0)
 
     def followed(self) -> SteadyClock:
-        """The clock of the next run: the wall's time, if somebody set it by more than a little."""
+        """The clock of the next run: wall-clock time if it was set by more than the tolerance."""
         by = self.behind_wall()
         if abs(by) <= self.TOLERANCE:
             return self
@@ -95,7 +95,7 @@ class SteadyClock:
 
 
 def begin_clock(store: EntryStore, share: Share) -> SteadyClock:
-    """The clock of a run that begins, written down before anything is stamped by it.
+    """The clock of a starting run, recorded before it stamps anything.
 
     Args:
         store: The control topic, open for writing. No older run can emit any more.
@@ -106,7 +106,7 @@ def begin_clock(store: EntryStore, share: Share) -> SteadyClock:
     """
     kept = dict(_kept(store.entries, share))
     mine = kept.pop(share, None)
-    # Of a share that others overlap too, they need the clock when they begin; it is taken once.
+    # Overlapping shares need this clock when they start; each takes it once.
     before = {} if mine is None else mine.taken
     news = [one for other, one in kept.items() if before.get(str(other)) != one.time]
     clock = _resumed(news if mine is None else [mine, *news]).followed()
@@ -121,14 +121,14 @@ def begin_clock(store: EntryStore, share: Share) -> SteadyClock:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What the control topic says of the clock of a share."""
+    """The entry of a share's clock in the control topic."""
 
     boot: str
     time: float
     """What the clock showed when the entry was written."""
     clock: SteadyClock
     taken: Mapping[str, float] = field(default_factory=dict)
-    """By overlapping share, the time of its entry as this clock began to count it in."""
+    """Time of the entry that this clock last took in, by overlapping share."""
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Self | None:
@@ -159,7 +159,7 @@ class _Entry:
 
 
 def _kept(entries: Mapping[str, Mapping[str, Any]], share: Share) -> Iterator[tuple[Share, _Entry]]:
-    """Clocks of every overlapping share: what these parked may be this share's now."""
+    """Clocks of all overlapping shares: their parked messages may belong to this share now."""
     for key, content in entries.items():
         if key.startswith(_CLOCK):
             with contextlib.suppress(ValueError):
@@ -169,7 +169,7 @@ def _kept(entries: Mapping[str, Mapping[str, Any]], share: Share) -> Iterator[tu
 
 
 def _resumed(kept: Sequence[_Entry]) -> SteadyClock:
-    """The clock that goes on where others stopped: of several here, the one that is behind."""
+    """The clock that continues earlier ones; the slowest if this machine has several."""
     here = [one for one in kept if one.boot == machine.boot()]
     clock = min((one.clock for one in here), key=lambda one: one.offset, default=None)
     clock = replace(SteadyClock.of_wall() if clock is None else clock, set_forward=())
@@ -181,12 +181,12 @@ def _resumed(kept: Sequence[_Entry]) -> SteadyClock:
 
 
 def _shifted(known: Iterable[SetForward], by: float) -> list[SetForward]:
-    """As a clock tells them that shows so many seconds more."""
+    """The changes, as a clock shows them that is ahead by these seconds."""
     return [SetForward(one.at + by, one.seconds + by) for one in known if one.seconds + by > 0]
 
 
 def _bounded(known: Iterable[SetForward]) -> tuple[SetForward, ...]:
-    """Not more than are to be kept: the oldest count together, as late as the latest of them."""
+    """The changes, with the oldest merged into the latest of them to respect the limit."""
     found = sorted(known)
     oldest, newest = found[: len(found) - _MOST + 1], found[len(found) - _MOST + 1 :]
     if len(oldest) <= 1:

@@ -1,10 +1,10 @@
-"""The control topic: which run may emit, which tables decided, where lanes began (design 6).
+"""The control topic: which run may emit, which tables decided, where lanes began.
 
 The topic has one partition and is compacted. Only starting instances write to it in transactions,
-with one transactional id for the whole application, so that they take turns: the second fences the
-first before it reads, and the first cannot write what it concluded from old records. Emitters
-register their ids beside that, outside of any transaction. So nothing hides what is committed here:
-a writer waits until readers see it, and a reader never waits.
+with one transactional id for the whole application, so only one writes at a time: the second fences
+the first before it reads, and the first cannot write conclusions from old records. Emitters
+register their ids outside of any transaction. So nothing hides committed entries: a writer waits
+until readers see them, and a reader never waits.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class TableIdentity:
     remaining_release: int
     """Remaining messages below this offset are to be evaluated again."""
     backoff_releases: Sequence[int] = ()
-    """As ``retry_release``, for each partition where messages wait by BACKOFF."""
+    """Like ``retry_release``, for each partition where messages wait by BACKOFF."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicIdentity:
-    """Which topic of a name the job knows."""
+    """The topic that the job knows under a name."""
 
     identity: str
     """Kafka's id of the topic; empty while a topic of that name is awaited."""
     incarnation: int = 1
-    """How many topics of that name the job has read, this one included."""
+    """The number of topics of that name that the job has read, including this one."""
 
     def is_anew(self, known: TopicIdentity | None) -> bool:
         """Whether another topic of this name was read before."""
@@ -57,18 +57,18 @@ class TopicIdentity:
 
 
 FORMAT: Final = 2
-"""The form in which an application keeps its state: entries of the control topic, headers of parked
-and remaining copies, instructions, outcomes. It grows when an earlier version could not read what a
-later one writes."""
+"""Version of an application's stored state: entries of the control topic, headers of parked and
+remaining copies, instructions, outcomes. It grows when earlier versions could not read what a later
+one writes."""
 FORMAT_KEY: Final = "format"
-"""Key of the entry that says so."""
+"""Key of the entry that holds it."""
 
 
 class ControlTopic:
     """Reads and writes the control topic; open one, use it, close it."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
-        """Opens the writer, which fences an instance that is about to write, and what it left open.
+        """Opens the writer, which fences another writing instance and aborts its transaction.
 
         Args:
             cluster: The cluster, whose clients read the topic.
@@ -118,8 +118,8 @@ class ControlTopic:
             (0, OutputRecord(self._topic, key.encode(), _content(value), None, now, 0))
             for key, value in entries.items()
         ]
-        # A late copy of an earlier commit does no harm here: the entries are one produce batch, and
-        # whoever can't commit opens the topic again and reads what is there.
+        # A late copy of an earlier commit is harmless: the entries are one produce batch, and an
+        # instance that can't commit opens the topic again and reads it.
         with _to_be_opened_again():
             commit_records(self._producer, outputs, f"the control topic {self._topic}")
         self._await_readers()
@@ -130,12 +130,12 @@ class ControlTopic:
                 self.entries[key] = dict(value)
 
     def registered(self, prefix: str) -> dict[str, dict[str, Any]]:
-        """The entries of emitters, to the very end of the topic, whatever is open there."""
+        """The entries of emitters, to the very end of the topic, including open transactions."""
         everything = read_entries(self._cluster, self._topic, to_the_very_end=True)
         return {key: entry for key, entry in everything.items() if key.startswith(prefix)}
 
     def _await_readers(self) -> None:
-        """Waits until an emitter that opens now finds all that is committed (design 6.2)."""
+        """Waits until a newly opened emitter would read everything that is committed."""
         settled_ends(self._cluster, [TopicPartition(self._topic, 0)])
 
     def table_of(self, lane: TopicPartition) -> TableIdentity | None:
@@ -171,12 +171,12 @@ class ControlTopic:
 
 
 def format_entry() -> Mapping[str, Any]:
-    """The entry that says in which form this version keeps the state."""
+    """The entry with the state version of this release."""
     return {"format": FORMAT, "version": redrive.__version__}
 
 
 def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
-    """Refuses the state of an application that this version can't read; without an entry it can.
+    """Refuses state that this release can't read; state without an entry is readable.
 
     Args:
         entries: Of the control topic.
@@ -196,7 +196,7 @@ def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
 
 
 def read_entries(cluster: Cluster, topic: str, *, to_the_very_end: bool = False) -> Entries:
-    """The live entries of a control topic, or of another topic of that form, as readers see them.
+    """The live entries of a control topic, or of a topic of the same form, as readers see them.
 
     Args:
         cluster: The cluster.
@@ -215,7 +215,7 @@ def read_entries(cluster: Cluster, topic: str, *, to_the_very_end: bool = False)
 def read_pairs(
     cluster: Cluster, topic: str, *, committed_only: bool
 ) -> Iterator[tuple[str, bytes | None]]:
-    """Keys and values of a topic with one partition, to where it ends now, the oldest first.
+    """Keys and values of a topic with one partition, up to its present end, oldest first.
 
     Args:
         cluster: The cluster.
@@ -237,7 +237,7 @@ def key_of(record: StoredRecord) -> str:
 
 
 def set_entry(entries: Entries, key: str, value: bytes | None) -> None:
-    """Takes in an entry; without a value it is removed, and one of another form is passed over."""
+    """Adds an entry; without a value it is removed, and an entry of another form is ignored."""
     if value is None:
         entries.pop(key, None)
         return
@@ -264,7 +264,7 @@ def commit_records(
     Args:
         producer: The producer; it has to be opened again after any fault.
         records: The records, each with its entry number.
-        what: What they are written to, for the fault.
+        what: The target of the records, for the fault.
 
     Raises:
         TransientFault: They were refused, or the broker gave no answer in time.
@@ -283,7 +283,7 @@ def commit_records(
 
 @contextlib.contextmanager
 def _to_be_opened_again() -> Iterator[None]:
-    """What a lost answer left open is settled by opening the topic again, so it is transient."""
+    """A lost answer as a transient fault: opening the topic again settles it."""
     try:
         yield
     except FencedFault as fault:

@@ -1,6 +1,6 @@
-"""Who may emit: runs, and the transactional ids that their emitters registered (design 6.2).
+"""Fencing: runs, and the transactional ids that their emitters registered.
 
-Told by Kafka alone, so that it holds on any number of machines. The entry of a share in the control
+Only Kafka is asked, so this holds on any number of machines. The entry of a share in the control
 topic names its current run, by a number that grows. A run starts in this order:
 
     a. write the entry with the next number, and wait until readers see it;
@@ -9,11 +9,11 @@ topic names its current run, by a number that grows. A run starts in this order:
     d. remove them; only then read positions.
 
 An emitter registers its id, initialises its producer, then reads the entry as readers see it. An id
-that was registered before (b) is fenced by (c), or initialised after it and then finds the new
-entry; one registered after (b) was initialised after (a) and finds it too.
+registered before (b) is either fenced by (c), or initialised after (c) and then finds the new
+entry; an id registered after (b) was initialised after (a) and finds it too.
 
-Operators' commands register their ids as well. A start fences them whatever its share: what a dead
-command left open hides nothing from the run that begins, and a live one opens its producer again.
+Operators' commands register their ids as well. Every start fences them: a dead command's open
+transaction hides nothing from the new run, and a live one opens its producer again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _INSTANCE: Final = "instance/"
 _EMITTER: Final = "emitter/"
 _OPERATOR: Final = f"{_EMITTER}operator/"
 _AT_ONCE: Final = 8
-"""Ids that are fenced side by side."""
+"""The most ids that are fenced in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class RunIdentity:
     """Grows from run to run of the share."""
 
     def new_transactional_id(self) -> str:
-        """An id for a process that emits; kept as long as the process (design 6.3)."""
+        """A transactional id for an emitting process, kept for the life of the process."""
         share = f"{self.share.number}of{self.share.total}"
         process = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         return f"{own_prefix(self.application)}{share}-{process}"
@@ -89,7 +89,7 @@ class Fencer(Protocol):
     """Fences transactional ids."""
 
     def fence(self, transactional_id: str) -> None:
-        """Initialises an id, which aborts and fences what it left open."""
+        """Initialises an id, which fences it and aborts its open transaction."""
 
 
 class EntryStore(Protocol):
@@ -103,7 +103,7 @@ class EntryStore(Protocol):
         """Writes entries in one transaction, until readers see them; None removes one."""
 
     def registered(self, prefix: str) -> Mapping[str, Mapping[str, Any]]:
-        """Entries whose key begins so, to the very end of the topic, whatever is open there."""
+        """Entries with a key prefix, to the very end of the topic, including open transactions."""
 
 
 def begin_run(
@@ -114,14 +114,14 @@ def begin_run(
     share: Share,
     details: Mapping[str, Any],
 ) -> RunIdentity:
-    """Makes a new run the only one whose emitters can commit for a share; steps (a) to (d).
+    """Makes a new run the only one that can commit for a share; steps (a) to (d).
 
     Args:
         store: The control topic, open for writing.
         fencer: Fences ids.
         application: The application.
         share: The share.
-        details: What else the entry says: host, process, token.
+        details: Further members of the entry: host, process, token.
 
     Returns:
         The run.
@@ -131,7 +131,7 @@ def begin_run(
     """
     others = overlapping(store.entries, share)
     numbers = [int(entry.get("run") or 0) for entry in others.values()]
-    # Numbers go on growing when the entry was removed in between: they begin at the time of day.
+    # Numbers keep growing even if the entry was removed in between: they start at the clock time.
     number = max([time.time_ns() // 1_000, *(one + 1 for one in numbers)])
     key = instance_key(share)
     entry = {**details, "run": number}
@@ -144,7 +144,7 @@ def begin_run(
 
 
 def fence_all(fencer: Fencer, ids: Iterable[str]) -> None:
-    """Fences ids, some side by side; after a fault the rest is left to the next start.
+    """Fences ids, some in parallel; after a fault the next start fences the rest.
 
     Raises:
         TransientFault: An id may not be fenced: the broker gave no answer in time, or another
@@ -162,7 +162,7 @@ def fence_all(fencer: Fencer, ids: Iterable[str]) -> None:
 
 
 def fencer_of(connection: Connection) -> Fencer:
-    """What fences ids on a cluster."""
+    """A fencer of ids on a cluster."""
     return IdFencer(connection.librdkafka())
 
 
@@ -185,15 +185,15 @@ def instance_key(share: Share) -> str:
 
 
 def emitter_prefix(share: Share) -> str:
-    """What the keys of the emitters of a share begin with."""
+    """The prefix of the keys of a share's emitters."""
     return f"{_EMITTER}{share.number}of{share.total}/"
 
 
 def new_operator_key(transactional_id: str) -> str:
     """The key under which one opening of an operator's producer is registered.
 
-    Each opening has a key of its own: a start that fenced one removes its key, and not that of the
-    next opening, which may have come meanwhile.
+    Each opening has its own key: a start that fenced one opening removes only its key, not that of
+    the next opening, which may exist already.
     """
     return f"{_OPERATOR}{uuid.uuid4().hex[:8]}/{transactional_id}"
 

@@ -1,4 +1,4 @@
-"""What emitting took: transactions, refusals and new tries of one process, for whoever watches."""
+"""Cost of emitting: transactions, refusals and retries of one process, for monitoring."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class EmissionFigures:
     transactions: list[float] = field(default_factory=list)
     """Seconds of each committed transaction, from its begin to the end of its commit."""
     records: int = 0
-    """Records written in them, those of Redrive's own included."""
+    """Records written in them, including Redrive's own."""
     aborted: int = 0
-    """Transactions that were aborted, or given up with their producer."""
+    """Transactions that were aborted, or abandoned with their producer."""
     refused: Counter[int] = field(default_factory=Counter)
     """Refused records by the MQ reason code that the refusal maps to."""
     retries: int = 0
-    """Failed tries of an emission that was begun again."""
+    """Failed tries of emissions that were retried."""
     opened: int = 0
-    """Producers opened: the first one, and one for each that was given up."""
+    """Producers opened: the first one, and one for each that was abandoned."""
 
     def add(self, other: EmissionFigures) -> None:
-        """Takes in what another emitter did, or the same one later."""
+        """Adds the figures of another emitter, or later ones of the same emitter."""
         self.transactions += other.transactions
         self.records += other.records
         self.aborted += other.aborted

@@ -1,7 +1,7 @@
-"""What is held: up to which offset the messages of a partition are free at this moment.
+"""Held partitions: the offset up to which their messages are free now.
 
-Parked messages are free when they are due, remaining ones when a new table wants them, those of a
-transmission queue while its channel runs (design 6, "Retry").
+Parked messages are free when they are due, remaining messages when a new table evaluates them, and
+messages of a transmission queue while its channel runs.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class HeldPartition:
     channel: tuple[str, str] | None = None
     """The queue manager and the channel that move its messages; None if no channel does."""
     is_running: bool = True
-    """Whether the channel runs unless a person started or stopped it."""
+    """Whether the channel runs if no operator started or stopped it."""
     paused_by: TopicPartition | None = None
-    """Of a transmission queue: where messages wait that the channel's receiver tries to put again.
-    While one does, the channel moves nothing else (MRRTY)."""
+    """Of a transmission queue: where messages wait for another try by the channel's receiver. While
+    one waits, the channel moves nothing else (MRRTY)."""
     behind: TopicPartition | None = None
     """Of instructions: the partition of the remaining copies that they are about. While a new table
-    looks at these, instructions wait: no batch holds both."""
+    evaluates these, instructions wait: no batch holds both."""
     can_be_released: bool = False
-    """Whether messages are set free while the job runs by what operators decide."""
+    """Whether operators' commands can release messages while the job runs."""
 
     @property
     def lane(self) -> TopicPartition:
@@ -49,7 +49,7 @@ class HeldPartition:
 
     @property
     def follows_states(self) -> bool:
-        """Whether what is free depends on what operators decide."""
+        """Whether operators' commands change what is free."""
         is_told = self.channel is not None or self.behind is not None
         return is_told or self.can_be_released
 
@@ -59,7 +59,7 @@ class HeldPartition:
 
 
 class Offsets(Protocol):
-    """What is asked of the cluster; every method raises ``TransientFault`` without an answer."""
+    """Questions to the cluster; every method raises ``TransientFault`` without an answer."""
 
     def ends(
         self, lanes: Collection[TopicPartition], *, committed_only: bool = True
@@ -71,7 +71,7 @@ class Offsets(Protocol):
 
 
 class HeldPartitions:
-    """Tells up to where held partitions are free."""
+    """Computes the offsets up to which held partitions are free."""
 
     def __init__(
         self,
@@ -87,10 +87,10 @@ class HeldPartitions:
         Args:
             partitions: Each of them once.
             offsets: Answers.
-            clock: That of the run, by which messages are parked too.
-            rate: Messages a second, over all partitions, that releases set free; None for no limit.
-                New dead letters share the batches with them, and are not to wait.
-            at_most: Whether the answers are to be a bound on those that another process gives.
+            clock: The clock of the run, which also stamps parked messages.
+            rate: Messages per second, over all partitions, that releases set free; None for no
+                limit. They share batches with new dead letters, which must not wait.
+            at_most: Whether the answers must be an upper bound of another process's answers.
         """
         self._partitions = tuple(partitions)
         self._offsets = offsets
@@ -99,7 +99,7 @@ class HeldPartitions:
         self._rate = rate
         self._releases = Pace(time.monotonic, at_most=at_most)
         self.is_releasing = False
-        """Whether, at the last look, releases had not set free yet all that they will."""
+        """Whether releases had more messages to set free at the last look."""
 
     def free(
         self,
@@ -107,11 +107,11 @@ class HeldPartitions:
         ends: Mapping[TopicPartition, int],
         states: States,
     ) -> dict[TopicPartition, int]:
-        """Up to where each partition is free, never below ``begin``.
+        """The offset up to which each partition is free, never below ``begin``.
 
         Args:
-            begin: Where each partition stands.
-            ends: Where each ends. They were asked for before: else a message that is parked
+            begin: The position of each partition.
+            ends: Where each ends. They must be older than this call: else a message that is parked
                 meanwhile would be free at once.
             states: Which channels run.
 
@@ -147,7 +147,7 @@ class HeldPartitions:
         free: Mapping[TopicPartition, int],
         released: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Up to where lanes are free of which releases set more free than is free anyway."""
+        """The offsets up to which lanes are free, where releases free more than age does."""
         waiting = [lane for lane in free if released[lane] > free[lane]]
         share = None if self._rate is None else self._rate / max(1, len(waiting))
         found = {
@@ -164,10 +164,10 @@ class HeldPartitions:
         released: Mapping[TopicPartition, int],
         states: States,
     ) -> Iterator[tuple[TopicPartition, int]]:
-        """Up to where instructions are free: at the rate of their replays, one lane at a time.
+        """The offsets up to which instructions are free: at their replays' rates, lane by lane.
 
-        They wait until a new table has looked at all that it will, also where that takes many
-        batches: whoever looks later could not know that a copy was replayed meanwhile.
+        They wait until a new table has evaluated all its messages, even over many batches: a later
+        evaluation could not know that a copy was replayed meanwhile.
         """
         for held in self._partitions:
             lane, behind = held.lane, held.behind
@@ -190,10 +190,10 @@ class HeldPartitions:
     def _paused(
         self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> set[TopicPartition]:
-        """Transmission queues with news whose receiver tries a message again (MRRTY).
+        """Transmission queues with new messages whose receiver retries a message (MRRTY).
 
         A commit returns before readers see what it wrote, so open transactions count too: nothing
-        overtakes a message that is put aside for its next try.
+        overtakes a message that waits for its next try.
         """
         waiting = {
             held.lane: held.paused_by

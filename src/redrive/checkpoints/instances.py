@@ -1,4 +1,4 @@
-"""Instances of one application: which partitions are whose, and that no two share one."""
+"""Instances of one application: disjoint shares of the partitions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which machine this process runs on, and which processes run beside it.
+"""The identity of this machine, and the processes that run on it.
 
-A machine is never told by its name: two of them may have the same one, and so may two containers.
-The kernel makes a random id at each boot, which no other machine has, and the process table that a
-pid is looked up in is that of a pid namespace of this boot.
+A host name does not identify a machine: two machines, or two containers, may share one. The kernel
+makes a random id at each boot, which is unique, and a pid is looked up in the process table of a
+pid namespace of this boot.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ __all__ = ["boot", "process_table", "runs"]
 
 _PROC: Final = Path("/proc")
 _UNKNOWN: Final = f"unknown-{uuid.uuid4().hex}"
-"""Stands for a machine whose kernel tells nothing: no other process has the same."""
+"""Stands for a machine whose kernel has no boot id: no other process has the same value."""
 
 
 def boot() -> str:
-    """Names this boot of this machine and what its clock counts from (``time_namespaces(7)``)."""
+    """Names this boot of this machine and the origin of its clock (``time_namespaces(7)``)."""
     return _identity("time")
 
 
 def process_table() -> str:
-    """Names the process table in which this process looks up others (``pid_namespaces(7)``)."""
+    """Names the process table that this process sees (``pid_namespaces(7)``)."""
     return _identity("pid")
 
 

@@ -1,4 +1,4 @@
-"""The topics in which an application keeps its own state, and how Kafka has to keep each kind."""
+"""The topics of an application's own state, and Kafka's settings for each kind."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = [
 ]
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
-"""Bytes that the retry and remaining topics take: more than any dead letter, whose copy must never
-be refused."""
+"""Largest record of retry and remaining topics, in bytes: larger than any dead letter, as its copy
+must never be refused."""
 _OUTCOME_PARTITIONS: Final = 4
 _FOREVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 _LARGE: Final = {"max.message.bytes": str(MAX_MESSAGE_BYTES)}
@@ -26,12 +26,12 @@ _COMPACTED: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "
 
 
 def control_topic(name: str) -> NewTopic:
-    """The topic of who may emit: instances and registered ids; and of lanes, topics and tables."""
+    """The topic of instances and registered ids, and of known lanes, topics and tables."""
     return NewTopic(name, 1, {**_COMPACTED, **_FOREVER})
 
 
 def tables_topic(name: str) -> NewTopic:
-    """The topic of every rules table that ever ran, and of what operators decide."""
+    """The topic of all rules tables that ever ran, and of operators' commands."""
     return NewTopic(name, 1, {**_COMPACTED, **_FOREVER})
 
 
@@ -46,10 +46,10 @@ def retry_topic(name: str, partitions: int) -> NewTopic:
 
 
 def replay_topic(name: str, partitions: int) -> NewTopic:
-    """A topic of instructions to replay what remains; partitions as of a retry topic."""
+    """A topic of instructions to replay remaining messages; partitions as for a retry topic."""
     return NewTopic(name, partitions, {**_FOREVER, **_LARGE})
 
 
 def remaining_topic(name: str, partitions: int) -> NewTopic:
-    """A topic of messages that no rule can place; partitions as of a retry topic."""
+    """A topic of messages that no rule could place; partitions as for a retry topic."""
     return NewTopic(name, partitions, _COMPACTED)

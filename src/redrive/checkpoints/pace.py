@@ -1,4 +1,4 @@
-"""How many records of a lane may be read now, so that a rate is kept."""
+"""Rate limits: how many records of a lane may be read now."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from redrive.messages import TopicPartition
 __all__ = ["Pace"]
 
 _SAVED: Final = 1.0
-"""Seconds of a rate that a lane may catch up with after it could not be read: more would be a burst
-on whoever just came back."""
+"""Seconds of a rate that a lane may catch up after it could not be read: more would be a burst on a
+target that just recovered."""
 
 
 @dataclass(slots=True)
 class _Lane:
-    """How far a lane was read, and how much of it may be read now."""
+    """The position of a lane, and the number of records that may be read now."""
 
     begin: int
     at: float
@@ -25,10 +25,10 @@ class _Lane:
 
 
 class Pace:
-    """Limits how far lanes are read, each to a rate of its own (a token bucket).
+    """Limits how far lanes are read, each to its own rate (a token bucket).
 
-    A lane starts with nothing saved, so that a rate also holds right after a start; unless it is
-    asked how much could be read at most.
+    A lane starts with an empty bucket, so that a rate also holds right after a start, unless an
+    upper bound is asked for.
     """
 
     def __init__(self, clock: Callable[[], float], *, at_most: bool = False) -> None:
@@ -36,7 +36,7 @@ class Pace:
 
         Args:
             clock: Seconds from an arbitrary start, never set back.
-            at_most: Whether the answers are to be a bound on those of another pace, which began
+            at_most: Whether the answers must be an upper bound of another pace, which began
                 earlier.
         """
         self._clock = clock
@@ -44,13 +44,13 @@ class Pace:
         self._lanes: dict[TopicPartition, _Lane] = {}
 
     def limit(self, lane: TopicPartition, begin: int, end: int, rate: float | None) -> int:
-        """Up to where a lane may be read now.
+        """The offset up to which a lane may be read now.
 
         Args:
             lane: The lane.
-            begin: Up to where it was read.
+            begin: The offset up to which it was read.
             end: Where it ends.
-            rate: Records a second; None for no limit.
+            rate: Records per second; None for no limit.
         """
         now = self._clock()
         if rate is None or begin >= end:

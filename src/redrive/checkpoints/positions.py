@@ -1,4 +1,4 @@
-"""Committing where lanes stand, without any record: at a start, behind markers, against expiry."""
+"""Commits positions of lanes without records: at a start, behind markers, against expiry."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class PositionsOnly:
         """Take the positions.
 
         Args:
-            positions: Where lanes stand at least; one that has come further stays there.
-            moved: Lanes that stand there whatever is committed: records were lost, the offsets were
-                forgotten, or the topic is another one of the same name.
+            positions: The least position of each lane; a lane that is further stays there.
+            moved: Lanes that take this position whatever is committed: records were lost, the
+                offsets expired, or the topic was recreated under the same name.
         """
         self._positions = dict(positions)
         self._moved = moved
@@ -44,7 +44,7 @@ class PositionsOnly:
         return list(self._positions)
 
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
-        """Takes the committed offset where it is further: progress never goes backwards."""
+        """Takes the committed offset if it is further: progress never goes backwards."""
         for lane, offset in committed.items():
             if offset is not None and lane not in self._moved:
                 self._positions[lane] = max(offset, self._positions[lane])

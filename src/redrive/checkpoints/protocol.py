@@ -1,7 +1,7 @@
 """The exactly-once protocol: one transaction carries effects, outcomes and source offsets.
 
-Everything here works behind small seams, without Spark and without a Kafka client, so that a
-simulated cluster drives the very same code through every crash (design 6).
+Everything here works behind small interfaces, without Spark or a Kafka client, so that a simulated
+cluster drives the same code through every crash.
 
 The order of one emission, referred to by number below:
 
@@ -11,15 +11,15 @@ The order of one emission, referred to by number below:
 3. Decide, ask for the facts that were missing, and decide again, until none is.
 4. Begin, produce, flush. A verdict about the report follows (``verdicts``).
 5. Send the offsets of the lanes, and commit.
-6. A refused record aborts the transaction: its attempt has failed, what was known of its topic is
-   in doubt, and the slice is decided again from step 3.
+6. A refused record aborts the transaction: its attempt has failed, facts about its topic are in
+   doubt, and the slice is decided again from step 3.
 
-To hear of each record what became of it costs a tenth of the time, and hardly ever is there news.
-So a transaction is first produced without reports; if it then can't be committed, it is aborted and
-produced again with reports, which name the refused records for step 6.
+Delivery reports cost about 10 % and rarely report a failure. So a transaction is first produced
+without reports; if it then can't be committed, it is aborted and produced again with reports, which
+name the refused records for step 6.
 
 After a lost answer the producer is dropped and the emission starts again at 1 with the same id:
-initialising it settles what was in doubt, and the committed offsets tell how it was settled.
+initialising it settles what was in doubt, and the committed offsets show how.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Producer(Protocol):
     def may_arrive_late(self) -> bool:
         """Whether a request that ends a transaction, or adds offsets, may have been sent twice.
 
-        The first copy may then still arrive, and would end the next transaction of this producer
-        in its middle: what it wrote so far would be committed without its offsets, or lost.
+        The first copy may still arrive later and end this producer's next transaction halfway: the
+        records so far would be committed without their offsets, or lost.
         """
 
     def begin(self) -> None:
@@ -91,11 +91,11 @@ class Producer(Protocol):
         """Aborts the transaction."""
 
     def close(self) -> None:
-        """Lets go of the producer; an open transaction is left for the next one to abort."""
+        """Drops the producer; the next one aborts an open transaction."""
 
 
 class Cluster(Protocol):
-    """What an emission asks of the cluster, outside of any transaction.
+    """Questions of an emission to the cluster, outside of any transaction.
 
     Every method raises ``TransientFault`` when no answer came in time.
     """
@@ -108,7 +108,7 @@ class Cluster(Protocol):
 
 
 class Run(Protocol):
-    """The run that an emitter works for (design 6.2)."""
+    """The run that an emitter works for."""
 
     def register(self, transactional_id: str) -> None:
         """Makes an id known to later runs, which fence it before they read positions."""
@@ -118,7 +118,7 @@ class Run(Protocol):
 
 
 class TransactionInput(Protocol):
-    """What one transaction is to carry: the attempts on the records of some lanes."""
+    """The content of one transaction: the attempts on the records of some lanes."""
 
     def lanes(self) -> Sequence[TopicPartition]:
         """The lanes whose offsets this input moves."""
@@ -130,7 +130,7 @@ class TransactionInput(Protocol):
         """The next offset to read, of each lane that still has something to commit."""
 
     def decide(self) -> Questions:
-        """Decides with the facts and refusals so far; the facts that were missing."""
+        """Decides with the facts and refusals so far; returns the missing facts."""
 
     @property
     def outputs(self) -> Sequence[tuple[int, OutputRecord]]:
@@ -138,7 +138,7 @@ class TransactionInput(Protocol):
 
     @property
     def batch_limit(self) -> int:
-        """Bytes of the largest produce batch that every target takes; 1 for batches of a record."""
+        """Largest produce batch that every target takes, in bytes; 1 for batches of one record."""
 
     @property
     def is_packed(self) -> bool:
@@ -148,18 +148,18 @@ class TransactionInput(Protocol):
         """Takes facts."""
 
     def refuse(self, refused: Sequence[Refused], doubted: Iterable[str]) -> None:
-        """Counts the attempts of some entries as failed, and doubts what is known of topics."""
+        """Counts the attempts of some entries as failed, and doubts facts about topics."""
 
     @property
     def has_to_be_split(self) -> bool:
-        """Whether only smaller transactions can tell whose refusal it was, or have room enough."""
+        """Whether only smaller transactions can identify the refused record, or fit."""
 
     def split(self) -> Sequence[TransactionInput]:
-        """Two smaller inputs, the records of a lane still in order; none if it can't be split."""
+        """Two smaller inputs that keep the order of each lane; none if it can't be split."""
 
 
 class Clock(Protocol):
-    """Time as the emission sees it; simulated in tests."""
+    """The clock of the emission; simulated in tests."""
 
     def monotonic(self) -> float:
         """Seconds from an arbitrary start."""
@@ -170,17 +170,17 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how long one emission is tried before its batch gives up on it."""
+    """How often and how long one emission is tried before its batch gives up."""
 
     initial_interval: float = 0.1
     """Seconds before the second try."""
     backoff_coefficient: float = 2.0
     """Factor from one interval to the next."""
     maximum_interval: float = 5.0
-    """Seconds that no interval exceeds."""
+    """The longest interval, in seconds."""
     deadline: float = 40.0
-    """Seconds after which the last fault is raised: the job then says what it waits for and starts
-    a new run, which fences and begins from the committed offsets."""
+    """Seconds after which the last fault is raised: the job then logs what it waits for and starts
+    a new run, which fences and begins at the committed offsets."""
 
     def interval(self, tries: int) -> float:
         """Seconds to wait after ``tries`` failed tries."""
@@ -191,29 +191,29 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FailedTry:
-    """One try of an emission that failed and is repeated; what its warning says."""
+    """One failed try of an emission that is repeated, as its warning describes it."""
 
     tries: int
-    """Which try, from 1."""
+    """Number of the try, from 1."""
     lanes: tuple[TopicPartition, ...]
     transactional_id: str
     seconds: float
-    """Since the first try."""
+    """Seconds since the first try."""
     fault: ProtocolError
-    """Which step failed, with Kafka's code."""
+    """The step that failed, with Kafka's code."""
 
 
 MAXIMUM_ROUNDS: Final = 8
-"""Aborted transactions of one slice before it is halved. A round names at least one culprit, and a
-topic that refuses is asked about, after which all its records are refused together; so only a
-broker that refuses many records one after the other gets this far."""
+"""Aborted transactions of one slice before it is halved. Each round names at least one culprit, and
+asks about topics that refuse, after which all their records are refused together; so only a broker
+that refuses many records one by one gets this far."""
 
 _MAXIMUM_ASKING: Final = 16
-"""Times that a slice is decided before the facts that it needs must be known: an answer can lead to
-another target, and that to another, but not for ever."""
+"""The most times a slice is decided before its facts must be known: an answer can lead to another
+target, and that to another, but not for ever."""
 
 _FENCED_TRIES: Final = 3
-"""How often an emitter is fenced and initialises again while the entry names its own run."""
+"""The most times an emitter initialises again after fencing, while the entry names its run."""
 
 
 class Emitter:
@@ -244,7 +244,7 @@ class Emitter:
             run: The run that this emitter works for.
             clock: Time.
             policy: When to give up; the default suits a broker restart.
-            failed: Told of every try that failed and is repeated.
+            failed: Called for every failed try that is repeated.
         """
         self._make_producer = make_producer
         self._cluster = cluster
@@ -255,7 +255,7 @@ class Emitter:
         self._producer: Producer | None = None
         self._batching = Batching()
         self._needed = Batching()
-        """What this batch of the query needs, of what the producer has."""
+        """How this batch of the query wants the producer to make produce batches."""
         self._is_registered = False
         self._with_reports = False
         self._fenced = 0
@@ -263,9 +263,9 @@ class Emitter:
         self._figures = EmissionFigures()
 
     def begin_batch(self) -> None:
-        """Forgets where lanes stand: another process may have carried them meanwhile.
+        """Drops the known positions: another process may have moved them meanwhile.
 
-        Produce batches become large and quick again when the batch before needed no others.
+        Produce batches become large and fast again if the previous batch needed nothing else.
         """
         if self._needed != self._batching:
             self._batching = self._needed
@@ -274,10 +274,10 @@ class Emitter:
         self._known.clear()
 
     def emit(self, work: TransactionInput) -> Sequence[TransactionInput]:
-        """Emits ``work`` exactly once, whatever answer gets lost.
+        """Emits ``work`` exactly once, even if answers are lost.
 
         Returns:
-            What was committed: ``work``, or the parts that it had to be split into.
+            The committed input: ``work``, or the parts that it was split into.
 
         Raises:
             TransientFault: The policy's deadline passed. Nothing of the work is half done, and the
@@ -307,12 +307,12 @@ class Emitter:
         return [done for part in rest for done in self.emit(part)]
 
     def take_figures(self) -> EmissionFigures:
-        """What was done since this was asked last."""
+        """The figures since the last call."""
         figures, self._figures = self._figures, EmissionFigures()
         return figures
 
     def open(self) -> Producer:
-        """Step 1; the producer, open and known to be this run's."""
+        """Step 1; the open producer, verified to belong to this run."""
         if self._producer is not None:
             return self._producer
         producer = self._make_producer(self._batching)
@@ -337,7 +337,7 @@ class Emitter:
             )
 
     def drop_producer(self) -> None:
-        """Lets go of the producer; the next emission opens a new one with the same id."""
+        """Drops the producer; the next emission opens a new one with the same id."""
         producer, self._producer = self._producer, None
         self._known.clear()
         if producer is not None:
@@ -361,7 +361,7 @@ class Emitter:
             ) from fault
 
     def _emit_once(self, work: TransactionInput) -> Sequence[TransactionInput]:
-        """One try; what of the work is left to emit in smaller transactions."""
+        """One try; returns the work that is left for smaller transactions."""
         producer = self.open()
         work.resume(self._committed(work.lanes()))  # step 2
         for number in range(MAXIMUM_ROUNDS):
@@ -374,7 +374,7 @@ class Emitter:
             producer = self._with_room(Batching(work.batch_limit, work.is_packed))
             assert ends.keys() <= self._known.keys()
             verdict = self._transact(producer, work, ends)
-            # What was refused once is likely to be refused in the next slice too.
+            # A record like a refused one is likely to be refused in the next slice too.
             self._with_reports = number > 0 or not verdict.commit
             if verdict.commit:
                 self._known.update(ends)
@@ -395,7 +395,7 @@ class Emitter:
         return self._halved(work)
 
     def _committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
-        """Where lanes stand: asked once a batch, after that known by what was committed here."""
+        """Positions of lanes: asked once a batch, then known from the commits made here."""
         unknown = [lane for lane in lanes if lane not in self._known]
         if unknown:
             self._known.update(self._cluster.committed(unknown))
@@ -412,7 +412,7 @@ class Emitter:
         raise TransientFault("what has to be known of the cluster changed while it was asked for")
 
     def _with_room(self, asked: Batching) -> Producer:
-        """The producer, opened anew if a batch of its records would be too large for a target."""
+        """The producer, reopened if one of its produce batches would be too large for a target."""
         self._needed = self._needed.joined(asked)
         batching = self._batching.joined(asked)
         if batching != self._batching:
@@ -421,7 +421,7 @@ class Emitter:
         return self.open()
 
     def _fence_late_requests(self, producer: Producer) -> None:
-        """Lets no transaction begin that a late copy of a request could end.
+        """Replaces the producer if a late copy of a request could end its next transaction.
 
         The next producer of the id has a newer epoch: the coordinator refuses the copy. Brokers
         that raise the epoch with every transaction (KIP-890) need no such care, but librdkafka
@@ -431,7 +431,7 @@ class Emitter:
             self._renew_producer()
 
     def _renew_producer(self) -> None:
-        """Lets the next transaction have another producer; where lanes stand is known for sure."""
+        """Drops the producer while positions are certain; the next transaction opens another."""
         known = dict(self._known)
         self.drop_producer()
         self._known = known
@@ -444,7 +444,7 @@ class Emitter:
         self._figures.aborted += 1  # until it is known to be committed
         producer.begin()
         outputs = work.outputs
-        # Whether a record fits that has to be compressed is for the broker to say, of that record.
+        # Only the broker can say whether a record that must be compressed fits, one by one.
         producer.produce(outputs, with_reports=self._with_reports or work.is_packed)
         verdict = verdict_of(producer.flush())
         if verdict.commit:

@@ -1,9 +1,9 @@
-"""Instances: that a live one is not pushed aside, and that this one shows that it lives.
+"""Registration and heartbeat of instances.
 
-Whether another instance is still alive is told by its membership in a consumer group that serves no
-other purpose: the broker's session timeout is the only clock involved. On this machine its pid is
-looked up too, which answers at once. Without an answer nothing is known, and whoever is to refuse
-waits. Who may emit does not depend on it (``epoch``).
+An instance is alive if it is a member of a consumer group that serves no other purpose: the
+broker's session timeout is the only clock involved. On this machine its pid is looked up too, which
+answers at once. Without an answer nothing is known, and a starting instance waits. The right to
+emit does not depend on it (``epoch``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster
 
 _STARTING: Final = 15.0
-"""Seconds during which an instance counts as alive although it is no member yet."""
+"""Seconds during which an instance counts as alive before it is a member."""
 
 _claimed_here: Final[set[str]] = set()
 """Tokens of the instances that live in this process."""
@@ -71,17 +71,17 @@ class Registration:
         take_over: bool,
         waiting: Callable[[str], None] = lambda _name: None,
     ) -> RunIdentity:
-        """Makes the share this instance's own, and nobody else able to emit for it.
+        """Claims the share for this instance, so that no other instance can emit for it.
 
         Args:
             control: The control topic, open for writing.
             topic: Name of the control topic, which the heartbeat consumer subscribes to.
             take_over: Whether to fence a live instance instead of refusing to start.
-            waiting: Told the name of an instance that may be dying and is waited for.
+            waiting: Called with the name of an instance that may be dying and is waited for.
 
         Raises:
             AlreadyRunningError: A live instance works on an overlapping share.
-            TransientFault: The broker gave no answer in time, also to whether an instance lives.
+            TransientFault: The broker gave no answer in time, or none about an instance.
         """
         if not take_over:
             self._wait_for_the_dead(overlapping(control.entries, self._share), waiting)
@@ -108,7 +108,7 @@ class Registration:
         return run
 
     def release(self, control: EntryStore) -> None:
-        """Takes this instance's entry back, if it is still its own."""
+        """Removes this instance's entry, if it still owns it."""
         self.end_heartbeat()
         entry = control.entries.get(instance_key(self._share))
         if entry and entry.get("token") == self._token:
@@ -165,18 +165,18 @@ class Registration:
 
     def _is_dead(self, entry: Mapping[str, Any]) -> bool:
         if entry.get("token") == self._token:
-            return True  # this instance's own: it begins another run
-        # Known for sure beside this process only.
+            return True  # its own entry: this instance begins another run
+        # Certain only for processes that this process can see.
         if entry.get("processes") != machine.process_table():
             return False
         pid = entry.get("pid")
-        if pid == self._pid:  # in a container the new process may bear the pid of the old one
+        if pid == self._pid:  # in a container the new process may have the pid of the old one
             return entry.get("token") not in _claimed_here
         return not isinstance(pid, int) or not machine.runs(pid)
 
 
 def _is_starting(entry: Mapping[str, Any]) -> bool:
-    """Whether an instance may not be a member yet: by clocks that may differ, so not for long."""
+    """Whether an instance may not be a member yet; clocks may differ, so only for a short time."""
     return abs(time.time() - float(entry.get("since", 0))) < _STARTING
 
 

@@ -1,13 +1,12 @@
-"""What operators decide, on the tables topic: following it while the job runs, and writing it.
+"""Operators' commands on the tables topic: followed while the job runs, and written.
 
-Plans of replays, states of channels and queues and releases lie beside the kept tables, and not on
-the control topic: a command that dies in its transaction hides what others commit behind it until
-somebody ends that transaction. Readers take what is visible and wait for nothing. A command
-registers its transactional id, so that the next start, or the next command that finds something
-hidden, ends what it left open.
+Replay plans, states of channels and queues, and releases are on the tables topic, not on the
+control topic: a command that dies in its transaction hides later commits until that transaction
+ends. Readers take what is visible and never wait. A command registers its transactional id, so that
+the next start, or the next command that finds something hidden, aborts its open transaction.
 
-Earlier versions kept these entries on the control topic. They are read there first, and nobody
-writes them there any more; what is said on the tables topic replaces them.
+Earlier versions kept these entries on the control topic. They are read there first and never
+written there any more; entries on the tables topic replace them.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ from redrive.messages import OutputRecord, TopicPartition
 class StatesFollower:
     """Follows the states of one application.
 
-    This class is responsible for: what is known of them, from the first entry on; a broker that
-    does not answer leaves the states as they are.
+    This class is responsible for knowing them from the first entry on; while the broker does not
+    answer, the states stay unchanged.
     """
 
     def __init__(self, cluster: Cluster, application: str) -> None:
@@ -70,16 +69,17 @@ class StatesFollower:
         self._awaited: tuple[Mapping[TopicPartition, int], int] | None = None
 
     def states(self, *, to_the_end: bool = False) -> States:
-        """The states as far as they are known now; the same value as long as nothing changed.
+        """The states known now; the same value while nothing changes.
 
         The first call reads everything that is visible.
 
         Args:
-            to_the_end: Whether every call does: at least what any other follower has seen before.
+            to_the_end: Whether every call does: it then sees at least what any other follower has
+                seen.
 
         Raises:
-            TransientFault: Nothing could be read yet, or not everything that has to be. A channel
-                that may be stopped must not be taken for running.
+            TransientFault: Nothing could be read yet, or not everything required. A channel that
+                may be stopped must not count as running.
         """
         if not self._is_complete:
             self._entries = read_earlier(self._cluster, self._control_topic)
@@ -94,15 +94,15 @@ class StatesFollower:
         return self._states
 
     def known_ends(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Up to where every instruction's plan is among the states.
+        """The offsets up to which the states hold every instruction's plan.
 
         Instructions are written in one transaction with their plan, but may be visible before it:
-        its markers come one by one, and an open transaction of another command may hide it. It was
-        written, though, when they became visible; so they count from the moment on when everything
-        is visible that was written then. Nobody else waits meanwhile.
+        markers are written one by one, and another command's open transaction may hide the plan.
+        The plan was written by the time they became visible, so they count once everything written
+        by then is visible. Nothing else waits meanwhile.
 
         Args:
-            ends: Where partitions of replay topics end for readers; asked for before this call.
+            ends: Where partitions of replay topics end for readers; fetched before this call.
         """
         if any(end > self._known.get(lane, 0) for lane, end in ends.items()):
             with contextlib.suppress(TransientFault):
@@ -150,8 +150,8 @@ def read_earlier(cluster: Cluster, topic: str) -> Entries:
 class StatesWriter:
     """Writes states in transactions; use it in a ``with`` statement.
 
-    This class is responsible for: a producer that a start, and every other command, can fence; that
-    all that was written before is visible when it is open, and what it wrote when it is closed.
+    This class is responsible for a producer that a start, and every other command, can fence;
+    earlier entries are visible once it is open, its own once it is closed.
     """
 
     def __init__(
@@ -162,16 +162,16 @@ class StatesWriter:
         *,
         lanes: Collection[TopicPartition] = (),
     ) -> None:
-        """Open the producer, which fences and settles whatever used its id before.
+        """Open the producer, which fences and settles earlier users of its id.
 
         Args:
             cluster: The cluster.
             application: The application, whose control and tables topics exist.
-            name: Who excludes whom: writers of one name fence each other.
+            name: Name of the writer: writers of one name fence each other.
             lanes: Further partitions that its transactions write to.
 
         Raises:
-            TransientFault: The broker gave no answer in time, or somebody fenced this writer.
+            TransientFault: The broker gave no answer in time, or another writer fenced this one.
             ConfigurationError: A later version has written the application's state.
         """
         self._cluster = cluster
@@ -209,7 +209,7 @@ class StatesWriter:
 
         Raises:
             TransientFault: The broker refused, or gave no answer in time.
-            FencedFault: Somebody else writes under this name, or the job starts.
+            FencedFault: Another writer of this name opened, or the job starts.
             OutcomeUnknown: The answer to the commit was lost.
         """
         now = int(time.time() * 1000)
@@ -221,7 +221,7 @@ class StatesWriter:
         commit_records(self._producer, every, f"the tables topic {self._topic}")
 
     def _register(self) -> None:
-        """Makes the id known, and the form in which this version writes."""
+        """Registers the id, and the state version of this release."""
         entries: Mapping[str, Mapping[str, Any]]
         entries = read_entries(self._cluster, self._control_topic)
         check_format(entries, self._control_topic)
@@ -231,7 +231,7 @@ class StatesWriter:
         register(self._cluster, self._control_topic, self._key, here)
 
     def _await_readers(self) -> None:
-        """Waits until all that was written is visible, and ends what a dead command left open."""
+        """Waits until all entries are visible, and aborts transactions of dead commands."""
         try:
             settled_ends(self._cluster, self._lanes, seconds=CONNECT)
         except TransientFault:

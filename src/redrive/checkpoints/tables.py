@@ -1,12 +1,12 @@
-"""The tables topic: every rules table that ever ran, with its text, when it ran and by whom.
+"""The tables topic: every rules table that ever ran, with its text, times and users.
 
 The topic has one partition and is compacted: a key for each handler and table hash. An entry is
-written at the start of a run, before the first decision by its table, so that every outcome names a
-table whose text can be had. Entries are compressed: a topic takes 64 MiB, and a rules table shrinks
-to a tenth.
+written at the start of a run, before the first decision by its table, so the text of every table in
+an outcome is available. Entries are compressed: a topic takes 64 MiB, and a rules table shrinks to
+a tenth.
 
-Beside them lie the entries of what operators decide (``states``): their keys have another form, and
-their values are JSON.
+The topic also holds operators' commands (``states``): their keys have another form, and their
+values are JSON.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from redrive.messages.schemes import OwnScheme
 __all__ = ["KeptTable", "Layout", "RunningTable", "TablesRead", "keep_tables", "read_tables"]
 
 _LARGEST_ENTRY: Final = MAX_MESSAGE_BYTES - 64 * 1024
-"""Bytes of an entry; the rest is left for what Kafka adds to a record."""
+"""Largest entry, in bytes; the rest is left for Kafka's overhead per record."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningTable:
-    """A table that a run is about to decide by."""
+    """A table that a run is about to use."""
 
     handler: str
     """Name of its handler."""
@@ -49,7 +49,7 @@ class RunningTable:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """On which lines the rules of a table stood from some time on: comments may come and go."""
+    """The lines of a table's rules from some time on: comments may come and go."""
 
     since: float
     """Seconds since 1970."""
@@ -66,18 +66,18 @@ class KeptTable:
     hash: str
     """SHA-256 of what it means, as 64 hexadecimal digits."""
     text: str | None
-    """As it ran last; None if it is too long for the topic."""
+    """The text of the last run; None if it is too long for the topic."""
     name: str
     """Where the text came from."""
     first_run: float
     """When a run with it first began, in seconds since 1970."""
     first_by: str
-    """Who began that, ``user@host``."""
+    """The user who began that run, ``user@host``."""
     last_run: float
     """When a run with it last began."""
     last_by: str
     layouts: tuple[Layout, ...]
-    """Where its rules stood, the oldest first."""
+    """Lines of its rules, oldest first."""
     schemes: tuple[OwnScheme, ...] = ()
     """Schemes of dead letters that the settings defined when a run with it last began."""
 
@@ -91,7 +91,7 @@ class KeptTable:
         """Reads the value of an entry.
 
         Raises:
-            ValueError: It is none.
+            ValueError: It is not a table's entry.
         """
         try:
             content = orjson.loads(zlib.decompress(value))
@@ -116,7 +116,7 @@ class TablesRead:
     """What a tables topic holds."""
 
     tables: Sequence[KeptTable]
-    """The one that began to run last comes first."""
+    """Tables, the last started first."""
     unreadable: Sequence[str]
     """Keys of entries that can't be read."""
 
@@ -131,7 +131,7 @@ def read_tables(cluster: Cluster, topic: str) -> TablesRead:
     Raises:
         TransientFault: The broker gave no answer in time.
     """
-    # Tables are written outside of any transaction: an operator's, open or not, hides none.
+    # Tables are written outside of any transaction, so an operator's transaction hides none.
     entries = dict(read_pairs(cluster, topic, committed_only=False))
     tables: list[KeptTable] = []
     unreadable: list[str] = []
@@ -150,14 +150,14 @@ def read_tables(cluster: Cluster, topic: str) -> TablesRead:
 def keep_tables(
     cluster: Cluster, topic: str, running: Sequence[RunningTable], *, now: float, by: str
 ) -> None:
-    """Writes down that a run with some tables begins, and waits until every replica has it.
+    """Records that a run with these tables begins, and waits until every replica has it.
 
     Args:
         cluster: The cluster.
         topic: The tables topic, which exists.
         running: The tables.
         now: Seconds since 1970.
-        by: Who begins the run, ``user@host``.
+        by: The user who begins the run, ``user@host``.
 
     Raises:
         TransientFault: The broker gave no answer in time.

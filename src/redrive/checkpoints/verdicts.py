@@ -1,7 +1,7 @@
-"""What a transaction's report means: commit it, abort it and go on, or give up.
+"""Verdicts on a transaction's report: commit, abort and continue, or give up.
 
-Pure: from a report to a verdict. The rules stand in one place, so that the simulation and the
-broker are judged alike (design 6.7, 6.9).
+Pure functions from a report to a verdict. One place has the rules, so the simulation and the broker
+are treated alike.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ _CONDEMNED = (FailureKind.CULPRIT, FailureKind.UNANSWERED)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to be done about a transaction."""
+    """What to do about a transaction."""
 
     commit: bool = False
-    """Whether it may be committed; if not it is to be aborted."""
+    """Whether it may be committed; if not, it must be aborted."""
     refused: tuple[Refused, ...] = ()
-    """Attempts that failed. They count whatever else happened to the transaction."""
+    """Failed attempts. They count whatever else happened to the transaction."""
     doubted: frozenset[str] = frozenset()
-    """Topics of which what was known no longer holds: they are asked about again."""
+    """Topics whose facts no longer hold: they are asked about again."""
     fault: ProtocolError | None = None
-    """Why this producer can't go on after the abort; None if it can."""
+    """Why this producer can't continue after the abort; None if it can."""
 
 
 def verdict_of(report: TransactionReport) -> Verdict:
     """The verdict about a transaction that was flushed, or whose commit was refused.
 
     Args:
-        report: What the producer told. Without reports of single records it names nobody; the
-            transaction is then to be produced again with them.
+        report: The producer's report. Without reports of single records it names no culprit; the
+            transaction must then be produced again with them.
     """
     if report.may_commit:
         return Verdict(commit=True)
@@ -49,7 +49,7 @@ def verdict_of(report: TransactionReport) -> Verdict:
 
 
 def _fault(report: TransactionReport) -> ProtocolError | None:
-    """The gravest thing that happened beside refused records."""
+    """The most severe fault apart from refused records."""
     for kind, fault in (
         (FailureKind.FATAL, FatalFault),
         (FailureKind.FENCED, FencedFault),
@@ -65,7 +65,7 @@ def _fault(report: TransactionReport) -> ProtocolError | None:
 
 
 def _own_topic_fault(failed: FailedRecord) -> ProtocolError:
-    """A record of Redrive's own was refused: nothing can be decided until that is mended."""
+    """The fault of a refused record of Redrive's own: nothing can be decided until it is fixed."""
     hint = (
         "check that the outcomes, retry and remaining topics exist, that this user may write to"
         " them, and that their max.message.bytes is not too small"

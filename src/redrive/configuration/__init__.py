@@ -1,4 +1,4 @@
-"""What the job needs to know to start: values only, checked by whoever read them."""
+"""The configuration of the job: values only, checked by their readers."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ class JobConfiguration:
     """``package.module:function``: from DataFrame to DataFrame, before the decision; empty for
     none."""
     operator: str = ""
-    """Who asked for this configuration by a restart, ``user@host``; empty for whoever runs the
-    process."""
+    """The user who asked for this configuration by a restart, ``user@host``; empty for the user of
+    the process."""
     stalled_after: float = 60.0
     """Seconds without progress, while there is work, after which the job counts as stalled."""
     exit_after: float = 900.0

@@ -1,1 +1,1 @@
-"""From records and facts to what is to be written, without Spark and without Kafka's client."""
+"""Turns records and facts into the records to write, without Spark or Kafka's client."""

@@ -1,7 +1,7 @@
-"""Attempts on dead letters: how many of which rule failed, which rule is next, and when.
+"""Attempts on dead letters: failed attempts per rule, the next rule, and its time.
 
-In DIALECT(KAFKA) an attempt is a round: put and processing. What a put says of its rounds comes
-back with the message if its processing fails.
+In DIALECT(KAFKA) an attempt is a round: put and processing. A put counts its rounds in headers,
+which come back with the message if its processing fails.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
 """Reason of an attempt that would send a message in circles (Q-26: detect and refuse)."""
 
 _NOT_KNOWN: Final = 1 << 62
-"""A time of a failure of which is only known that it is over."""
+"""Time of a failure that is only known to lie in the past."""
 
 _CHAIN: Final = 8
-"""Topics of a chain of origins that are named."""
+"""The most topics of a chain of origins that a refusal names."""
 
 
 class AttemptCounter:
@@ -45,7 +45,7 @@ class AttemptCounter:
         self._numbers = {id(rule): number for number, rule in enumerate(table.rules)}
 
     def following(self, candidates: int, attempts: Attempts) -> int | None:
-        """The number of the rule that applies after some failed attempts; None if none is left.
+        """The number of the rule that applies after these failed attempts; None if none is left.
 
         Args:
             candidates: The rules that match, as bits.
@@ -53,15 +53,15 @@ class AttemptCounter:
         """
         if not self._is_kafka:
             return select_rule(self._table, candidates, attempts.failures)
-        # What matches may change from one attempt to the next, so each rule has a count of its own.
+        # The matching rules may change between attempts, so each rule has its own count.
         return select_untried(self._table, candidates, dict(attempts.by_rule))
 
     def tried(self, rule: Rule, attempts: Attempts) -> int:
-        """How many of some attempts were a rule's."""
+        """The number of attempts that a rule made."""
         return dict(attempts.by_rule).get(self._numbers[id(rule)], 0)
 
     def counted(self, rule: Rule | None, before: Attempts) -> Attempts:
-        """The attempts with one more that failed."""
+        """The attempts, plus one that failed."""
         counts = dict(before.by_rule)
         if self._is_kafka and rule is not None:
             number = self._numbers[id(rule)]
@@ -70,26 +70,26 @@ class AttemptCounter:
         return Attempts(before.failures + 1, by_rule, counted=before.counted)
 
     def delay(self, rule: Rule | None, attempts: Attempts) -> int | None:
-        """Seconds to wait before the next attempt, which is a rule's; None for RETRYINT."""
+        """Seconds to wait before a rule's next attempt; None for RETRYINT."""
         if rule is None or rule.backoff is None:
             return None
         return rule.wait_before(self.tried(rule, attempts), self._table.control.retry_interval)
 
     def wait(self, rule: Rule, attempts: Attempts) -> int:
-        """Seconds from the failure of the processing to the next attempt, which is a rule's."""
+        """Seconds from the failure of the processing to a rule's next attempt."""
         if not self._is_kafka:
             return 0
         delay = self.delay(rule, attempts)
         return self._table.control.retry_interval if delay is None else delay
 
     def returned(self, message: Message, mine: own.OwnHeaders) -> tuple[Message, Attempts]:
-        """A dead letter with what Redrive's headers say of earlier rounds.
+        """A dead letter with the earlier rounds that Redrive's headers count.
 
-        A service may copy headers to the events that it makes of a message. They count only if the
-        message comes back from the topic that it was put to.
+        A service may copy headers to the events that it derives from a message. They count only if
+        the message comes back from the topic that it was put to.
 
         Args:
-            message: The dead letter as it was read, under an identity of its own.
+            message: The dead letter as it was read, with its own identity.
             mine: Redrive's headers, of the dead letter or of its original.
 
         Returns:
@@ -111,15 +111,15 @@ class AttemptCounter:
         return known, Attempts(failures, rounds.by_rule, counted=rounds.counted)
 
     def may_lack_rounds(self, message: Message) -> bool:
-        """Whether a fresh dead letter has no rounds because its program leaves headers out."""
+        """Whether a fresh dead letter has no rounds because its program drops headers."""
         is_fresh = bool(message.failed_at) and not message.hops
         return self._is_kafka and is_fresh and (message.profile or NO_PROFILE).drops_headers
 
     def rounds(self, rule: Rule, attempts: Attempts, destination: Destination) -> own.Rounds | None:
-        """What a put says of its rounds; None where none are counted."""
+        """The rounds that a put carries; None if they are not counted."""
         if not self._is_kafka:
             return None
-        is_counted = id(rule) in self._numbers  # that of a replay counts nothing
+        is_counted = id(rule) in self._numbers  # a replay's rule counts nothing
         return own.Rounds(
             table=self._table_id,
             by_rule=(self.counted(rule, attempts) if is_counted else attempts).by_rule,
@@ -131,15 +131,15 @@ class AttemptCounter:
 
 
 def loop_of(profile: DeadLetterProfile, hops: int, counted: int, limit: int) -> Refusal | None:
-    """The refusal of a message that went round too often, though no RETRY counts that.
+    """The refusal of a message that loops more often than its RETRY rules explain.
 
     Args:
         profile: The message's.
-        hops: How often Redrive has put it on a queue.
-        counted: How many of these puts a RETRY of the queue counted.
-        limit: How often is too often.
+        hops: Redrive's puts of it on queues.
+        counted: The puts among them that a RETRY of the queue counted.
+        limit: The most hops that are allowed.
     """
-    # What other programs sent round leaves its traces in their headers; so do our own rounds.
+    # Loops through other programs leave traces in their headers; so do our own rounds.
     returns = (profile.view.hop or 1) - 1 if profile.comes_from_kafka and not counted else 0
     if hops - counted + returns < limit:
         return None
@@ -147,7 +147,7 @@ def loop_of(profile: DeadLetterProfile, hops: int, counted: int, limit: int) -> 
 
 
 def _round_trip(profile: DeadLetterProfile, hops: int, returns: int, limit: int) -> str:
-    """What a person has to know of a message that goes round."""
+    """The text that describes a looping message to an operator."""
     before = f" and came back {returns} times before" if returns else ""
     text = f"put {hops} times already{before}, the limit is {limit}"
     chain = profile.origins

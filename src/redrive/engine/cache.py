@@ -1,9 +1,9 @@
-"""What exists for speed: equal messages are decided once, and the most common kind is prepared.
+"""Caches: equal messages are decided once, and the put of the most common kind is prepared.
 
-Of the fresh dead letters of a lane nearly all have the same header names in the same order, and few
-distinct profiles. What can be computed once for all of them is computed in ``PreparedPut``; what is
-left for each record is one list, one slice and one line of JSON. Whatever is not of this kind is
-decided by itself; both must write the same records, which a test holds them to.
+Nearly all fresh dead letters of a lane have the same header names in the same order, and few
+distinct profiles. ``PreparedPut`` computes once what they share; each record then costs one list,
+one slice and one line of JSON. All other messages are decided one by one. Both paths must write the
+same records, which a test checks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["HEADROOM", "DecisionCache", "PreparedPut", "put_bounds"]
 
 HEADROOM: Final = 16 * 1024
-"""Bytes left for headers when a body is compared with a topic's limit without counting them."""
+"""Bytes reserved for headers when a body is compared with a topic's limit."""
 _PROBE: Final = bytes(4096)
 """A value longer than any dead-letter header, to see how much of it is removed."""
 _UNLIKELY: Final = b"\xff"
@@ -37,11 +37,11 @@ _UNLIKELY: Final = b"\xff"
 
 
 class DecisionCache:
-    """Decisions of rules tables with the facts of one moment; equal messages have one."""
+    """Decisions of rules tables under the facts of one moment, shared by equal messages."""
 
     def __init__(self) -> None:
         """Nothing is known yet."""
-        # Decisions keep their profiles, so the id of a profile stays taken as long as it is a key.
+        # Decisions keep their profiles alive, so the id in a key stays unique.
         self._profiles: dict[int, DeadLetterProfile] = {}
         self._decisions: dict[tuple[int, int, Attempts, int, int, str], Decision] = {}
         self._waiting: dict[int, Wait] = {}
@@ -56,12 +56,12 @@ class DecisionCache:
         message: Message,
         replay: Replay | None = None,
     ) -> Decision:
-        """The decision for one message, which alone may choose among equal instances.
+        """The decision for one message; its identity chooses among equal instances.
 
         Args:
             decider: Makes it.
             profile: Its profile.
-            attempts: Those that failed on it.
+            attempts: Its failed attempts.
             message: The message.
             replay: What a person decided about it.
         """
@@ -100,7 +100,7 @@ class DecisionCache:
         return decision
 
     def on_refusal(self, decider: RulesDecider, decision: Put, refusal: Refusal) -> Decision:
-        """What follows when a put failed; the decision to put came from here."""
+        """The decision after a failed put; the decision to put came from here."""
         key = (id(decision), refusal.reason, refusal.detail)
         following = self._refused.get(key)
         if following is None:
@@ -117,7 +117,7 @@ class DecisionCache:
     def prepared(
         self, decider: RulesDecider, layout: tuple[str, ...]
     ) -> dict[int, PreparedPut | None]:
-        """What ``prepare`` gave for fresh dead letters with some header names, by profile's id."""
+        """Results of ``prepare`` for one layout of fresh dead letters, by profile id."""
         return self._prepared.setdefault((id(decider), layout), {})
 
     def prepare(
@@ -127,10 +127,10 @@ class DecisionCache:
         layout: tuple[str, ...],
         facts: SliceContext,
     ) -> PreparedPut | None:
-        """The put of fresh dead letters of a profile; None where each has to be looked at.
+        """The prepared put of a profile's fresh dead letters; None if each needs its own decision.
 
         Args:
-            decider: Decides about them.
+            decider: Decides them.
             profile: Their profile.
             layout: Their header names, in order.
             facts: What is known of the cluster.
@@ -143,14 +143,14 @@ class DecisionCache:
 
 
 def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
-    """Which messages a put surely succeeds for: longest value, first and last timestamp.
+    """Bounds within which a put surely succeeds: longest value, first and last timestamp.
 
     Args:
         put: The put.
         facts: What is known of the cluster.
 
     Returns:
-        Bytes and milliseconds; None if each message has to be looked at by itself.
+        Bytes and milliseconds; None if each message needs its own check.
     """
     destination, longest = put.destination, put.destination.limits.longest
     topic = facts.facts.topic(destination.topic)
@@ -166,7 +166,7 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
 
 
 class PreparedPut:
-    """How to write every fresh dead letter of one profile that one decision puts on a queue."""
+    """Writes the fresh dead letters of one profile that one decision puts on a queue."""
 
     __slots__ = (
         "_added", "_edits", "_gaps", "_tail", "cut", "decision", "earliest", "latest", "partition",
@@ -204,7 +204,7 @@ class PreparedPut:
         written = headers.copy()
         for index, pair in self._edits:
             raw = written[index][1]
-            if raw is None or raw.rstrip(b" ") != pair[1]:  # what says so already stays as it is
+            if raw is None or raw.rstrip(b" ") != pair[1]:  # an equal value stays as it is
                 written[index] = pair
         for index in self._gaps:
             del written[index]
@@ -216,7 +216,7 @@ class PreparedPut:
     def _prepare_edits(
         self, profile: DeadLetterProfile, layout: Sequence[str], *, strip: bool
     ) -> None:
-        """Learns from one message what is done to every record of this layout."""
+        """Derives from one message the edits for every record of this layout."""
         probe: Headers = [(name, _UNLIKELY) for name in layout]
         value: bytes | None = _PROBE
         if strip:

@@ -1,15 +1,14 @@
-"""What operators ask for while the job runs: replays, and states of channels and queues.
+"""Commands of operators to the running job: replays, and states of channels and queues.
 
-All of it is entries of the application's compacted tables topic, so it lasts over restarts. The
-held source and the emitters follow the topic; a change is seen between two transactions.
+Commands are entries of the application's compacted tables topic, so they survive restarts. The held
+source and the emitters follow the topic; a change takes effect between two transactions.
 
-A replay is a plan that was accepted. Its instructions, one record for each message, lie on the
-replay topics of the handlers, which the job reads as one more input; what is to be done with all of
-them stands here once. So a plan that was accepted can be known by its entry, and a cancelled one,
-too.
+A replay is an accepted plan. Its instructions, one record for each message, lie on the replay
+topics of the handlers, which the job reads as one more input; the entry here says once what to do
+with all of them. The entry also shows that a plan was accepted or cancelled.
 
-A plan about parked messages has no such records: its entry names the parked copies, and whoever
-reads the retry topic anyway does it. So nothing else ever takes a message from there.
+A plan about parked messages has no such records: its entry names the parked copies, and the lane
+that reads the retry topic carries it out. Nothing else ever takes a message from there.
 """
 
 from __future__ import annotations
@@ -29,24 +28,24 @@ Entry = tuple[str, dict[str, Any]]
 
 
 class To(StrEnum):
-    """What is to become of the messages of a replay."""
+    """What a replay does with its messages."""
 
     ORIGINAL = "original"
-    """Put where they were for, without the dead-letter header."""
+    """Put to their original destination, without the dead-letter header."""
     QUEUE = "queue"
     """Put on a queue that the operator names."""
     RULES = "rules"
-    """Evaluated from the first rule on, with no attempt counted."""
+    """Evaluated from the first rule, with no attempts counted."""
     DISCARD = "discard"
     """Deleted."""
     ATTEMPT = "attempt"
-    """Of parked messages: tried now, before they are due; the attempt counts as any other."""
+    """Parked messages: tried now, before they are due; the attempt counts like any other."""
     REMAIN = "remain"
-    """Of parked messages: not tried any more, and kept with what remains."""
+    """Parked messages: not tried again, and kept on the remaining topic."""
 
     @property
     def is_about_parked(self) -> bool:
-        """Whether it is done with parked messages, and not with what remains."""
+        """Whether it applies to parked messages instead of remaining ones."""
         return self in {To.ATTEMPT, To.REMAIN}
 
 
@@ -55,20 +54,20 @@ class Span:
     """The instructions of one replay on one partition of a replay topic."""
 
     first: int
-    """Where the topic ended before the first of them was written."""
+    """The end of the topic before the first of them was written."""
     count: int
-    """How many the plan has there."""
+    """The number of instructions on this partition."""
     end: int | None = None
     """The offset behind the last of them; None while they are being written."""
     read: int = 0
-    """Up to where the remaining copies were turned into instructions."""
+    """The offset up to which remaining copies became instructions."""
     until: int = 0
-    """Up to where they are to be: the end of the remaining topic when the replay was accepted."""
+    """The end of the remaining topic when the replay was accepted, where this stops."""
     named: frozenset[int] = frozenset()
-    """Of a retry topic: the offsets of the parked copies that are meant."""
+    """On a retry topic: the offsets of the selected parked copies."""
 
     def holds(self, offset: int) -> bool:
-        """Whether an offset of the partition may be one of an instruction."""
+        """Whether the record at an offset of the partition may be an instruction."""
         return self.first <= offset and (self.end is None or offset < self.end)
 
 
@@ -77,7 +76,7 @@ class Replay:
     """An accepted plan."""
 
     plan: str
-    """Its id."""
+    """The id of the plan."""
     to: To = To.ORIGINAL
     queue: str = ""
     """The queue of ``To.QUEUE``."""
@@ -85,29 +84,29 @@ class Replay:
     keeps_header: bool = False
     """Whether the dead-letter header stays on messages that go to a queue."""
     rate: float | None = None
-    """Messages a second, over all partitions; None for as fast as possible."""
+    """Messages per second, over all partitions; None for as fast as possible."""
     operator: str = ""
-    """Who applied it."""
+    """The operator who applied it."""
     purpose: str = ""
-    """Why, in their words."""
+    """The reason that the operator gave."""
     accepted: float = 0.0
-    """When, in seconds since 1970."""
+    """Time of the command, in seconds since 1970."""
     planned: int = 0
-    """How many messages the plan has."""
+    """The number of messages in the plan."""
     instructed: int = 0
-    """For how many of them there are instructions."""
+    """The number of instructions that exist."""
     placed: int = 0
-    """How many of them had been placed already when the plan was applied, as outcomes tell."""
+    """The messages that outcomes show as placed before the plan was applied."""
     is_complete: bool = False
     """Whether every instruction is written."""
     cancelled_by: str = ""
-    """Who cancelled it; empty if nobody did."""
+    """The operator who cancelled it; empty if nobody did."""
     spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
 
     def rate_of(self, lane: TopicPartition) -> float | None:
-        """Messages a second that may be read of one partition; None for any number.
+        """Messages per second that may be read from one partition; None for no limit.
 
-        The rate is shared out as the messages are, so that all partitions are done together.
+        The rate is divided in proportion to the messages, so that all partitions finish together.
         """
         span = self.spans.get(lane)
         if self.rate is None or self.cancelled_by or span is None:
@@ -116,7 +115,7 @@ class Replay:
         return self.rate * span.count / total if total else None
 
     def entry(self) -> Entry:
-        """Key and value of its entry; whether it is cancelled is told by another one."""
+        """Key and value of its entry; another entry says whether it is cancelled."""
         return f"{REPLAY}{self.plan}", {
             "to": self.to.value,
             "queue": self.queue,
@@ -138,17 +137,17 @@ class Replay:
 
 
 def cancelled_entry(plan: str, operator: str) -> Entry:
-    """The entry that cancels what is left of a replay.
+    """The entry that cancels the rest of a replay.
 
     Args:
         plan: The id of the plan.
-        operator: Who cancels it.
+        operator: The operator who cancels it.
     """
     return f"{CANCELLED}{plan}", {"by": operator}
 
 
 def free_by_order(replays: Iterable[Replay]) -> dict[TopicPartition, int]:
-    """Up to where retry topics are read before their messages are due, for those that are named.
+    """The offsets up to which replays read retry topics before their messages are due.
 
     Args:
         replays: Accepted replays.
@@ -162,7 +161,7 @@ def free_by_order(replays: Iterable[Replay]) -> dict[TopicPartition, int]:
 
 
 def orders_on(lane: TopicPartition, replays: Iterable[Replay]) -> tuple[Replay, ...]:
-    """The replays about parked messages of a partition, cancelled ones too; the latest first."""
+    """The replays of a partition's parked messages, including cancelled ones; latest first."""
     found = (one for one in replays if one.to.is_about_parked and lane in one.spans)
     return tuple(sorted(found, key=lambda one: one.accepted, reverse=True))
 
@@ -170,7 +169,7 @@ def orders_on(lane: TopicPartition, replays: Iterable[Replay]) -> tuple[Replay, 
 def read_replays(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Replay]:
     """The replays among the entries of a tables topic, by the id of their plan.
 
-    An entry of a plan that cannot be read, as a later version may have written it, is left out.
+    Plans that cannot be read are left out: a later version may have written them.
     """
     found = {}
     for key, value in entries.items():
@@ -210,17 +209,17 @@ def channel_entry(
     """The entry that starts or stops a channel.
 
     Args:
-        queue_manager: The sending manager; of a home-server queue, the one that pulls.
+        queue_manager: The sending manager; for a home-server queue, the one that pulls.
         channel: Name of the channel, or of the connection in MQ Everyplace.
         is_running: Whether it moves messages.
-        because: Why the job stopped it; empty if a person decided.
+        because: Why the job stopped it; empty if an operator did.
     """
     why = {"because": because} if because else {}
     return f"{_CHANNEL}{queue_manager}/{channel}", {"running": is_running, **why}
 
 
 def queue_entry(*, queue: str, queue_manager: str, put_enabled: bool) -> Entry:
-    """The entry that enables or disables puts to a queue, whatever its definition says.
+    """The entry that enables or disables puts to a queue and overrides its definition.
 
     Args:
         queue: The queue: local, alias or remote.
@@ -231,11 +230,11 @@ def queue_entry(*, queue: str, queue_manager: str, put_enabled: bool) -> Entry:
 
 
 def release_entry(lane: TopicPartition, offset: int) -> Entry:
-    """The entry that sets free what waits on one partition, once (``triggerTransmission``).
+    """The entry that releases the messages held on one partition, once (``triggerTransmission``).
 
     Args:
         lane: The partition.
-        offset: Messages below it are free, whatever the state of the channel.
+        offset: Messages below it are released, whatever the state of the channel.
     """
     return f"{_RELEASE}{lane.topic}/{lane.partition}", {"offset": offset}
 
@@ -254,28 +253,28 @@ def discovered_entry(at: str, queue: str, queue_manager: str) -> Entry:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """All states at one moment; what no entry names is as it is defined."""
+    """All states at one moment; channels and queues without an entry follow their definitions."""
 
     running: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     """Whether channels run, by queue manager and channel."""
     why_stopped: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Why the job stopped channels, likewise; those that a person stopped are left out."""
+    """Why the job stopped channels, by the same keys, without those that an operator stopped."""
     put_enabled: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     """Whether puts are allowed, by queue manager and queue."""
     releases: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Offsets below which messages are free."""
+    """Offsets below which messages are released."""
     discovered: frozenset[tuple[str, str, str]] = frozenset()
     """Remote definitions that were created: the manager, the queue and its own manager."""
     replays: Mapping[str, Replay] = field(default_factory=dict)
-    """Accepted plans by their id."""
+    """Accepted plans, by id."""
 
 
 NO_STATES = States()
-"""Everything is as it is defined."""
+"""The states without any entry."""
 
 
 def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
-    """The states among the entries of a tables topic; entries of other kinds are left out."""
+    """The states in the entries of a tables topic; entries of other kinds are ignored."""
     running: dict[tuple[str, str], bool] = {}
     why_stopped: dict[tuple[str, str], str] = {}
     put_enabled: dict[tuple[str, str], bool] = {}

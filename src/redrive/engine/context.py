@@ -1,4 +1,4 @@
-"""What the decisions about one slice share: facts, refusals, and what the slice itself did."""
+"""State that the decisions of one slice share: facts, refusals, and the slice's own effects."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "SliceContext"]
 
 Entry: TypeAlias = tuple[int, OutputRecord]
-"""A record to write, with the number that a refusal of it will carry."""
+"""A record to write, with the entry number that identifies its refusal."""
 
 _ROOM_FOR_A_NAME = 64
-"""Bytes taken for the name of a header where its length is not looked at."""
+"""Bytes assumed for the name of a header where its length is not checked."""
 _SURELY_TOO_LARGE = 1.05
-"""Factor above a limit from which on a compressed record is not even sent."""
+"""A compressed record that exceeds its limit by this factor is not sent at all."""
 
 
 @dataclass(slots=True)
 class SliceContext:
-    """What the decisions about all records of one slice share."""
+    """State that the decisions of one slice share."""
 
     facts: Facts
     outcomes_topic: str
@@ -40,28 +40,28 @@ class SliceContext:
     late: int = 0
     """See ``SliceSettings.late``."""
     tables_topic: str = ""
-    """Where definitions that puts discover are kept."""
+    """The topic that keeps definitions which puts discover."""
     discovered: frozenset[tuple[str, str, str]] = frozenset()
-    """Definitions that are kept there already."""
+    """Definitions that the topic already holds."""
     refused: dict[int, Refused] = field(default_factory=dict)
     """Refusals by entry."""
     packed: set[int] = field(default_factory=set)
-    """Entries whose records fit their topics only if they are compressed well. Each is larger than
-    a produce batch may be, so it has a batch of its own, and the broker's answer is about it."""
+    """Entries whose records fit their topics only if they compress well. Each is larger than a
+    produce batch may be, so it gets its own batch, and the broker's answer is about it alone."""
     puts: Counter[str] = field(default_factory=Counter)
     """Puts of this slice on queues whose depth has a limit, by topic."""
     decisions: Counter[Decision] = field(default_factory=Counter)
-    """How many inputs each decision was carried out for."""
+    """The number of inputs of each decision."""
     replayed: set[str] = field(default_factory=set)
-    """Origins that an instruction of this slice was carried out for."""
+    """Origins of the instructions that this slice carried out."""
     noted: set[object] = field(default_factory=set)
     """Definitions that the slice keeps, and channels that it stops."""
     cache: DecisionCache = field(default_factory=DecisionCache)
     putters: dict[int, Putter] = field(default_factory=dict)
-    """What was found out about puts, by the id of their decider."""
+    """Cached results about puts, by the id of their decider."""
 
     def begin(self) -> None:
-        """Forget what was decided; refusals and facts stay."""
+        """Drop the decisions; keep refusals and facts."""
         self.packed.clear()
         self.puts.clear()
         self.decisions.clear()
@@ -71,21 +71,21 @@ class SliceContext:
         self.putters.clear()
 
     def failed_at(self, message: Message) -> int:
-        """When the processing of a message failed, in milliseconds: now, where nobody knows."""
+        """When the processing of a message failed, in milliseconds; now if unknown."""
         return message.failed_at if 0 < message.failed_at <= self.now else self.now
 
     def is_waiting(self, message: Message, seconds: int) -> bool:
-        """Whether the processing of a message failed less than so many seconds ago."""
+        """Whether the processing of a message failed within the last given seconds."""
         return seconds > 0 and self.failed_at(message) > self.failed_before(seconds)
 
     def failed_before(self, seconds: int) -> int:
-        """The time, in milliseconds, that is so many seconds ago, though the clock was set."""
+        """The time the given seconds ago, in milliseconds, even if the clock was set forward."""
         return self.now - self.late - 1000 * seconds
 
     def check(
         self, entry: int, put: OutputRecord, persistence: int, destination: Destination
     ) -> Refusal | None:
-        """Why a put fails: the broker refused it, or its queue or topic would; counts it if not.
+        """Why a put fails: the broker refused it, or its queue or topic would; else counts it.
 
         Args:
             entry: Its entry number.
@@ -106,7 +106,7 @@ class SliceContext:
         return refusal
 
     def _too_large(self, entry: int, put: OutputRecord, facts: TopicFacts) -> Refusal | None:
-        """Why a record is surely too large; whether one that is nearly so fits, the broker says."""
+        """Why a record is surely too large; the broker decides about records near the limit."""
         most = facts.max_message_bytes
         if not _is_large(put, most):
             return None
@@ -125,15 +125,15 @@ class SliceContext:
         return None
 
     def _depth(self, topic: str, limits: QueueLimits) -> int | None:
-        """Messages on a queue that can be full; None for any other (design 4)."""
+        """Messages on a queue that can be full; None for any other."""
         if limits.max_depth is None or not limits.consumer_group:
             return None
         puts = self.puts[topic]
         question = DepthQuestion(topic, limits.consumer_group, limits.max_depth)
         depth = self.facts.depth(question)
         if 0 < depth < limits.max_depth <= depth + puts:
-            # Below the limit offsets were counted, markers and aborted records among them. With the
-            # puts of this slice it is reached, so the messages themselves have to be counted.
+            # So far offsets were counted, with markers and aborted records among them. The puts of
+            # this slice reach the limit, so the messages themselves must be counted.
             depth = self.facts.depth(question._replace(limit=depth))
         return depth + puts
 
@@ -154,7 +154,7 @@ def _problem(put: OutputRecord, facts: TopicFacts, now: int) -> Refusal | None:
 
 
 def _is_large(put: OutputRecord, most: int) -> bool:
-    """Whether a record's exact size has to be known to tell that it is within a limit."""
+    """Whether only the exact size of a record shows that it is within a limit."""
     headers = put.headers or ()
     rough = body_length(put.key) + body_length(put.value) + _ROOM_FOR_A_NAME * len(headers)
     return 2 * (rough + sum([len(raw) for _, raw in headers if raw])) > most

@@ -1,4 +1,4 @@
-"""What decides: one protocol for the rules of a dead-letter queue and for puts."""
+"""Deciders: one protocol for the rules of a dead-letter queue and for puts."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ __all__ = ["Decided", "Decider"]
 
 
 class Decided(NamedTuple):
-    """A message, what was decided about it, and what that writes."""
+    """A message, the decision about it, and the records that it writes."""
 
     message: Message
-    """With what was cut of its copy, if that was to be had."""
+    """The message, with what its copy had to cut if that could be read."""
     decision: Decision
     records: tuple[Entry, ...] = ()
-    """What goes to queues, and to topics of Redrive's own beside copies and the outcome."""
+    """Records for queues and for Redrive's topics, apart from copies and the outcome."""
 
 
 class Decider(Protocol):
-    """Decides about the messages of one topic and of those where they wait.
+    """Decides the messages of one topic and of the topics where they wait.
 
-    It neither reads nor writes. What it has to know of the cluster it asks the facts of the slice
-    for; a fact that is missing leaves a question behind, and the message is decided again.
+    It neither reads nor writes. It takes what it needs to know of the cluster from the facts of the
+    slice; a missing fact becomes a question, and the message is decided again.
     """
 
     @property
     def identity(self) -> HandlerIdentity:
-        """Its names, and those of the topics where its messages wait."""
+        """Names of the handler, and of the topics where its messages wait."""
 
     @property
     def table_id(self) -> str:
-        """16 hex digits that tell its table or definitions from others."""
+        """16 hex digits that identify its table or definitions."""
 
     @property
     def by_priority(self) -> bool:
@@ -59,14 +59,14 @@ class Decider(Protocol):
 
         Args:
             message: The message.
-            attempts: Those that failed before, under this decider's table.
-            facts: What is known of the cluster, and what the slice did already.
-            entry: Number of the input, by which the broker's refusals are known.
+            attempts: The failed ones, under this decider's table.
+            facts: What is known of the cluster, and the effects of the slice so far.
+            entry: Number of the input, which identifies the broker's refusals.
             replay: What a person decided about it.
         """
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
-        """Where a message waits for its next attempt.
+        """The place where a message waits for its next attempt.
 
         Args:
             message: The message.
@@ -75,4 +75,4 @@ class Decider(Protocol):
         """
 
     def interval(self, lane: TopicPartition) -> float:
-        """Seconds that messages wait on a partition of a topic for retries."""
+        """Seconds that messages wait on a partition of a retry topic."""

@@ -1,4 +1,4 @@
-"""Decisions: what one attempt makes of all messages that are equal to what decides.
+"""Decisions: the result of one attempt for all messages that the decider treats alike.
 
 ``Put`` and ``Discard`` end Redrive's work on a message, ``Park`` and ``Keep`` leave a copy of it on
 a topic of Redrive's own (``Wait`` before the first attempt), ``Skip`` leaves everything as it was.
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 NO_PROFILE: Final = DeadLetterProfile(NO_VALID_SCHEME, "", {}, None)
-"""Of a message that is no dead letter, and need not be one."""
+"""For a message that is not a dead letter, and need not be one."""
 _NOTHING_MORE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -60,7 +60,7 @@ class Decision:
     """Name of the handler that decided."""
     result: Result
     profile: DeadLetterProfile = NO_PROFILE
-    """What was decided about."""
+    """Profile of the messages that it is about."""
     attempts: Attempts = NO_ATTEMPTS
     """The failed attempts once this decision is carried out."""
     attempt: int
@@ -71,15 +71,15 @@ class Decision:
     reason: int = 0
     """Why the attempt failed, or 0."""
     detail: str = ""
-    """The same in words."""
+    """Why the attempt failed, in words."""
     is_invalid: bool = False
-    """Whether the message should be a dead letter and is none."""
+    """Whether the message should be a dead letter and is not."""
     is_worth_logging: bool = False
     """Whether a failure says more than the dead-letter header does (specification 6.3)."""
     members: str = ""
-    """JSON members of the outcome that do not depend on the single message."""
+    """JSON members of the outcome that are the same for all its messages."""
     replay: Replay | None = None
-    """The replay that asked for it, whatever the table says."""
+    """The replay that asked for it and overrides the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,18 +88,18 @@ class Put(Decision):
 
     destination: Destination
     partition: int = -1
-    """Where it goes back to, if the topic still has it; -1 leaves the choice to the key."""
+    """The partition it returns to, if the topic still has it; with -1 the key chooses."""
     strip: bool = False
-    """Whether the dead-letter header is removed before the put."""
+    """Whether the put removes the dead-letter header."""
     headers: tuple[tuple[str, bytes | None], ...] = ()
     """Headers that the put adds, the same for all messages."""
     wait: int = 0
     """Seconds from the failure of the processing to the put."""
     rounds: Rounds | None = None
-    """What the put adds to count rounds, without its time; None where none are counted."""
+    """What the put adds to count rounds, without its time; None if they are not counted."""
 
     def added_headers(self, now: int) -> Headers:
-        """What the put adds at a time, in milliseconds; the same for all messages."""
+        """The headers that a put adds at a time in milliseconds; the same for all messages."""
         if self.rounds is None:
             return [*self.headers]
         return [*self.headers, (own.ROUNDS, self.rounds._replace(put_at=now).value)]
@@ -120,7 +120,7 @@ class Wait(Park):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Keep(Decision):
-    """The message remains until new definitions or a person deal with it."""
+    """The message remains until new definitions or an operator place it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -130,14 +130,14 @@ class Discard(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Skip(Decision):
-    """Nothing is done: the message is where the outcome before says."""
+    """Nothing is done: the message is where its previous outcome says."""
 
 
 _Kind = TypeVar("_Kind", bound=Decision)
 
 
 def with_detail(decision: _Kind, more: str) -> _Kind:
-    """A decision whose outcome says more.
+    """A decision with more detail in its outcome.
 
     Args:
         decision: The decision.
@@ -155,7 +155,7 @@ def with_replay(decision: _Kind, replay: Replay) -> _Kind:
 
 
 class DecisionWriter:
-    """Writes the decisions of one handler under one table, with what their outcomes say."""
+    """Makes the decisions of one handler under one table, with the members of their outcomes."""
 
     def __init__(
         self,
@@ -165,13 +165,13 @@ class DecisionWriter:
         *,
         expects_dead_letters: bool,
     ) -> None:
-        """Take what every outcome of the handler says.
+        """Take what all outcomes of the handler share.
 
         Args:
             identity: The handler's names.
-            table_id: What tells its table from others.
-            queue_manager: Where it works.
-            expects_dead_letters: Whether a message that is no dead letter is invalid.
+            table_id: Identifies its table.
+            queue_manager: The queue manager of the handler.
+            expects_dead_letters: Whether a message that is not a dead letter is invalid.
         """
         self._identity = identity
         self._table_id = table_id
@@ -197,11 +197,11 @@ class DecisionWriter:
         """A decision.
 
         Args:
-            kind: What it is.
+            kind: Its class.
             result: The result that the outcome names.
-            profile: What was decided about.
+            profile: Profile of the messages.
             attempt: Number of the attempt; 0 when nothing was tried.
-            attempts: The failed attempts once it is carried out.
+            attempts: The failed attempts, once it is carried out.
             rule: The rule that was applied, if any.
             target: The queue that the rule or the put names.
             destination: Where the message is put, if it is.
@@ -251,7 +251,7 @@ class DecisionWriter:
 
 
 def _action(rule: Rule | None, attempts: Attempts) -> str:
-    """The action that decides: that of a rule, or the quarantine that an earlier one began."""
+    """The action that decides: the rule's, or the quarantine that an earlier rule began."""
     if rule is None:
         return Action.QUARANTINE.value if attempts.is_quarantined else ""
     return rule.action.value

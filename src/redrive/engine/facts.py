@@ -1,8 +1,8 @@
-"""What a put has to know of the cluster: known facts, and the questions that are open.
+"""What a put needs to know of the cluster: known facts, and open questions.
 
-Nothing here asks. A decision that needs a fact that is not known takes the best case and leaves a
-question behind; whoever decides asks all questions at once, outside any transaction, and decides
-again (design 6.5). So no answer is never taken for an answer.
+Nothing here asks the cluster. A decision that lacks a fact assumes the best case and adds a
+question. The emitter asks all questions at once, outside any transaction, and decides again. So a
+missing answer never counts as an answer.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _Question = TypeVar("_Question")
 _Answer = TypeVar("_Answer")
 
 TOPIC_AGE: Final = 5.0
-"""Seconds for which an answer about a topic that exists is good."""
+"""Seconds for which an answer about an existing topic is valid."""
 MISSING_AGE: Final = 0.5
-"""Seconds for which the answer that a topic does not exist is good: it may be made any moment."""
+"""Seconds for which the answer "no such topic" is valid: it may be created any moment."""
 NO_LIMIT: Final = 1 << 62
 """A limit that nothing reaches."""
 _AGEING: Final = 60_000
 """Milliseconds."""
 _REMEMBERED: Final = 10_000
-"""Topics that are remembered; names come from messages, so there is no end of them."""
+"""The most topics that are remembered: names come from messages, so they are unbounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,10 @@ class TopicFacts:
     partitions: int = NO_LIMIT
     """How many partitions the topic has."""
     silent: str = ""
-    """Why a partition of it takes nothing now: no leader, or too few replicas in sync."""
+    """Why a partition takes no records now: no leader, or too few replicas in sync."""
 
     def partition(self, wanted: int) -> int:
-        """A partition while the topic has it; else -1, which leaves the choice to the key."""
+        """The partition if the topic has it; else -1, and the key chooses."""
         return wanted if wanted < self.partitions else -1
 
     def timestamps(self, now: int) -> tuple[int, int]:
@@ -63,7 +63,7 @@ class TopicFacts:
 
         Args:
             now: Milliseconds since 1970. A record that is too old a minute later counts as too old:
-                a slice takes its time, and the broker would refuse others together with it.
+                a slice takes time, and the broker would refuse other records together with it.
         """
         before = self.timestamp_before_max
         return now - before + min(_AGEING, before // 2), now + self.timestamp_after_max
@@ -85,7 +85,7 @@ class ReplayedQuestion(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """The messages that instructions have moved, as a partition of the outcomes topic tells."""
+    """The messages that instructions have moved, according to a partition of the outcomes topic."""
 
     first: int
     """The offset from which on it is known."""
@@ -107,7 +107,7 @@ class DepthQuestion(NamedTuple):
 
 
 class RecordQuestion(NamedTuple):
-    """What a record is that a dead letter only points at."""
+    """Names a record that a dead letter only points at."""
 
     topic: str
     partition: int
@@ -127,16 +127,16 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Why a record that a dead letter points at is not there."""
+    """Why a record that a dead letter points at cannot be read."""
 
     detail: str
     may_come: bool = False
-    """Whether it may be there later."""
+    """Whether it may be readable later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """What is not known."""
+    """The open questions."""
 
     topics: frozenset[str] = frozenset()
     depths: frozenset[DepthQuestion] = frozenset()
@@ -155,15 +155,15 @@ class Questions:
 
     @property
     def about_replays(self) -> bool:
-        """Whether anything is asked that only replays have to know."""
+        """Whether any question matters only to replays."""
         return bool(self.copies or self.replays or self.orders or self.replayed)
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the cluster said; every question has an answer, but for records.
+    """Answers of the cluster; only questions about records may stay open.
 
-    Of records there are as many as there is room for, and at least one.
+    There are as many records as fit, and at least one.
     """
 
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
@@ -178,20 +178,20 @@ class Answers:
 
 
 class _Known(Generic[_Question, _Answer]):
-    """Answers of one kind, and the questions that have none."""
+    """Answers of one kind, and the questions without an answer."""
 
     def __init__(self) -> None:
         self.answers: dict[_Question, _Answer] = {}
         self._asked: set[_Question] = set()
 
     def get(self, question: _Question) -> _Answer | None:
-        """The answer; None, and the question is asked, if there is none."""
+        """The answer; without one, None, and the question is added."""
         if question not in self.answers:
             self._asked.add(question)
         return self.answers.get(question)
 
     def take(self) -> frozenset[_Question]:
-        """What is asked; it counts as asked."""
+        """The questions; they count as asked from now on."""
         asked, self._asked = frozenset(self._asked), set()
         return asked
 
@@ -199,7 +199,7 @@ class _Known(Generic[_Question, _Answer]):
 class Facts:
     """The facts of one emitting process.
 
-    This class is responsible for: how long an answer is good, and which questions are open.
+    This class is responsible for how long an answer is valid, and which questions are open.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -222,20 +222,20 @@ class Facts:
         """Whether the records that a slice asks for are too large together."""
 
     def topic(self, name: str) -> TopicFacts:
-        """What is known of a topic; the best case, and a question, if nothing is."""
+        """What is known of a topic; else the best case, and a question."""
         known = self._topics.get(name)
         return BEST_CASE if known is None else known[1]
 
     def depth(self, question: DepthQuestion) -> int:
-        """Messages on a queue; 0, and a question, if that is not known for this slice."""
+        """Messages on a queue; 0 and a question if unknown for this slice."""
         return self._depths.get(question) or 0
 
     def record(self, question: RecordQuestion) -> Original | Gone | None:
-        """A record that a dead letter points at; None, and a question, if it is not known."""
+        """A record that a dead letter points at; None and a question if unknown."""
         return self._records.get(question)
 
     def copies(self, lane: TopicPartition) -> Copies | None:
-        """What remains on a partition; None, and a question, if that is not known for this slice.
+        """What remains on a partition; None and a question if unknown for this slice.
 
         Args:
             lane: A partition of a remaining topic.
@@ -243,11 +243,11 @@ class Facts:
         return self._copies.get(lane)
 
     def replay(self, plan: str) -> Replay | None:
-        """An accepted plan; None if there is none of this id, or with a question if not known."""
+        """An accepted plan; None if the id has none, None and a question if unknown."""
         return self._replays.get(plan)
 
     def orders(self, lane: TopicPartition) -> Sequence[Replay]:
-        """What persons want with parked messages; nothing, and a question, if that is not known.
+        """The replays of parked messages; none and a question if unknown.
 
         Args:
             lane: A partition of a retry topic.
@@ -255,11 +255,11 @@ class Facts:
         return self._orders.get(lane) or ()
 
     def replayed(self, question: ReplayedQuestion) -> Replayed | None:
-        """What instructions have moved; None, and a question, if not known for this slice."""
+        """What instructions have moved; None and a question if unknown for this slice."""
         return self._replayed.get(question)
 
     def begin_slice(self) -> None:
-        """Forgets what is too old, and what holds for one slice: all but topics."""
+        """Drops outdated answers, and those that hold for one slice: all but topics."""
         now, topics = self._clock(), self._topics.answers
         self._depths.answers.clear()
         self._records.answers.clear()
@@ -274,7 +274,7 @@ class Facts:
             del topics[name]
 
     def doubt(self, topics: Iterable[str]) -> None:
-        """Forgets topics whose records were refused: what was known of them no longer holds."""
+        """Drops topics whose records were refused: their facts no longer hold."""
         for name in topics:
             self._topics.answers.pop(name, None)
 
@@ -293,7 +293,7 @@ class Facts:
         )
 
     def learn(self, answers: Answers) -> None:
-        """Takes answers; they are as old as the questions, however long the cluster took."""
+        """Takes answers; their age counts from the questions, however long the cluster took."""
         for name, facts in answers.topics.items():
             is_healthy = facts.exists and facts.may_write and not facts.silent
             until = self._asked_at + (TOPIC_AGE if is_healthy else MISSING_AGE)

@@ -1,4 +1,4 @@
-"""What a slice writes for the records of one lane: effects, copies that wait, outcomes."""
+"""What a slice writes for the records of one lane: effects, waiting copies, outcomes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["Lane"]
 
 _SURELY_TAKEN: Final = 512 * 1024
-"""Bytes that a topic of Redrive's own takes whatever its settings."""
+"""Bytes that every topic of Redrive's own accepts."""
 _KEPT: Final = (SourceKind.REMAINING, SourceKind.UNDELIVERED, SourceKind.REPLAYS)
-"""Kinds of sources whose messages have a copy on a compacted topic, from which it goes once the
-message went elsewhere."""
+"""Kinds of sources with a copy of each message on a compacted topic; a tombstone removes the copy
+once the message has moved."""
 
 
 class Lane:
@@ -54,7 +54,7 @@ class Lane:
         )
 
     def outputs(self, part: PartitionRecords, base: int, first: int) -> Iterator[Entry]:
-        """The records to write for some records of the lane.
+        """The outputs for some records of the lane.
 
         Args:
             part: The records; those of an earlier call are done with.
@@ -89,7 +89,7 @@ class Lane:
         yield from self._settled(row, message, decision)
 
     def _prepared(self, source: DeadLetterSource, first: int) -> Iterator[Entry]:
-        """As ``_decided``, for fresh dead letters: most are of a profile whose put is prepared."""
+        """Like ``_decided``, for fresh dead letters, most of which have a prepared put."""
         decider, facts, records = source.decider, self._facts, self._part.records
         layout, prefix, base = source.layout, self._prefix, self._base
         decisions, prepared = facts.decisions, facts.cache.prepared(decider, layout)
@@ -121,7 +121,7 @@ class Lane:
             )
 
     def _profiles(self, source: DeadLetterSource, first: int) -> Iterable[DeadLetterProfile]:
-        """The profile of each fresh row, good enough for an attempt that succeeds."""
+        """The profile of each fresh row, sufficient for an attempt that succeeds."""
         matcher, now = source.decider.profiles, self._facts.now
         if not matcher.is_kafka:
             return source.profiles[first:]
@@ -133,7 +133,7 @@ class Lane:
         )
 
     def _settled(self, row: int, message: Message, decision: Decision) -> Iterator[Entry]:
-        """What is written whatever was decided: what stays with the handler, and the outcome."""
+        """What every decision writes: changes of the handler's copies, and the outcome."""
         if isinstance(decision, (Park, Keep)):
             kept, decision = self._fitted(message, decision)
             yield INTERNAL, self._copy(kept, decision)
@@ -150,7 +150,7 @@ class Lane:
         )  # fmt: skip
 
     def _fitted(self, message: Message, decision: Park | Keep) -> tuple[Message, Park | Keep]:
-        """A message as a copy of it can be written, and its decision, which says if it is cut."""
+        """A message that fits its topic as a copy, and its decision, which notes a cut."""
         if message.cut or wire_size(message.key, message.value, message.headers) <= _SURELY_TAKEN:
             return message, decision
         topic = self._waiting_place(message, decision).topic
@@ -173,14 +173,14 @@ class Lane:
         )
 
     def _tombstone(self, message: Message) -> OutputRecord:
-        """What takes the copy of a message away that went elsewhere."""
+        """The tombstone for the copy of a message that has moved."""
         topic = self._part.decider.identity.remaining_topic
         return waiting.tombstone(
             message.origin, topic=topic, partition=self._part.lane.partition, now=self._facts.now
         )
 
     def _waiting_place(self, message: Message, decision: Park | Keep) -> TopicPartition:
-        """Where the copy of a message waits."""
+        """The topic and partition where the copy of a message waits."""
         decider, home = self._part.decider, self._part.home
         if isinstance(decision, Park):
             return decider.waiting_place(message, decision, home)

@@ -1,4 +1,4 @@
-"""A message as it is decided about, wherever it was read or waited in between."""
+"""A message in the form that deciders see, wherever it was read or waited."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class Message(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
-    """Without Redrive's own headers; those of a put keep the names that it gives."""
+    """Without Redrive's own headers; a put keeps the names that it carries."""
     timestamp: int
-    """Milliseconds; the record's own, not that of a copy."""
+    """Milliseconds; from the original record, not from a copy."""
     identity: str
-    """``topic:partition:offset`` of the first time Redrive saw the message."""
+    """``topic:partition:offset`` where Redrive first saw the message."""
     origin: str
     """``topic:partition:offset`` of this record on its dead-letter queue, intake or transmission
     queue."""
     hops: int
-    """How often Redrive has put it on a queue."""
+    """The number of Redrive's puts of it on queues."""
     cut: str = ""
     """What is cut of the key, the value or the headers; empty for a whole message."""
     unreadable: str = ""
-    """Which header no client can read, so that the message can't be written again as it was."""
+    """The header that no client can read, so that the message can't be written unchanged."""
     profile: DeadLetterProfile | None = None
-    """What it says of its failure; None for a put."""
+    """Its failure, as its headers describe it; None for a put."""
     failed_at: int = 0
-    """Milliseconds; when the processing failed that a delay counts from: now, if that is no time of
+    """Milliseconds; when the processing failed, from which a delay counts; now if that is not in
     the past. 0 for a message that has waited already."""
 
 
@@ -45,21 +45,21 @@ class Attempts(NamedTuple):
     """The failed attempts on a message under one table."""
 
     failures: int
-    """How many there were."""
+    """The number of attempts."""
     by_rule: tuple[tuple[int, int], ...] = ()
-    """Rules by number with their failed attempts, where that decides which rule is next."""
+    """Failed attempts by rule number, where they decide which rule is next."""
     is_quarantined: bool = False
-    """Whether no table looks at the message again."""
+    """Whether no table evaluates the message again."""
     counted: int = 0
-    """How many of the puts before a RETRY of the same queue counted, whichever table it had."""
+    """Earlier puts that a RETRY of the same queue counted, under any table."""
 
 
 NO_ATTEMPTS: Final = Attempts(0)
-"""Nothing was tried."""
+"""No attempts."""
 
 
 def seed_of(identity: str) -> int:
-    """The seed of one message, the same whenever it is decided again.
+    """The seed of one message, the same for every decision about it.
 
     Args:
         identity: ``topic:partition:offset`` where Redrive saw the message first, or the name of the

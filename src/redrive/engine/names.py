@@ -1,4 +1,4 @@
-"""Names of an application's own topics and groups, and of what one handler works on."""
+"""Names of an application's own topics and groups, and those of one handler."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from redrive.topology.names import OWN_PREFIX, escape, shortened
 
 
 def own_prefix(application: str) -> str:
-    """What the names of an application's own topics, groups and transactional ids begin with."""
+    """The prefix of the names of an application's own topics, groups and transactional ids."""
     return f"{OWN_PREFIX}{escape(application)}-"
 
 
@@ -18,12 +18,12 @@ def outcomes_topic(application: str) -> str:
 
 
 def control_topic(application: str) -> str:
-    """The topic that says who may emit for an application, and what the job knows of its topics."""
+    """The control topic: which run may emit, and what the job knows of its topics."""
     return f"{own_prefix(application)}control"
 
 
 def tables_topic(application: str) -> str:
-    """The topic of every rules table that ever ran, and of what operators decide."""
+    """The topic of all rules tables that ever ran, and of operators' commands."""
     return f"{OWN_PREFIX}{escape(application)}-tables"
 
 
@@ -33,30 +33,30 @@ def retry_topic(application: str, handler: str) -> str:
 
 
 def message_retry_topic(application: str, source: str) -> str:
-    """Where messages of a transmission topic wait for their receiver's next try (MRRTY)."""
+    """The topic where messages of a transmission topic wait for their next try (MRRTY)."""
     return shortened(f"{OWN_PREFIX}{escape(application)}-{escape(source)}-retry")
 
 
 def remaining_topic(application: str, handler: str) -> str:
-    """The topic of a handler's dead letters that no rule can place."""
+    """The topic of a handler's dead letters that no rule could place."""
     return shortened(f"{own_prefix(application)}{escape(handler)}-remaining")
 
 
 def replay_topic(application: str, handler: str) -> str:
-    """The topic of the instructions to replay remaining dead letters of a handler."""
+    """The topic of the instructions to replay a handler's remaining dead letters."""
     return shortened(f"{own_prefix(application)}{escape(handler)}-replay")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerIdentity:
-    """The names of one handler and of the topics it works on."""
+    """The names of one handler and of its topics."""
 
     name: str
     """Part of the names of the handler's own topics."""
     queue: str
     """The dead-letter queue."""
     queue_manager: str
-    """Queue manager of the dead-letter queue; empty if it has no name."""
+    """Queue manager of the dead-letter queue; empty if unnamed."""
     topic: str
     """The topic of the dead-letter queue."""
     retry_topic: str
@@ -66,12 +66,12 @@ class HandlerIdentity:
 
     @property
     def backoff_topic(self) -> str:
-        """Where dead letters wait whose rule has a BACKOFF; made when a table first has one."""
+        """The topic of dead letters with a BACKOFF; created when a table first has one."""
         return f"{self.retry_topic}-backoff"
 
     @property
     def waiting_topics(self) -> tuple[str, str]:
-        """Where dead letters wait for their next attempt."""
+        """The topic where dead letters wait for their next attempt."""
         return self.retry_topic, self.backoff_topic
 
 

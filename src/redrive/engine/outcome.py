@@ -1,4 +1,4 @@
-"""Outcomes: what became of one dead letter in one attempt, as a value and as a record (design 7).
+"""Outcomes: the result of one attempt on one dead letter, as a value and as a record.
 
 One outcome record goes to the application's outcomes topic for every input, in the transaction
 that carries its effects. The record's value is one JSON object. ``Outcome`` is the one definition
@@ -38,7 +38,7 @@ FIELDS: Final = PATTERN_KEYWORDS
 
 
 class Result(StrEnum):
-    """What became of one input in one attempt."""
+    """The result of one attempt on one input."""
 
     RETRIED = "retried"
     """Put to its original destination."""
@@ -49,17 +49,17 @@ class Result(StrEnum):
     PARKED = "parked"
     """The attempt failed; the message waits for its next one."""
     REMAINS = "remains"
-    """Nothing can place it now; kept until new definitions or a person deal with it."""
+    """Nothing can place it now; kept until new definitions or an operator place it."""
     ROUTED = "routed"
-    """Put where the names of the put lead: on its queue, or on its way to another manager."""
+    """Put where its names lead: on its queue, or on the way to another manager."""
     DEAD_LETTERED = "dead-lettered"
     """It could not be put, and is on a dead-letter queue."""
     EXPIRED = "expired"
-    """It was late, and is gone."""
+    """It expired and was discarded."""
     SKIPPED = "skipped"
-    """Left alone: it does not remain any more, or it waits on while others are tried early."""
+    """Unchanged: it no longer remains, or it keeps waiting while others are tried early."""
     CANCELLED = "cancelled"
-    """Left alone: somebody cancelled the replay. It is where it was."""
+    """Unchanged: an operator cancelled the replay. It is where it was."""
 
 
 FINAL = frozenset(
@@ -72,17 +72,17 @@ FINAL = frozenset(
         Result.EXPIRED,
     }
 )
-"""Results after which Redrive has nothing more to do with the message."""
+"""Results that end Redrive's work on the message."""
 
 UNTOUCHED = frozenset({Result.SKIPPED, Result.CANCELLED})
-"""Results of instructions that changed nothing: the message is where the outcome before says."""
+"""Results of instructions that changed nothing: the previous outcome says where it is."""
 
 
 LONGEST_KEY: Final = 4096
 """Bytes of a record key that an outcome keeps."""
 LONGEST_TEXT: Final = 1024
-"""Characters of a text from outside that an outcome keeps: MQ's own names have 48. An outcome has
-some twenty of them, and a topic takes a megabyte by default."""
+"""Characters that an outcome keeps of an external text: MQ's own names have 48. An outcome has some
+twenty such texts, and a topic takes a megabyte by default."""
 
 
 class Kind(StrEnum):
@@ -102,12 +102,12 @@ class Column(NamedTuple):
     kind: Kind
     meaning: str
     name: str = ""
-    """Annotations of ``Outcome`` leave it out where it is the field's."""
+    """Annotations of ``Outcome`` omit it where it equals the field's name."""
     is_added: bool = False
-    """Whether ledgers and records of earlier versions lack it; such columns are the last ones."""
+    """Whether ledgers and records of earlier versions lack it; such columns come last."""
     member: str = ""
     """The member of the record that it is read from, ``fields.X`` for a nested one; empty if no
-    record has it. Annotations leave it out."""
+    record has it. Annotations omit it."""
 
 
 _text: Final = partial(Column, Kind.TEXT)
@@ -117,18 +117,17 @@ _long: Final = partial(Column, Kind.LONG)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one input in one attempt.
+    """The result of one attempt on one input.
 
-    A field is a member of the record, and its annotation is the column of the ledger; what is
-    marked as ``ClassVar`` is a column that no record has. All stand in the order of the columns.
+    A field is a member of the record, and its annotation is the column of the ledger; a
+    ``ClassVar`` is a column that no record has. They are in the order of the columns.
 
-    A decision is written once, without what belongs to the single message: those fields are None.
-    They are written in front of it for each message, as text: a value of its own would cost too
-    much.
+    A decision is serialized once, without the fields of the single message, which are None. Those
+    are written in front of it as text for each message: a value per message would cost too much.
     """
 
     time: Annotated[int | None, Column(Kind.TIME, "when the attempt was made")] = None
-    """In milliseconds since 1970."""
+    """Time of the attempt, in milliseconds since 1970."""
     day: ClassVar[
         Annotated[date, Column(Kind.DAY, "UTC day of `time`; the table is partitioned by it")]
     ]
@@ -182,7 +181,7 @@ class Outcome:
     fields: Annotated[
         Mapping[str, str | int | None], _text("pattern field {}, normalised", "field_{}")
     ]
-    """By keyword; a column each."""
+    """Pattern fields by keyword, one column each."""
     job_version: Annotated[str, _text("version of Redrive that decided")] = redrive.__version__
     outcomes_partition: ClassVar[Annotated[int, _integer("partition of the outcome record")]]
     outcomes_offset: ClassVar[Annotated[int, _long("its offset: the ledger holds each pair once")]]
@@ -239,7 +238,7 @@ class Outcome:
 
     @property
     def members(self) -> str:
-        """The members that are known, as JSON text without the braces."""
+        """The members that are set, as JSON text without the braces."""
         return static_members(
             {
                 name: value
@@ -281,7 +280,7 @@ _values: Final = attrgetter(*_MEMBERS)
 def static_members(members: Mapping[str, Any]) -> str:
     """The members that many outcomes share, as JSON text without the braces."""
     text = orjson.dumps(members)
-    if len(text) > LONGEST_TEXT:  # else no text in it can be too long
+    if len(text) > LONGEST_TEXT:  # otherwise no text in it is too long
         text = orjson.dumps(_bounded_members(members))
     return text.decode()[1:-1]
 
@@ -308,8 +307,8 @@ def key_members(key: bytes | None) -> str:
     """A record key as members of an outcome, without the braces.
 
     Args:
-        key: The key. Of one that is longer than ``LONGEST_KEY`` only the beginning is kept, with
-            its length and its SHA-256: an outcome must always be small enough to be written.
+        key: The key. If it is longer than ``LONGEST_KEY``, only its beginning is kept, with its
+            length and SHA-256: an outcome must always be small enough to be written.
 
     Returns:
         ``"key"`` as base64 text or null; for a long one ``"key_length"`` and ``"key_sha256"`` too.
@@ -323,10 +322,10 @@ def key_members(key: bytes | None) -> str:
 
 
 def bounded(text: str) -> str:
-    """A text that came from outside, cut to a length that an outcome can always hold.
+    """An external text, cut to a length that an outcome can always hold.
 
     Args:
-        text: A name, a field of a header, what a broker said.
+        text: A name, a field of a header, a broker's answer.
 
     Returns:
         The text; if it is longer than ``LONGEST_TEXT`` characters, its beginning with its length

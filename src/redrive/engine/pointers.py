@@ -1,4 +1,4 @@
-"""Dead letters without a payload, and copies that were cut, which both say where the rest is."""
+"""Dead letters without a payload, and cut copies: both say where the rest is."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def restored(message: Message, facts: Facts) -> Message | Gone:
-    """A message with what was cut of its copy.
+    """A message, completed with what its copy had to cut.
 
     Args:
         message: What the copy holds.
-        facts: What is known of the cluster. What is not is asked for, and the copy is the answer
-            meanwhile: it is decided about again.
+        facts: What is known of the cluster. If the rest is unknown, it is asked for, and the copy
+            is returned meanwhile: it will be decided again.
 
     Returns:
-        The message, or why it is not to be had.
+        The message, or why it cannot be read.
     """
     if not message.cut:
         return message
@@ -46,16 +46,16 @@ def restored(message: Message, facts: Facts) -> Message | Gone:
 def own_headers_of_original(
     message: Message, schemes: SchemeTable, facts: Facts
 ) -> own.OwnHeaders | Gone:
-    """Redrive's headers of the record that a dead letter was made of.
+    """Redrive's headers of the record that a dead letter was made from.
 
     Args:
-        message: The dead letter, of a program that leaves headers out.
+        message: The dead letter, from a program that drops headers.
         schemes: The schemes to read it by.
-        facts: What is known of the cluster. What is not is asked for, and there are no headers
-            meanwhile: the message is decided about again.
+        facts: What is known of the cluster. If the record is unknown, it is asked for, and there
+            are no headers meanwhile: the message will be decided again.
 
     Returns:
-        The headers, or why they are not to be had.
+        The headers, or why they cannot be read.
     """
     found = _original(message, schemes, facts)
     if found is None or isinstance(found, Gone):
@@ -64,7 +64,7 @@ def own_headers_of_original(
 
 
 def _original(message: Message, schemes: SchemeTable, facts: Facts) -> Original | Gone | None:
-    """The record that a dead letter names as its origin; None while that is asked for."""
+    """The record that a dead letter names as its origin; None while it is asked for."""
     origin = read_view(message.key, message.value, message.headers, schemes=schemes).origin
     if origin.topic is None or origin.partition is None or origin.offset is None:
         return Gone("the dead letter does not say where its original is")
@@ -77,11 +77,11 @@ def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message
     Args:
         message: The dead letter.
         schemes: The schemes to read it by.
-        facts: What is known of the cluster. What is not is asked for, and the dead letter itself
-            is the answer meanwhile: it is decided about again.
+        facts: What is known of the cluster. If the record is unknown, it is asked for, and the dead
+            letter itself is returned meanwhile: it will be decided again.
 
     Returns:
-        The original, or why it is not to be had.
+        The original, or why it cannot be read.
     """
     found = _original(message, schemes, facts)
     if found is None:
@@ -95,6 +95,6 @@ def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message
         value=found.value,
         headers=[*own.without_own(found.headers), *message.headers],
         timestamp=found.timestamp,
-        # What goes round by its original alone has not seen this dead letter before.
+        # A service that loops only the original has not seen this dead letter before.
         hops=max(message.hops, own.read_own(found.headers).hops),
     )

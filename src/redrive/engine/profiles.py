@@ -1,9 +1,9 @@
-"""Dead letters as the rules of a table see them.
+"""Dead letters as the rules of a table match them.
 
 What IBM's rules ask for is the same for all messages of a profile, and so is most of what rules in
-DIALECT(KAFKA) ask for: then what is decided holds for the profile. Where a table asks for more -
-the text of an error, an age, a key, a header, the body - each message is matched by itself, and
-those of one profile that the same rules match have one ``MatchedProfile``.
+DIALECT(KAFKA) ask for: then a decision holds for the profile. If a table asks for more - the text
+of an error, an age, a key, a header, the body - each message is matched by itself, and the messages
+of one profile that the same rules match share one ``MatchedProfile``.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["PROFILES", "MatchedProfile", "ProfileMatcher"]
 
 PROFILES: Final = 20_000
-"""Profiles that are remembered where messages are matched one by one."""
+"""The most profiles that are remembered when messages are matched one by one."""
 _CANDIDATES: Final = 100_000
-"""Profiles whose matching rules are remembered."""
+"""The most profiles whose matching rules are remembered."""
 
 _INSERTED: Final = ("CONNECTOR", "GROUP", "TOPIC")
 _OF_THE_VIEW: Final = frozenset({"ERRMSG", "AGE"})
-"""Varied fields that the view of a profile leaves out."""
+"""Fields that vary within a profile, so its view omits them."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedProfile(DeadLetterProfile):
-    """Dead letters about which one table decides the same."""
+    """Dead letters that one table decides alike."""
 
     candidates: int = 0
     """The rules that match them, as bits."""
@@ -46,11 +46,11 @@ class MatchedProfile(DeadLetterProfile):
     def of(
         cls, profile: DeadLetterProfile, match_fields: Mapping[str, FieldValue], candidates: int = 0
     ) -> MatchedProfile:
-        """The dead letters of a profile that some rules match.
+        """The dead letters of a profile that these rules match.
 
         Args:
             profile: The profile.
-            match_fields: Its fields with those that the dialect adds.
+            match_fields: Its fields, plus those that the dialect adds.
             candidates: The rules.
         """
         known = {it.name: getattr(profile, it.name) for it in fields(profile)}
@@ -68,7 +68,7 @@ class ProfileMatcher:
             schemes: The schemes to look for.
         """
         self.is_kafka = table.control.dialect is Dialect.KAFKA
-        """Whether rules match messages, and not only the fields of profiles."""
+        """Whether rules match messages, not only the fields of profiles."""
         names = table.asked if self.is_kafka else frozenset()
         asked = {name for name in names if pattern_keyword(name).is_varied}
         self._matcher = Matcher(table)
@@ -76,9 +76,9 @@ class ProfileMatcher:
         self._shared = FieldReader({*(names - asked), *_INSERTED})
         self._varied = FieldReader(asked)
         self.is_varied = self.is_kafka and bool(self._varied.names)
-        """Whether messages of one profile have to be looked at one by one."""
+        """Whether messages of one profile must be matched one by one."""
         self._needs_view = not asked.isdisjoint(_OF_THE_VIEW)
-        # Each answer is kept with its profile: the id of that stays taken as long as it is a key.
+        # Each answer keeps its profile alive, so no other object takes the id that is its key.
         self._bases: dict[int, tuple[DeadLetterProfile, MatchedProfile]] = {}
         self._found: dict[tuple[int, int], MatchedProfile] = {}
         self._candidates: dict[int, tuple[DeadLetterProfile, int]] = {}
@@ -98,13 +98,13 @@ class ProfileMatcher:
         return self._kind(base, self._matcher.candidates_of(found))
 
     def shared(self, profile: DeadLetterProfile) -> DeadLetterProfile:
-        """A profile with what the rules ask for that all its messages share."""
+        """A profile with the fields of the rules that all its messages share."""
         return self._base(profile) if self.is_kafka and profile.is_dead_letter else profile
 
     def first(self, profile: DeadLetterProfile, source: RuleInput) -> DeadLetterProfile:
-        """The profile of a message with the first rule that matches it and no other.
+        """The profile of a message with only the first rule that matches it.
 
-        That is enough to decide about a first attempt that nothing goes wrong with.
+        That is enough to decide a first attempt that succeeds.
         """
         if not profile.is_dead_letter:
             return profile
@@ -125,7 +125,7 @@ class ProfileMatcher:
         return known[1]
 
     def fields_of(self, message: Message, now: int) -> dict[str, FieldValue]:
-        """Everything of a message that the patterns of the table look at.
+        """All fields of a message that the patterns of the table match.
 
         Args:
             message: The message.
@@ -158,7 +158,7 @@ class ProfileMatcher:
         return {**base.fields, **{name: it for name, it in named if it is not None}}
 
     def _read_view(self, base: MatchedProfile, source: RuleInput) -> None:
-        """Read what the profile leaves out, and of that only what patterns can ask for."""
+        """Read the fields that the profile omits and that patterns can ask for."""
         scheme = base.taken[0] if base.taken else None
         if isinstance(scheme, Scheme):
             text = _part(scheme, "error.message", source)
@@ -171,7 +171,7 @@ class ProfileMatcher:
         source.failed_at = next((it for it in times if isinstance(it, int)), None)
 
     def _kind(self, base: MatchedProfile, candidates: int) -> MatchedProfile:
-        """One object for all messages of a profile about which the same is decided."""
+        """One object for all messages of a profile that are decided alike."""
         kind = self._found.get((id(base), candidates))
         if kind is None:
             if len(self._found) >= PROFILES:
@@ -181,7 +181,7 @@ class ProfileMatcher:
 
 
 def rule_input(message: Message, now: int) -> RuleInput:
-    """What the patterns of DIALECT(KAFKA) read of a message.
+    """The fields that the patterns of DIALECT(KAFKA) read from a message.
 
     Args:
         message: The message.
@@ -191,7 +191,7 @@ def rule_input(message: Message, now: int) -> RuleInput:
 
 
 def _part(scheme: Scheme, name: str, source: RuleInput) -> str | int | None:
-    """One part of what the outermost scheme of a message says; see ``read_view`` for all."""
+    """One part of the outermost scheme of a message; see ``read_view`` for all."""
     for part in scheme.parts.get(name, ()):
         if part.place is Place.HEADER:
             raw = _newest(source.headers, part.header, scheme.newest)

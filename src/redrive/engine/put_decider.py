@@ -1,7 +1,7 @@
 """The decider of a topic whose records are put by a receiving queue manager.
 
-What cannot be put becomes a dead letter, stays, or is lost, as the resolution specification says
-(B.11, A.6).
+A message that cannot be put becomes a dead letter, stays, or is lost (resolution specification
+B.11, A.6).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["PutDecider"]
 
 REMEMBERED: Final = 100_000
-"""Answers that are remembered; beyond that the memory starts anew."""
+"""The most answers that are remembered; then the cache starts empty."""
 
 _KINDS: Final[dict[Result, type[Decision]]] = {
     Result.ROUTED: Put,
@@ -67,12 +67,12 @@ _KINDS: Final[dict[Result, type[Decision]]] = {
 
 
 class PutDecider:
-    """One topic that is read, and the queue manager that puts what it holds.
+    """One topic that is read, and the queue manager that puts its messages.
 
     See ``redrive.engine.deciders.Decider``. This class is responsible for:
-        - where a put leads, in names and in topics;
-        - what follows if it fails: the next try, a dead letter, or the message stays;
-        - the reports that a message asks for, and what the put itself brings into being.
+        - the destination of a put, in names and in topics;
+        - the consequence of a failure: the next try, a dead letter, or the message stays;
+        - the reports that a message asks for, and the definitions that the put creates.
     """
 
     def __init__(
@@ -91,16 +91,17 @@ class PutDecider:
         """Take the receiver.
 
         Args:
-            identity: Names of the source, and of the topic for what can be put nowhere.
+            identity: Names of the source, and of the topic for messages that cannot be put
+                anywhere.
             receiver: Puts what the topic holds.
             check: Refuses destinations that Kafka would refuse now.
-            table_id: 16 hex digits that stand for the definitions.
-            hop_limit: How often Redrive puts one message on a queue before it counts as looping.
-            channel: The channel, by its queue manager and name, that stops at a message which can
-                be put nowhere; None if none does.
+            table_id: 16 hex digits that identify the definitions.
+            hop_limit: Redrive's puts of one message before it counts as looping.
+            channel: The channel, by its queue manager and name, that stops at a message which
+                cannot be put anywhere; None if none does.
             by_priority: Whether messages leave the topic by priority, the highest first.
-            message_retries: How often a put that fails for now is tried again (MRRTY).
-            message_retry_interval: Seconds between two tries (MRTMR).
+            message_retries: The number of retries of a put that fails temporarily (MRRTY).
+            message_retry_interval: Seconds between two retries (MRTMR).
         """
         self.identity = identity
         self.receiver = receiver
@@ -126,7 +127,7 @@ class PutDecider:
         entry: int = 0,
         replay: Replay | None = None,
     ) -> Decided:
-        """See ``Decider.decide``; nobody replays puts."""
+        """See ``Decider.decide``; puts are never replayed."""
         assert replay is None, "a put is not replayed"
         putter = facts.putters.get(id(self))
         if putter is None:
@@ -146,15 +147,15 @@ class PutDecider:
     # -- all puts to the same names --------------------------------------------------------------
 
     def put_to(self, names: Names, hops: int, seed: int = 0) -> Put | Refusal:
-        """Where a put leads.
+        """The decision about a put, by its names.
 
         Args:
-            names: Those that came with the message; its queue manager may be empty.
-            hops: How often Redrive has put the message on a queue.
+            names: The names that came with the message; the queue manager may be empty.
+            hops: The number of Redrive's puts of the message on queues.
             seed: Decides among equal instances of a cluster queue.
 
         Returns:
-            The decision to put it, or why it cannot be put.
+            The decision to put the message, or why it cannot be put.
         """
         if hops >= self._hop_limit:
             return Refusal(LOOP, f"put {hops} times already, the limit is {self._hop_limit}")
@@ -166,7 +167,7 @@ class PutDecider:
         return put
 
     def dead_letters(self) -> Destination | Refusal:
-        """The dead-letter queue for what cannot be put here, or why there is none."""
+        """The dead-letter queue for messages that cannot be put here, or why there is none."""
         return self._check(self.receiver.dead_letters)
 
     def ended(
@@ -178,12 +179,12 @@ class PutDecider:
         destination: Destination | None = None,
         attempt: int = 1,
     ) -> Decision:
-        """The decision about a message that is not put where its names lead.
+        """The decision about a message that is not put to its own destination.
 
         Args:
             result: The result that the outcome names.
-            names: Those that came with it.
-            refusal: Why; None if nothing refused it.
+            names: The names that came with the message.
+            refusal: Why it is not put; None if nothing refused it.
             destination: The dead-letter queue, if it goes there.
             attempt: Number of the attempt, from 1.
         """
@@ -211,23 +212,22 @@ class PutDecider:
         Args:
             names: Those that came with the message.
             refusal: Why it cannot be put.
-            failures: Tries that failed before.
+            failures: The earlier tries that failed.
 
         Returns:
-            None if it is not tried again: the reason is none that passes by itself, or MRRTY is
-            exhausted.
+            None if it is not tried again: the reason is not temporary, or MRRTY is exhausted.
         """
         if refusal.reason not in TEMPORARY or failures >= self._message_retries:
             return None
         return self.ended(Result.PARKED, names, refusal, attempt=failures + 1)
 
     def with_detail(self, decision: Decision, detail: str = "", *, attempt: int = 0) -> Decision:
-        """A decision that says more in its outcomes.
+        """A decision with more detail in its outcomes.
 
         Args:
-            decision: One that this decider made.
+            decision: A decision of this decider.
             detail: What to add to its detail; empty for nothing.
-            attempt: Number of the attempt; 0 leaves the decision's.
+            attempt: Number of the attempt; 0 keeps the decision's.
         """
         attempt = attempt or decision.attempt
         if not detail and attempt == decision.attempt:
@@ -281,7 +281,7 @@ class PutDecider:
 
 
 class _Attempt:
-    """One message that is put, with all that this writes."""
+    """One message that is put, with all records that this writes."""
 
     def __init__(  # noqa: PLR0917 - once for every record
         self,
@@ -338,8 +338,8 @@ class _Attempt:
         return self._put(put) if isinstance(put, Put) else put
 
     def _put(self, put: Put) -> Decision | Refusal:
-        """A put, with the copy that the queue's STREAMQ wants."""
-        # Definitions that are discovered last even if the far queue refuses the message (A.5).
+        """A put, with the copy for the queue's STREAMQ."""
+        # Discovered definitions stay even if the remote queue refuses the message (A.5).
         for one in put.destination.discovered:
             if one not in self._facts.discovered:
                 self._note(one, discovered_entry(*one))
@@ -362,7 +362,7 @@ class _Attempt:
         return decision
 
     def _failed(self, refusal: Refusal) -> Decision:
-        """The decision about a failed put: MRRTY comes first (B.11)."""
+        """The decision about a failed put: MRRTY comes first."""
         decider, names, descriptor = self._decider, self._names, self._descriptor
         again = decider.on_refusal(names, refusal, self._failures)
         if again is not None:
@@ -374,11 +374,11 @@ class _Attempt:
         is_returned = len(self._written) > before
         if is_returned or not descriptor.report.asks_for(ReportKind.EXCEPTION):
             return decision
-        # It was to be returned to its sender and cannot be: nobody would know of its end.
+        # It cannot be returned to its sender, and nobody would learn that it was discarded.
         return self._kept_or_dead(replace(refusal, detail=decision.detail))
 
     def _kept_or_dead(self, refusal: Refusal) -> Decision:
-        """A dead letter; else the message stays, or is lost with a fast channel."""
+        """A dead letter; else the message stays, or a fast channel discards it."""
         decider, result = self._decider, Result.REMAINS
         if not (refusal.is_kept or decider.receiver.keeps_refused):
             number = Effect.DEAD_LETTER.entry(self._entry)
@@ -394,7 +394,7 @@ class _Attempt:
         return decider.ended(result, self._names, refusal)
 
     def _reported(self, decision: Decision) -> Decision:
-        """A decision with the report that it makes due."""
+        """A decision with the report that it triggers."""
         kind = due_report(decision, self._message, self._descriptor)
         if kind is None:
             return decision
@@ -412,14 +412,14 @@ class _Attempt:
         return self._decider.with_detail(decision, made.detail)
 
     def _stop(self, decision: Decision) -> None:
-        """A channel stops at what can be put nowhere, in the transaction that finds it (B.11)."""
+        """Stops the channel at a message that cannot be put anywhere, in the same transaction."""
         channel = self._decider.channel
         if channel is not None and isinstance(decision, Keep):
             because = bounded(f"{decision.reason} {decision.detail}")
             self._note(channel, channel_entry(*channel, is_running=False, because=because))
 
     def _note(self, what: object, entry: CommandEntry) -> None:
-        """Keep an entry of the tables topic, once for the slice."""
+        """Add an entry for the tables topic, once per slice."""
         if what in self._facts.noted:
             return
         self._facts.noted.add(what)

@@ -1,4 +1,4 @@
-"""What a put looks at in a message: the names that came with it, and fields of its descriptor."""
+"""What a put reads from a message: the names that came with it, and descriptor fields."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _TENTH: Final = 100
 NAMES: Final = frozenset(
     {QUEUE_MANAGER_HEADER, QUEUE_HEADER, NEXT_QUEUE_MANAGER_HEADER, BIND_HEADER}
 )
-"""Headers with the names of a put, and of the open that it belongs to."""
+"""Headers with the names of a put and of its open."""
 
 READ: Final = (
     QUEUE_MANAGER_HEADER, QUEUE_HEADER, MQMD["Persistence"].header, MQMD["Expiry"].header,
     MQMD["Report"].header, MQMD["ReplyToQ"].header, MQMD["ReplyToQMgr"].header,
     _PRIORITY, BIND_HEADER, _GROUP_OF_JMS, MQMD["GroupId"].header,
 )  # fmt: skip
-"""The headers that a put looks at, in the order of ``PutDescriptor.of``."""
+"""The headers that a put reads, in the order of ``PutDescriptor.of``."""
 
 
 @dataclass(frozen=True, slots=True)
 class PutDescriptor:
-    """What a put looks at in a message."""
+    """What a put reads from a message."""
 
     names: Names
     """The names that came with the message."""
@@ -55,9 +55,9 @@ class PutDescriptor:
     reply_to: Names
     priority: int
     bind: str
-    """Name of the open that the put belongs to; empty if it was not said."""
+    """Name of the open that the put belongs to; empty if not given."""
     group: str
-    """The group that the message belongs to; empty if to none."""
+    """The group of the message; empty if it has none."""
 
     @classmethod
     def of(cls, raw: Sequence[bytes | None]) -> PutDescriptor:
@@ -77,7 +77,7 @@ class PutDescriptor:
         )
 
     def settled(self, destination: Destination) -> int:
-        """The persistence, settled if it is left to the queue."""
+        """The persistence; the queue's if the message leaves it open."""
         left_open = self.persistence == PERSISTENCE_AS_QUEUE_IS_DEFINED
         return destination.persistence if left_open else self.persistence
 
@@ -87,9 +87,9 @@ class PutDescriptor:
         Its own expiry overrides that of a queue of MQ Everyplace; CAPEXPRY bounds both.
 
         Args:
-            created: When it was put, in milliseconds since 1970.
-            now: The time of now, likewise.
-            destination: Where it leads; None if nowhere.
+            created: Time of the put, in milliseconds since 1970.
+            now: The present time, in milliseconds since 1970.
+            destination: Where the message goes; None if nowhere.
         """
         allowed = [self.expiry * _TENTH] if self.expiry > 0 else []
         if destination is not None:
@@ -101,14 +101,14 @@ class PutDescriptor:
 
 
 def by_priority(records: Records, rows: Iterable[int]) -> list[int]:
-    """Rows in the order in which a queue with MSGDLVSQ(PRIORITY) gives them away.
+    """Rows in the order in which a queue with MSGDLVSQ(PRIORITY) delivers them.
 
     Args:
         records: The records.
         rows: Some of their rows, in the order of their arrival.
 
     Returns:
-        The highest priority first; of one priority as they arrived.
+        The highest priority first; equal priorities in order of arrival.
     """
     grid = records.grid
     if grid is not None and _PRIORITY not in grid.layout:

@@ -1,4 +1,4 @@
-"""One put at a receiver: where it leads, and the record that it writes, or why there is none."""
+"""One put at a receiver: its destination, and the record it writes or why there is none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _QUEUE_MANAGER_TYPE: Final = constant_value("MQAT_QMGR") or 0
 
 
 class Effect(IntEnum):
-    """What one input may write to queues; each has entry numbers of its own."""
+    """What one input may write to queues; each effect has its own entry numbers."""
 
     MESSAGE = 0
     DEAD_LETTER = 1
@@ -48,10 +48,10 @@ class Effect(IntEnum):
     DEAD_REPORT = 3
     """A report that is a dead letter."""
     COPY = 4
-    """What a streaming queue gets."""
+    """The copy for a streaming queue."""
 
     def entry(self, entry: int) -> int:
-        """The entry number, by which a refusal is told, of this effect of an input.
+        """The entry number that identifies a refusal of this effect of an input.
 
         Args:
             entry: Entry number of the input.
@@ -65,18 +65,18 @@ class Putter:
     """The puts of one lane at its receiver.
 
     This class is responsible for:
-        - what a message looks like to a put, and where its names lead;
+        - what a put reads from a message, and where its names lead;
         - the record that a put writes, its message descriptor settled as the queue has it;
         - dead letters of the receiver.
 
-    What was found out for one message is kept for those that are alike.
+    Results for one message are cached for equal messages.
     """
 
     def __init__(self, decider: PutDecider, facts: SliceContext) -> None:
         """Take the receiver.
 
         Args:
-            decider: Decides about its puts.
+            decider: Decides its puts.
             facts: What is known of the cluster.
         """
         self._decider = decider
@@ -86,7 +86,7 @@ class Putter:
         self._changes: dict[tuple[int, int], Mapping[str, bytes]] = {}
 
     def descriptor(self, headers: Mapping[str, bytes | None]) -> PutDescriptor:
-        """What a put looks at in a message with these headers."""
+        """What a put reads from a message with these headers."""
         raw = tuple(map(headers.get, READ))
         message = self._descriptors.get(raw)
         if message is None:
@@ -103,7 +103,7 @@ class Putter:
         put = self._put_to(descriptor.names, message.hops, 0)
         if isinstance(put, Refusal) or not put.destination.is_choice:
             return put
-        # Bind on open or on group: all puts of one choose alike, others each for itself.
+        # Bind on open or on group: all puts of one choose alike; other puts choose one by one.
         group = descriptor.group if put.destination.binds_groups else ""
         seed = seed_of(descriptor.bind or group or message.identity)
         return self._put_to(descriptor.names, message.hops, seed)
@@ -149,7 +149,7 @@ class Putter:
     def dead_letter(
         self, entry: int, message: Message, descriptor: PutDescriptor, refusal: Refusal
     ) -> tuple[Destination, OutputRecord] | Refusal:
-        """The dead letter of a message that cannot be put, or why it becomes none.
+        """The dead letter of a message that cannot be put, or why there is none.
 
         Args:
             entry: The dead letter's entry number.
@@ -176,7 +176,7 @@ class Putter:
     def _described(
         self, descriptor: PutDescriptor, destination: Destination
     ) -> Mapping[str, bytes]:
-        """What changes in the message descriptor: what the queue settles, and reply-to names."""
+        """Changes to the message descriptor: defaults of the queue, and reply-to names."""
         # Both objects live as long as the slice: descriptors here, destinations in the decisions.
         key = id(descriptor), id(destination)
         found = self._changes.get(key)
@@ -223,7 +223,7 @@ class Putter:
 
 
 def _output(message: Message, topic: str, value: bytes | None, headers: Headers) -> OutputRecord:
-    if message.identity:  # what Redrive makes itself is seen first where it is read again
+    if message.identity:  # Redrive first sees its own records where it reads them
         headers.append((own.ID, message.identity.encode("ascii")))
         headers.append((own.HOPS, own.number(message.hops + 1)))
     return OutputRecord(topic, message.key, value, headers, message.timestamp)

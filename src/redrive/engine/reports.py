@@ -1,4 +1,4 @@
-"""Reports: messages to the reply-to queue of a message, put like any other, in its transaction."""
+"""Reports: messages to the reply-to queue of a message, put in its transaction like any other."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _FORMAT: Final = MQMD["Format"].header
 
 @dataclass(frozen=True, slots=True)
 class MadeReport:
-    """What came of a report that is due."""
+    """The result of a report that is due."""
 
     entries: tuple[Entry, ...] = ()
-    """What to write; nothing if it could be put nowhere."""
+    """What to write; nothing if it could not be put anywhere."""
     detail: str = ""
-    """Where it went, or why there is none: for the outcome of the message."""
+    """Its destination, or why there is none, for the outcome of the message."""
 
 
 def due_report(
     decision: Decision, message: Message, descriptor: PutDescriptor
 ) -> ReportKind | None:
-    """The report that a message asks for and that its fate makes due; None if there is none.
+    """The report that a message asks for and its fate triggers; None if there is none.
 
     An exception is reported once the message is a dead letter or is discarded: while it stays, its
-    fate is open. What arrives as a dead letter again is no arrival (MQMD, field Report).
+    fate is open. A message put on a dead-letter queue has not arrived (MQMD, field Report).
 
     Args:
         decision: The message's fate.
@@ -72,10 +72,10 @@ def make_report(
     receiver: ReceivingQueueManager,
     now: int,
 ) -> MadeReport:
-    """Puts a report at the manager that makes it; what cannot be put is a dead letter there.
+    """Puts a report at the manager that makes it; if that fails, it is a dead letter there.
 
     Args:
-        kind: What is reported.
+        kind: The kind of the report.
         entry: Entry number of the message.
         message: The message.
         descriptor: What a put looks at in it.

@@ -58,15 +58,15 @@ if TYPE_CHECKING:
 __all__ = ["LOOP", "NO_PAYLOAD", "RulesDecider"]
 
 NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
-"""Reason of a dead letter whose payload is not where it points to."""
+"""Reason of a dead letter that points at a payload which cannot be read."""
 
 
 class RulesDecider:
     """One dead-letter queue and its rules table; see ``redrive.engine.deciders.Decider``.
 
     This class is responsible for:
-        - which rule applies to a dead letter after the attempts that failed;
-        - where that rule puts it, in names and, through the resolver, in topics;
+        - which rule applies to a dead letter after its failed attempts;
+        - the destination of that rule, in names and, through the resolver, in topics;
         - what follows when the put fails.
     """
 
@@ -86,7 +86,7 @@ class RulesDecider:
             identity: The handler's names.
             table: The rules table.
             resolve: Queue manager, queue name and seed to a destination or a refusal.
-            hop_limit: How often Redrive puts one message on a queue before it counts as looping.
+            hop_limit: Redrive's puts of one message before it counts as looping.
             resolve_topic: A topic's name to a destination or a refusal; None where queues are
                 topics of the same name.
             schemes: The schemes of dead letters to look for.
@@ -148,7 +148,7 @@ class RulesDecider:
         replay: Replay | None,
         gone: Gone | None,
     ) -> Decided:
-        """What is decided about a message, of which a part may be gone."""
+        """The decision about a message, a part of which may be gone."""
         if self.profiles.is_kafka:
             profile = self.profiles.matched(message, facts.now)
         else:
@@ -165,7 +165,7 @@ class RulesDecider:
         return Decided(message, decision)
 
     def _decoded(self, message: Message) -> Message:
-        """A message whose copy was cut, with the profile of the whole."""
+        """A message whose copy was cut, with the profile of the whole message."""
         profile = decode_dead_letter(
             message.value, message.headers, key=message.key, schemes=self.schemes
         )
@@ -174,7 +174,7 @@ class RulesDecider:
     def _put(
         self, message: Message, put: Put, attempts: Attempts, facts: SliceContext, entry: int
     ) -> Decided:
-        """A put, or what follows because it can't be made."""
+        """A put, or the decision after it failed."""
         source, decision = message, put
         if put.profile.view.pointer:
             found = original_of(message, self.schemes, facts.facts)
@@ -194,7 +194,7 @@ class RulesDecider:
         return Decided(message, decision, ((entry, record),))
 
     def _without_payload(self, put: Put, gone: Gone, facts: SliceContext) -> Decision:
-        """What follows when the payload of a dead letter is not to be had: it remains."""
+        """The decision to keep a dead letter whose payload cannot be read."""
         if gone.may_come:
             return facts.cache.on_refusal(self, put, Refusal(NO_PAYLOAD, gone.detail))
         return self._decisions.write(
@@ -242,16 +242,16 @@ class RulesDecider:
     ) -> Decision:
         """Decide about the messages of a profile, before a put is tried (specification 6.1).
 
-        Where a person wants a remaining message is a rule that the replay brings along: if the put
-        fails, the message stays where it was, and no rule of the table follows. A parked message
-        goes on with the table, or remains.
+        A replay carries its own rule for a remaining message: if the put fails, the message stays
+        where it was, and no rule of the table follows. A parked message continues with the table,
+        or remains.
 
         Args:
-            profile: What they say of their failure.
-            attempts: Those that failed on them.
-            hops: How often Redrive has put them on a queue.
+            profile: Their failure, as their headers describe it.
+            attempts: Their failed attempts.
+            hops: Redrive's puts of them on queues.
             seed: Decides among equal instances of a cluster queue.
-            replay: What a person decided about them.
+            replay: The operator's decision about them.
         """
         if replay is not None and replay.to is To.REMAIN:
             why = f"{replay.operator} wants no more attempts"
@@ -272,7 +272,7 @@ class RulesDecider:
         seed: int,
         replay: Replay | None,
     ) -> Decision:
-        """What the first rule that matches and is left does with messages of a profile."""
+        """The decision of the first matching rule that has attempts left."""
         if not profile.is_dead_letter:
             return self._keep(profile, attempts, None, profile.problem, replay)
         if attempts.is_quarantined:
@@ -291,7 +291,7 @@ class RulesDecider:
         return self._applied(profile, rule, attempts, hops=hops, seed=seed, replay=replay)
 
     def on_refusal(self, decision: Put, refusal: Refusal) -> Decision:
-        """What follows when a put failed: the next attempt, or the message remains."""
+        """The decision after a failed put: the next attempt, or the message remains."""
         return self._after_failure(
             decision.profile,
             decision.rule,
@@ -302,7 +302,7 @@ class RulesDecider:
         )
 
     def waiting(self, decision: Put) -> Wait:
-        """The decision to wait until the delay of a put is over."""
+        """The decision to wait until a put's delay is over."""
         rule = decision.rule
         assert rule is not None, "only rules of a table have delays"
         tried = self.attempts.tried(rule, decision.attempts)
@@ -324,10 +324,10 @@ class RulesDecider:
         """The decision to leave a message as it is.
 
         Args:
-            profile: What it says of its failure.
+            profile: Its failure, as its headers describe it.
             result: ``SKIPPED`` or ``CANCELLED``.
             detail: Why.
-            replay: The replay that is about it, if that is known.
+            replay: The replay that is about it, if known.
         """
         return self._decisions.write(
             Skip,
@@ -341,7 +341,7 @@ class RulesDecider:
     # -- waiting ---------------------------------------------------------------------------------
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
-        """See ``Decider.waiting_place``; with a BACKOFF, where messages wait as long."""
+        """See ``Decider.waiting_place``; a BACKOFF chooses the partition by the wait."""
         if decision.delay is None:
             return TopicPartition(self.identity.retry_topic, partition)
         jitter = jitter_of(message.identity, decision.attempts.failures)
@@ -349,11 +349,11 @@ class RulesDecider:
         return TopicPartition(self.identity.backoff_topic, partition)
 
     def parked(self, message: Message, rule: Rule | None, attempts: Attempts) -> Park:
-        """The decision that parked a message, as far as it says when the next attempt is due.
+        """The decision that parked a message, with only the time of the next attempt.
 
         Args:
             message: The message.
-            rule: The rule of the next attempt; None if it is not known.
+            rule: The rule of the next attempt; None if unknown.
             attempts: The failed ones.
         """
         return self._decisions.write(
@@ -384,7 +384,7 @@ class RulesDecider:
         seed: int,
         replay: Replay | None,
     ) -> Decision:
-        """What a rule does with messages of a profile."""
+        """The decision of a rule about messages of a profile."""
         match rule.action:
             case Action.IGNORE:
                 why = f"ignored by the rule at line {rule.line}"
@@ -469,9 +469,9 @@ class RulesDecider:
         refusal: Refusal,
         replay: Replay | None,
     ) -> Park | Keep:
-        """What follows a failed attempt of a rule: the next one, or the message remains."""
+        """The decision after a rule's failed attempt: the next one, or the message remains."""
         attempts, following = before, None
-        if replay is None or replay.to in {To.RULES, To.ATTEMPT}:  # else the table had no part
+        if replay is None or replay.to in {To.RULES, To.ATTEMPT}:  # else the table decided nothing
             attempts = self.attempts.counted(rule, before)
             candidates = self.profiles.candidates_of(profile)
             following = self.attempts.following(candidates, attempts)
@@ -502,7 +502,7 @@ class RulesDecider:
         )
 
     def _meant_for(self, profile: DeadLetterProfile, rule: Rule) -> Headers:
-        """The header that names the group which a round is for; none where nobody knows it."""
+        """The header that names the consumer group of a round; none if it is unknown."""
         group = profile.view.group
         if not self.profiles.is_kafka or rule.action is not Action.RETRY or not group:
             return []
@@ -532,7 +532,7 @@ class RulesDecider:
 
 
 def _rule_of(replay: Replay) -> Rule | None:
-    """The rule that a replay brings along; None if those of the table are to decide."""
+    """The rule that a replay carries; None if the table's rules decide."""
     match replay.to:
         case To.RULES | To.ATTEMPT | To.REMAIN:
             return None
@@ -550,7 +550,7 @@ def _rule_of(replay: Replay) -> Rule | None:
 
 
 def _partition(profile: DeadLetterProfile, destination: Destination) -> int:
-    """The partition that a message came from, if it goes back to its topic; else -1."""
+    """The partition that a message came from, if it returns to its topic; else -1."""
     origin = profile.view.origin
     if origin.topic != destination.topic or origin.partition is None:
         return -1

@@ -1,8 +1,8 @@
-"""A slice: the records that one transaction carries, and what is written for them.
+"""A slice: the records of one transaction, and the outputs for them.
 
-Deciding is pure and can be done again: when a fact was missing, when a record was refused, when a
-lost answer leaves open what happened. The same records with the same facts give the same outputs;
-a refusal changes the plan of its own record only.
+Deciding is pure and can be repeated: when a fact was missing, when a record was refused, when an
+answer was lost. The same records with the same facts give the same outputs; a refusal changes only
+the decision about its own record.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 
 
 _OF_A_BATCH: Final = (Reason.MSG_TOO_BIG_FOR_Q, Reason.FORMAT_ERROR)
-"""Reasons that the client may give to every record of a produce batch because of one of them."""
+"""Reasons that the client may report for a whole produce batch because of one record."""
 
 _JUDGED_SINGLY: Final = 1_000
-"""Records that may go in produce batches of one record: some seconds, even on a busy machine."""
+"""The most records that go in produce batches of one: some seconds on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceSettings:
-    """What all slices of one batch have in common."""
+    """Settings that all slices of one batch share."""
 
     outcomes_topic: str
-    """Where outcome records go."""
+    """The topic of outcome records."""
     now: int
     """Time of the attempts, in milliseconds."""
     late: int = 0
-    """Milliseconds that stamps of parked copies may be too old, as the clock was set forward."""
+    """Milliseconds that parked copies may be stamped too old, after the clock was set forward."""
     tables_topic: str = ""
-    """Where definitions that puts discover are kept."""
+    """The topic that keeps definitions which puts discover."""
     discovered: frozenset[tuple[str, str, str]] = frozenset()
-    """Definitions that are kept there already."""
+    """Definitions that the topic already holds."""
 
 
 class Slice:
@@ -82,7 +82,7 @@ class Slice:
         )
         self._outputs: list[Entry] = []
         self._blame_is_shared = False
-        """Whether a refusal may have been told of innocent records too."""
+        """Whether the client may have reported a refusal for innocent records too."""
 
     def __len__(self) -> int:
         return sum(len(part.records) for part in self._parts)
@@ -94,7 +94,7 @@ class Slice:
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
         """See ``TransactionInput.resume``."""
         self._committed = committed
-        self._facts.begin_slice()  # here, so that also a try that follows asks for depths anew
+        self._facts.begin_slice()  # here, so that the next try asks for depths again
 
     def ends(self) -> Mapping[TopicPartition, int]:
         """See ``TransactionInput.ends``."""
@@ -141,10 +141,10 @@ class Slice:
     def refuse(self, refused: Sequence[Refused], doubted: Iterable[str]) -> None:
         """See ``TransactionInput.refuse``.
 
-        What is wrong with one record, or with the size of all, the client says of a whole produce
-        batch, innocents included. So such a refusal only makes the topic's settings be asked for
-        again, and the records go once more in smaller slices, in the end each in a batch of its
-        own: then it says who is to blame.
+        If one record is wrong, or all are too large together, the client reports the whole produce
+        batch, innocent records included. Such a refusal only asks for the topic's settings again,
+        and the records are sent again in smaller slices, in the end each in its own batch: then the
+        answer names the culprit.
         """
         judged_singly = self._is_judged_singly
         for one in refused:
@@ -169,7 +169,7 @@ class Slice:
         return self._of(first), self._of(second)
 
     def summary(self) -> Summary:
-        """What was committed; to be asked once the slice is emitted."""
+        """Statistics of what was committed; valid once the slice is emitted."""
         inputs: Counter[OutcomeKind] = Counter()
         failures: Counter[Failure] = Counter()
         invalid = 0

@@ -1,16 +1,16 @@
 """Readers of the topics that the job reads: from a record to a message with its failed attempts.
 
-There is one for each kind of source. A record that is not to be decided about is none for its
-reader (a tombstone, a copy that was replayed), or is skipped with an outcome that says why.
+There is one reader for each kind of source. It ignores records that need no decision (a tombstone,
+a copy that was replayed), or skips them with an outcome that says why.
 
-Instructions to replay hold the remaining copy that they are about. Whether the message still
-remains is a fact of the remaining topic: what a table, or another replay, has placed since is left
-alone. An instruction that was restored, as there is no copy, is carried out if no outcome says that
-another one was, since the outcomes were looked at for it.
+Instructions to replay hold the remaining copy that they are about. The remaining topic says whether
+the message still remains: a message that a table or another replay has placed since is skipped. An
+instruction that was restored has no copy there; it is carried out unless an outcome, written since
+it was looked up, says that another instruction was.
 
-Only the lane of a retry topic takes parked messages from there, so that none is taken twice. A plan
-about parked messages names them by their offsets. The lane is then read further than what is due:
-those that are named are decided about, the others are parked again as they were.
+Only the lane of a retry topic takes parked messages from it, so none is taken twice. A plan about
+parked messages names them by their offsets. The lane is then read beyond what is due: named
+messages are decided, the others are parked again as they were.
 """
 
 from __future__ import annotations
@@ -57,44 +57,44 @@ _PLACED: Final = "it does not remain any more"
 
 
 class SourceKind(StrEnum):
-    """What a topic is to what decides about its records."""
+    """The kind of a topic, for the decider of its records."""
 
     DEAD_LETTERS = "dead letters"
     RETRIES = "retries"
     REMAINING = "remaining"
     REPLAYS = "replays"
-    """Instructions to do something with what remains, each with the copy that it is about."""
+    """Instructions about remaining messages, each with the copy that it is about."""
     PUTS = "puts"
     """An intake or a transmission queue."""
     UNDELIVERED = "undelivered"
-    """What a queue manager could put nowhere, and kept."""
+    """Messages that a queue manager could not put anywhere, and kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecords:
-    """Some records of one lane, in offset order, with what decides about them."""
+    """Some records of one lane, in offset order, with their decider."""
 
     lane: TopicPartition
     decider: Decider
     kind: SourceKind
     records: Records
     incarnation: int = 1
-    """How many topics of the lane's name there were, this one included (design 6.13)."""
+    """The number of topics that have had the lane's name, including this one."""
     may_be_gone: bool = False
-    """Whether remaining copies of the lane may have been replayed: a tombstone follows them."""
+    """Whether remaining copies of the lane may have been replayed; a tombstone follows each."""
     released: int = 0
-    """Offset below which copies were written before the table changed: their counts begin again,
-    also where the table is one that has counted before."""
+    """Offset below which copies predate the present table: their counts start again, even if the
+    same table has counted before."""
 
     @property
     def home(self) -> int:
-        """The partition of the source that the records came from first, and belong to."""
+        """The partition of the source that the records first came from, and belong to."""
         is_delayed = self.lane.topic == self.decider.identity.backoff_topic
         return self.lane.partition // PARTITIONS if is_delayed else self.lane.partition
 
     @property
     def prefix(self) -> str:
-        """What the identity of every record of the lane begins with (design 6.13)."""
+        """The prefix of the identity of every record of the lane."""
         name = own.name_in_identities(self.lane.topic, self.incarnation)
         return f"{name}:{self.lane.partition}:"
 
@@ -104,7 +104,7 @@ class PartitionRecords:
         return mine.table == self.decider.table_id and not is_released
 
     def attempts(self, row: int, mine: own.OwnHeaders) -> Attempts:
-        """The attempts that a copy carries, as far as they count for the present table.
+        """The attempts that a copy carries, if they count for the present table.
 
         Args:
             row: The copy's.
@@ -116,14 +116,14 @@ class PartitionRecords:
 
 
 Input: TypeAlias = tuple[Message, Attempts, "Replay | None"]
-"""What is to be decided about: a message, its attempts, and what a person decided about it."""
+"""Input of a decision: a message, its attempts, and an operator's decision about it."""
 
 
 class Source(Protocol):
-    """Reads the records of one lane, some after some."""
+    """Reads the records of one lane, part by part."""
 
     def load(self, part: PartitionRecords, first: int) -> bool:
-        """Take some records; those of an earlier call are done with.
+        """Take some records; those of an earlier call are finished.
 
         Args:
             part: The records.
@@ -134,10 +134,10 @@ class Source(Protocol):
         """
 
     def rows(self, first: int) -> Iterable[int]:
-        """The rows from ``first`` on, in the order in which they are decided about."""
+        """The rows from ``first`` on, in the order of their decisions."""
 
     def read(self, row: int) -> Input | Decided | None:
-        """One row: what is to be decided about, or what is done without; None for nothing."""
+        """One row: the input of a decision, or a decision that needs none; None for nothing."""
 
 
 def source_of(part: PartitionRecords, decoder: DeadLetterDecoder, facts: SliceContext) -> Source:
@@ -163,13 +163,13 @@ def source_of(part: PartitionRecords, decoder: DeadLetterDecoder, facts: SliceCo
 
 
 class DeadLetterSource:
-    """Reads dead letters, fresh ones and those whose copies waited."""
+    """Reads dead letters, both fresh ones and those whose copies waited."""
 
     def __init__(self, decider: RulesDecider, decoder: DeadLetterDecoder) -> None:
         """Nothing is loaded yet.
 
         Args:
-            decider: Decides about them.
+            decider: Decides them.
             decoder: Reads dead-letter headers.
         """
         self.decider = decider
@@ -224,7 +224,7 @@ class DeadLetterSource:
         if part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}:
             key, value = mine.key, None if mine.is_null else value
             if key is None and value is None:
-                # It may be a pointer, which its copy, with a key of its own, does not look like.
+                # It may be a pointer, which its copy does not show, as that has its own key.
                 schemes = self.decider.schemes
                 profile = decode_dead_letter(value, headers, key=key, schemes=schemes)
         message = waiting.restore(
@@ -282,7 +282,7 @@ class InstructionSource:
         self.rows = letters.rows
 
     def load(self, part: PartitionRecords, first: int) -> bool:
-        """See ``Source.load``; whether messages still remain has to be known first."""
+        """See ``Source.load``; waits until it is known whether messages still remain."""
         facts = self._facts.facts
         self._remaining = part.lane._replace(topic=part.decider.identity.remaining_topic)
         if facts.copies(self._remaining) is not None:
@@ -304,7 +304,7 @@ class InstructionSource:
         if copies is not None and (why := self._why_not(message.origin, mine, copies)):
             return self._skipped(message, why, replay)
         if message.origin in self._facts.replayed:
-            # What this transaction does is no fact yet.
+            # The effects of this transaction are not facts yet.
             return self._skipped(message, "an instruction just before it was carried out", replay)
         self._facts.replayed.add(message.origin)
         return message, attempts, replay
@@ -316,14 +316,14 @@ class InstructionSource:
         return Decided(message, self._letters.decider.skip(profile, result, why, replay))
 
     def _why_not(self, origin: str, mine: own.OwnHeaders, copies: Copies) -> str:
-        """Why a message is left alone; empty if it remains, or if a fact is missing."""
+        """Why a message is skipped; empty if it remains, or if a fact is missing."""
         there = copies.get(origin.encode("ascii"))
         if there == TAKEN_AWAY or (there is None and not mine.is_restored):
             return _PLACED
         if there is not None:
             return ""
         # No copy: only another restored instruction can have placed it since it was looked up, and
-        # the outcome of that one says so for longer than a tombstone lasts.
+        # the outcome of that instruction lasts longer than a tombstone.
         if mine.asked_until is None:
             return "it was restored by an earlier version"
         question = ReplayedQuestion(*mine.asked_until)
@@ -336,7 +336,7 @@ class InstructionSource:
 
 
 class RetrySource:
-    """Reads what is due of one partition of a retry topic, or is named by an operator."""
+    """Reads the messages of one retry partition that are due or named by an operator."""
 
     def __init__(self, letters: DeadLetterSource, facts: SliceContext) -> None:
         """Nothing is loaded yet; arguments as for ``RemainingSource``."""
@@ -370,7 +370,7 @@ class RetrySource:
         return min(named, key=lambda one: bool(one.cancelled_by), default=None)
 
     def _is_read_for_others(self, row: int) -> bool:
-        """Whether a command, cancelled or not, let the lane be read beyond a row."""
+        """Whether any command, cancelled or not, extends reading of the lane beyond a row."""
         lane, offset = self._part.lane, self._part.records.offsets[row]
         return any(offset < (one.spans[lane].end or 0) for one in self._commands)
 
@@ -393,7 +393,7 @@ class RetrySource:
 
 
 class PutSource:
-    """Reads puts: an intake, a transmission queue, or where its messages wait."""
+    """Reads puts: from an intake, a transmission queue, or the topic where its messages wait."""
 
     def __init__(self, *, by_priority: bool) -> None:
         """Nothing is loaded yet.
@@ -410,7 +410,7 @@ class PutSource:
         return True
 
     def rows(self, first: int) -> Iterable[int]:
-        """See ``Source.rows``; a channel takes them by priority, then as they came."""
+        """See ``Source.rows``; a channel takes them by priority, then in order of arrival."""
         rows = range(first, len(self._part.records))
         return by_priority(self._part.records, rows) if self._by_priority else rows
 
@@ -429,7 +429,7 @@ class PutSource:
             pair for pair in headers if pair[0] in NAMES or not pair[0].startswith(own.PREFIX)
         ]
         if part.kind is SourceKind.PUTS:
-            # The copy that remains of what is unreadable has names that can be read.
+            # The remaining copy of an unreadable message has readable names.
             unreadable = own.unreadable(records.headers[row])
             message = Message(
                 key, value, headers, timestamp, mine.identity or here, here, mine.hops, "",

@@ -1,6 +1,6 @@
 """What a committed slice did, in numbers: outcomes, failures, ages of dead letters, late retries.
 
-Seconds are counted into buckets at once: a batch has many records, and only the counts travel.
+Seconds go straight into buckets: a batch has many records, and only the counts travel.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ class Distribution:
     bounds: tuple[float, ...]
     """Upper bounds, which belong to their bucket; the last bucket has none."""
     counts: list[int] = field(default_factory=list)
-    """One for each bucket, not added up."""
+    """One count for each bucket, not cumulative."""
     total: float = 0.0
-    """All seconds together."""
+    """Sum of all seconds."""
 
     def __post_init__(self) -> None:
         if not self.counts:
             self.counts = [0] * (len(self.bounds) + 1)
 
     def count(self, seconds: np.ndarray[Any, np.dtype[np.float64]]) -> None:
-        """Takes in some values."""
+        """Adds values."""
         places = np.searchsorted(self.bounds, seconds, side="left")
         for place, number in enumerate(np.bincount(places, minlength=len(self.counts)).tolist()):
             self.counts[place] += number
         self.total += float(seconds.sum())
 
     def add(self, other: Distribution) -> None:
-        """Takes in another distribution with the same bounds."""
+        """Adds another distribution with the same bounds."""
         self.counts = [mine + more for mine, more in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
 
@@ -72,10 +72,10 @@ class Ages:
     ages: dict[str, Distribution] = field(default_factory=dict)
     """Seconds from a dead letter's own timestamp to an attempt on it."""
     lateness: dict[str, Distribution] = field(default_factory=dict)
-    """Seconds from the time that a retry was due to its attempt."""
+    """Seconds from the due time of a retry to its attempt."""
 
     def note(self, part: PartitionRecords, done: int, now: int) -> None:
-        """Takes in the attempts on some records.
+        """Adds the attempts on some records.
 
         Args:
             part: The records; only dead letters and due retries count.
@@ -98,7 +98,7 @@ class Ages:
         _count(self.ages, name, AGE_BOUNDS, now, came)
 
     def add(self, other: Ages) -> None:
-        """Takes in what another slice or process noted."""
+        """Adds the timing of another slice or process."""
         for mine, more in ((self.ages, other.ages), (self.lateness, other.lateness)):
             for name, distribution in more.items():
                 mine.setdefault(name, Distribution(distribution.bounds)).add(distribution)
@@ -122,7 +122,7 @@ def _count(
     since: Sequence[int],
 ) -> None:
     times = np.asarray(since, dtype=np.float64)
-    # A record without a timestamp has -1. A clock that is wrong makes no negative seconds.
+    # A record without a timestamp has -1. A wrong clock must not give negative seconds.
     seconds = np.maximum(0, until - times[times >= 0]) / 1000
     found.setdefault(name, Distribution(bounds)).count(seconds)
 
@@ -138,7 +138,7 @@ class Failure(NamedTuple):
 
 
 class OutcomeKind(NamedTuple):
-    """What inputs are counted by."""
+    """The key under which inputs are counted."""
 
     handler: str
     rule_line: int
@@ -153,10 +153,10 @@ class Summary:
     """What a committed slice did."""
 
     inputs: Mapping[OutcomeKind, int]
-    """Inputs by what became of them."""
+    """Inputs by their result."""
     failures: Mapping[Failure, int]
     """Failed attempts worth reporting, with their number."""
     invalid: int
     """Inputs without a valid dead-letter header."""
     ages: Ages
-    """How old they were, and how late retries came."""
+    """Ages of dead letters, and lateness of retries."""

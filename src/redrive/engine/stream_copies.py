@@ -1,4 +1,4 @@
-"""Copies for streaming queues (STREAMQ): each is a put of its own, in the same transaction."""
+"""Copies for streaming queues (STREAMQ): each is a separate put in the same transaction."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _UNLIMITED: Final = -1
 def make_copy(
     stream: Stream, entry: int, put: OutputRecord, descriptor: PutDescriptor, putter: Putter
 ) -> Entry | Refusal:
-    """The copy of a message that is put, or why there is none.
+    """The copy of a put message, or why there is none.
 
-    The copy is what the message is, but it never expires and asks for no reports; it is not copied
-    again (streaming queues configuration).
+    The copy equals the message, but never expires, asks for no reports, and is not copied again
+    (streaming queues configuration).
 
     Args:
-        stream: Where it goes.
+        stream: The streaming queue.
         entry: Entry number of the message.
         put: The message as it is put.
-        descriptor: What a put looked at in it.
+        descriptor: What the put reads from it.
         putter: Puts at the manager that takes the message.
     """
     changes = {"Expiry": _UNLIMITED, "Report": descriptor.report.without_reports}

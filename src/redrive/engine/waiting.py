@@ -1,17 +1,17 @@
-"""Parked and remaining messages: full copies that wait on topics of Redrive's own (design 6).
+"""Parked and remaining messages: full copies that wait on topics of Redrive's own.
 
 A parked copy waits on the handler's retry topic for its next attempt. Its timestamp is the time of
-the failed attempt, so that "everything due" is one offset of the topic.
+the failed attempt, so everything due ends at one offset.
 
-A remaining copy waits on the handler's compacted remaining topic until a new table, or a person,
-deals with it. Its key is the origin of the dead letter, not its identity: one message may come to
-the dead-letter queue twice, and compaction must not make one of the two disappear.
+A remaining copy waits on the handler's compacted remaining topic until a new table or an operator
+places it. Its key is the origin of the dead letter, not its identity: one message may come to the
+dead-letter queue twice, and compaction must not make one of the two disappear.
 
-A copy that the topic would refuse as too large points at its original instead; see
+A copy that is too large for the topic points at its original instead; see
 ``redrive.messages.cuts``.
 
 Both topics have the partitions of their source, and a copy stays on the partition of its original:
-that keeps the share of an instance together.
+so one instance reads all of a partition.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def parked(
         topic: The handler's retry topic.
         partition: The partition of the source.
         table: Short hash of the table that decided.
-        attempts: Failed ones, this one included.
-        now: Milliseconds; the time that the delay counts from: of the failed attempt.
+        attempts: The failed ones, including this one.
+        now: Time of the failed attempt, in milliseconds; the delay counts from it.
     """
     waiting = _waiting_headers(message, table, attempts)
     return OutputRecord(topic, message.key, message.value, waiting, now, partition)
@@ -60,7 +60,7 @@ def remaining(
     attempts: Attempts,
     now: int,
 ) -> OutputRecord:
-    """The copy to keep of a dead letter that no rule can place; arguments as for ``parked``."""
+    """The copy of a dead letter that no rule can place; arguments as for ``parked``."""
     waiting = _waiting_headers(message, table, attempts)
     if message.key is not None:
         waiting.append((own.KEY, message.key))
@@ -71,7 +71,7 @@ def remaining(
 
 
 def fitted(message: Message, most: int) -> Message:
-    """A dead letter with as much cut as lets a copy of it be written.
+    """A dead letter, cut so that a copy of it can be written.
 
     Args:
         message: The message.
@@ -82,7 +82,7 @@ def fitted(message: Message, most: int) -> Message:
 
 
 def tombstone(origin: str, *, topic: str, partition: int, now: int) -> OutputRecord:
-    """The record that takes a remaining copy away once its message went elsewhere."""
+    """The tombstone of a remaining copy whose message has moved."""
     return OutputRecord(topic, origin.encode("ascii"), None, None, now, partition)
 
 
@@ -126,7 +126,7 @@ def restore(
         timestamp: The copy's timestamp, in milliseconds, used when it carries no other.
         mine: Redrive's headers of the copy.
         here: ``topic:partition:offset`` of the copy, used when it carries no origin.
-        profile: What it says of its failure; None for a put.
+        profile: Its failure, as its headers describe it; None for a put.
     """
     return Message(
         key=key,

@@ -1,8 +1,8 @@
-"""The way of one put, decided by the job's own deciders in memory.
+"""The route of one put, decided by the job's own deciders in memory.
 
 The put is a record on a topic that the job reads. Its decider decides it in a slice of its own;
-what it writes on another topic that the job reads is decided next, until everything rests. Copies,
-reports and dead letters are among what is written, so nothing here decides anything.
+records written to another topic that the job reads are decided next, until all records rest.
+Copies, reports and dead letters follow the same way, so nothing here decides anything.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STATES: Final = "states"
 _LAST_TRY: Final = 999_999_999
 """Failures of a parked copy after which no receiver tries again: the largest MRRTY."""
 _EFFECTS: Final = {effect.entry(0): effect for effect in Effect}
-"""By the entry number of what is written for the only record of a slice."""
+"""Effects by the entry number of the outputs for the only record of a slice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Written:
     """One record that the job writes for another."""
 
     effect: Effect
-    """What it is to the message that was read."""
+    """Its effect, seen from the message that was read."""
     record: OutputRecord
     hop: int | None
     """Index of the hop that reads it; None if it rests on its topic."""
@@ -51,9 +51,9 @@ class Hop:
     """One record that the job reads, and what it decides."""
 
     record: OutputRecord
-    """As it is read from its topic."""
+    """The record as read from its topic."""
     kind: SourceKind
-    """What the topic is to its decider."""
+    """The kind of the topic, for its decider."""
     outcome: Mapping[str, Any]
     """The members of its outcome record."""
     written: tuple[Written, ...]
@@ -61,25 +61,25 @@ class Hop:
 
     @property
     def result(self) -> Result:
-        """What became of the message."""
+        """The result for the message."""
         return Result(self.outcome["result"])
 
     @property
     def message(self) -> Written | None:
-        """The message, or the dead letter that was made of it; None if it is on no queue."""
+        """The message, or the dead letter made from it; None if it is on no queue."""
         wanted = Effect.MESSAGE, Effect.DEAD_LETTER
         return next((one for one in self.written if one.effect in wanted), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The way of a put, and of all that it causes."""
+    """The route of a put, and of all records that it causes."""
 
     hops: tuple[Hop, ...]
     """In the order of the decisions, the put's own first."""
 
     def way(self, first: int = 0) -> tuple[Hop, ...]:
-        """The hops of one message, from one of them to where it rests or is gone."""
+        """The hops of one message, from the given one to where it rests or ends."""
         found = [self.hops[first]]
         while (written := found[-1].message) is not None and written.hop is not None:
             found.append(self.hops[written.hop])
@@ -88,18 +88,18 @@ class Walk:
 
 @dataclass(slots=True)
 class AssumedCluster:
-    """Answers for a cluster in good order, which has certain topics and no others."""
+    """Answers for a healthy cluster that has certain topics and no others."""
 
     topics: Collection[str]
     present: set[str] = field(default_factory=set)
-    """Topics of which it was assumed that they exist and take what is written."""
+    """Topics that are assumed to exist and accept records."""
     missing: set[str] = field(default_factory=set)
-    """Topics of which it was assumed that they do not exist."""
+    """Topics that are assumed not to exist."""
     not_full: set[str] = field(default_factory=set)
-    """Topics of queues of which it was assumed that they hold no message."""
+    """Topics of queues that are assumed to be empty."""
 
     def answers(self, questions: Questions) -> Answers:
-        """The assumed answers, which are noted."""
+        """The assumed answers; each is noted."""
         self.present |= {name for name in questions.topics if name in self.topics}
         self.missing |= {name for name in questions.topics if name not in self.topics}
         self.not_full |= {question.topic for question in questions.depths}
@@ -120,21 +120,21 @@ def walk(
     now: int,
     offset: int = 0,
 ) -> Walk:
-    """Follow a put until it, and all that it causes, rests.
+    """Follow a put until it and all records that it causes rest.
 
     Args:
         put: The record on the intake.
-        deciders: What decides about puts and their retries on each topic that the job reads now;
-            a message on any other topic rests there.
+        deciders: The deciders of puts and retries on each topic that the job reads now; a message
+            on any other topic rests there.
         facts: The facts that the deciders look at.
-        answers: Answers what they do not know yet.
+        answers: Answers the open questions.
         now: The time of all decisions, in milliseconds since 1970.
-        offset: Where the put lies on the intake; its identity decides among equal instances of a
+        offset: Offset of the put on the intake; its identity chooses among equal instances of a
             cluster queue.
 
     Returns:
-        The way. Names that come back to a manager end it as on the job, by the hop limit; a copy
-        or a report whose like was followed already is followed once.
+        The route. The hop limit ends loops of names, as in the job; equal copies and equal reports
+        are followed once.
     """
     settings = SliceSettings(outcomes_topic=_OUTCOMES, now=now, tables_topic=_STATES)
     hops: list[Hop] = []
@@ -161,7 +161,7 @@ def walk(
 
 
 def _read(record: OutputRecord, offset: int) -> Records:
-    """A record that was written, as it is read."""
+    """A written record, in the form in which it is read."""
     headers = record.headers or []
     return Records([record.key], [record.value], [headers], [record.timestamp], [offset])
 
@@ -183,7 +183,7 @@ def _parts(work: Slice) -> tuple[Mapping[str, Any], Sequence[tuple[Effect, Outpu
 
 
 def _is_new(effect: Effect, record: OutputRecord, followed: set[tuple[Any, ...]]) -> bool:
-    """Whether a copy or a report is to be followed: queues can copy to each other for ever."""
+    """Whether to follow a copy or a report: queues can copy to each other for ever."""
     if effect in {Effect.MESSAGE, Effect.DEAD_LETTER}:
         return True  # its hops are counted
     names = sorted(pair for pair in record.headers or [] if pair[0] in NAMES)
@@ -194,7 +194,7 @@ def _is_new(effect: Effect, record: OutputRecord, followed: set[tuple[Any, ...]]
 
 
 def _as_last_try(record: OutputRecord) -> OutputRecord:
-    """A parked copy after all tries but one: with the same facts each ends like the one before."""
+    """A parked copy before its last try: with the same facts all tries end alike."""
     headers = record.headers or []
     if own.FAILURES not in dict(headers):
         return record

@@ -1,7 +1,7 @@
-"""Whether a cluster can be used: it answers, lets us in, and lets us do what is to be done.
+"""Access checks: the cluster answers, authenticates us, and grants the rights that we need.
 
-One message says what is missing. It is a hint for people and no guarantee: what changes later is
-the business of whoever works on the cluster.
+One message says what is missing. It is a hint, not a guarantee: rights may change later, and the
+clients then report that themselves.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _WITH_RIGHTS: Final[Mapping[str, Any]] = {
 
 
 def check_access(connection: Connection, rights: Sequence[Right] = ()) -> None:
-    """See that the cluster answers, lets us in, and lets us do what is needed.
+    """Check that the cluster answers, authenticates us, and grants the rights.
 
     Args:
         connection: The cluster.
-        rights: What is to be done. Rights on topics that do not exist, on transactional ids and on
-            all that begins alike are not looked at: the cluster tells nobody beforehand.
+        rights: The rights that are needed. Rights on missing topics, on transactional ids and on
+            name prefixes are not checked: the cluster does not report them beforehand.
 
     Raises:
         EnvironmentFault: It does not.
@@ -110,7 +110,7 @@ def _check_sign_in(consumer: Consumer, connection: Connection, said: list[KafkaE
         try:
             consumer.list_topics(timeout=AGAIN)
         except KafkaException:
-            consumer.poll(0)  # hands over what the client heard
+            consumer.poll(0)  # delivers the client's errors
         else:
             return
         refusals = [error for error in said if _is_refusal(error)]
@@ -121,7 +121,7 @@ def _check_sign_in(consumer: Consumer, connection: Connection, said: list[KafkaE
 
 
 def _is_refusal(error: KafkaError) -> bool:
-    # A broker without TLS just closes the connection; librdkafka tells in words what it was at.
+    # A broker without TLS just closes the connection; librdkafka describes the step in words.
     return error.code() in _SIGN_IN_ERRORS or "SSL handshake failed" in error.str()
 
 
@@ -135,7 +135,7 @@ def _sign_in_refused(connection: Connection, error: KafkaError) -> EnvironmentFa
 
 
 def _words(error: KafkaError) -> str:
-    """What the client heard, without its own name for the connection and its stopwatch."""
+    """The client's error, without its name for the connection and its timing."""
     return re.sub(r"^\S+://\S+: | \(after .*$", "", error.str())
 
 
@@ -149,7 +149,7 @@ def _no_kafka(connection: Connection) -> EnvironmentFault:
 
 
 def _missing_rights(admin: AdminClient, rights: Sequence[Right]) -> list[Right]:
-    """Those of some rights on single topics and groups that the cluster denies."""
+    """The rights on single topics and groups that the cluster denies."""
     topics = {right.name for right in rights if right.resource is Resource.TOPIC}
     groups = {right.name for right in rights if right.resource is Resource.GROUP}
     allowed: dict[tuple[Resource, str], Collection[str] | None] = {}
@@ -165,7 +165,7 @@ def _missing_rights(admin: AdminClient, rights: Sequence[Right]) -> list[Right]:
 
 
 def _allowed(answer: Any) -> Collection[str] | None:  # noqa: ANN401 - a future of the client
-    """The operations that this user may do; None if the cluster does not say, or not in time."""
+    """The operations granted to this user; None if the cluster does not say in time."""
     try:
         operations = answer_of(answer, COORDINATOR).authorized_operations
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""Looking at the topics of a cluster, and creating them."""
+"""Lists the topics of a cluster, and creates topics."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class NewTopic:
     partitions: int
     settings: Mapping[str, str] = field(default_factory=dict)
     replication_factor: int | None = None
-    """Replicas of each partition; None for what the brokers are configured to."""
+    """Replicas of each partition; None for the brokers' default."""
 
 
 class TopicAdministration:
-    """Looks at the topics of one cluster and creates some; nothing is ever deleted."""
+    """Lists and creates topics of one cluster; never deletes any."""
 
     def __init__(self, connection: Connection) -> None:
         """Opens the client, which connects when it is first asked.
@@ -61,10 +61,10 @@ class TopicAdministration:
         return {name: len(topic.partitions) for name, topic in topics.items()}
 
     def ensure(self, wanted: Iterable[NewTopic]) -> list[str]:
-        """Creates the topics that are missing, and adds the partitions that are.
+        """Creates missing topics, and adds missing partitions.
 
         Args:
-            wanted: Topics that should exist. Settings of those that do are left as they are.
+            wanted: Topics that should exist. Settings of existing topics stay unchanged.
 
         Returns:
             The names of the topics that were created.
@@ -94,15 +94,15 @@ class TopicAdministration:
         validate_only: bool = False,
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Creates topics; one that exists by now is as good.
+        """Creates topics; topics that exist by now are fine.
 
         Args:
             topics: The topics.
-            validate_only: Only see whether the cluster would create them.
-            progress: Told how many are done, if it takes several requests.
+            validate_only: Only check whether the cluster would create them.
+            progress: Called with the number created, if it takes several requests.
 
         Raises:
-            EnvironmentFault: The cluster refuses one; how many were created is told.
+            EnvironmentFault: The cluster refuses one; the message says how many were created.
         """
         done = 0
         for part in _requests(topics):
@@ -132,14 +132,14 @@ class TopicAdministration:
         return {
             name: error
             for name, error in errors.items()
-            # Somebody else may have been quicker.
+            # Another client may have created it first.
             if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS
         }
 
     def _await(self, names: set[str]) -> None:
         """Waits until the broker that is asked knows the topics, for a while.
 
-        They were acknowledged, which is what counts; this spares the next step an error.
+        They were acknowledged, so this only avoids an error in the next step.
         """
         deadline = time.monotonic() + SILENCE
         with contextlib.suppress(KafkaException):

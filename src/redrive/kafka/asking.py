@@ -1,8 +1,8 @@
-"""Asking a cluster: clients that are thrown away when they stop answering, and deadlines that hold.
+"""Questions to a cluster: disposable clients, and deadlines that hold.
 
-A client that got no answer, or an answer for an older cluster, is thrown away: the next question is
-asked by a fresh one. Some answers of a client that lived through a restart of its broker never
-change (FENCED_LEADER_EPOCH).
+A client without an answer, or with an answer for an older cluster, is dropped: a fresh client asks
+the next question. Some errors of a client that survived a restart of its broker never go away
+(FENCED_LEADER_EPOCH).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HOPELESS: Final = frozenset(
         KafkaError.SASL_AUTHENTICATION_FAILED,
     }
 )
-"""Errors after which waiting for a first answer is no use."""
+"""Errors after which waiting for a first answer is useless."""
 _AGAIN: Final = frozenset(
     {
         KafkaError._TIMED_OUT,  # noqa: SLF001 - no public name
@@ -70,8 +70,8 @@ class AskingClients:
     def admin(self) -> AdminClient:
         """The admin client; another one after a question without an answer."""
         if self._admin is None:
-            # A list and no method of this object: a client that is part of a reference cycle is
-            # destroyed in whatever thread collects garbage, its own included.
+            # A list, not a method of this object: a client in a reference cycle is destroyed in
+            # whichever thread collects garbage, including its own.
             settings: dict[str, Any] = {**self._settings, "error_cb": self._failures.append}
             self._admin = AdminClient(settings)
         return self._admin
@@ -79,8 +79,8 @@ class AskingClients:
     def connected_admin(self, seconds: float) -> AdminClient:
         """The admin client, once it has been answered by a broker.
 
-        For questions to the leaders of partitions: a client that is not connected yet finds none,
-        and looks again one second and then three seconds later.
+        For questions to partition leaders: a client that is not connected yet finds none, and
+        retries only one second and then three seconds later.
 
         Args:
             seconds: How long to wait for that.
@@ -95,7 +95,7 @@ class AskingClients:
         return admin
 
     def consumer(self, group: str, *, stable: bool) -> Consumer:
-        """A consumer that never subscribes, reads or commits: it only asks.
+        """A consumer that never subscribes, reads or commits: it only asks for offsets.
 
         Args:
             group: The consumer group of whose offsets it asks.
@@ -115,7 +115,7 @@ class AskingClients:
         return consumer
 
     def forget(self) -> None:
-        """Let go of every client: they end with their objects, the next question has new ones."""
+        """Drop every client: they end with their objects, and the next question opens new ones."""
         self._admin = None
         self._is_connected = False
         self._consumers.clear()
@@ -129,7 +129,7 @@ class AskingClients:
             ask: The question, with the seconds that one try may take.
 
         Raises:
-            EnvironmentFault: The cluster can't be reached in time, or lets nobody in.
+            EnvironmentFault: The cluster can't be reached in time, or refuses this user.
         """
         deadline = time.monotonic() + self._timeout
         while True:
@@ -146,17 +146,17 @@ class AskingClients:
                     ) from exception
 
     def asked(self, step: str, ask: Callable[[float], _Answer]) -> _Answer:
-        """An answer, asked for again, by fresh clients, while none comes and there is time.
+        """The answer to a question, which fresh clients repeat until one comes or the time is over.
 
-        The first try is short: a client that lost its coordinator never answers, and a broker that
-        is only slow answers the second one.
+        The first try is short: a client that lost its coordinator never answers, and a slow broker
+        answers the second try.
 
         Args:
-            step: What is asked for, for the error.
+            step: Name of the question, for the error.
             ask: The question, with the seconds that one try may take.
 
         Raises:
-            TransientFault: No answer in time, or one after which asking again is no use.
+            TransientFault: No answer in time, or one after which asking again is useless.
         """
         deadline = time.monotonic() + self._timeout
         seconds = min(ONE_TRY, self._timeout)

@@ -1,4 +1,4 @@
-"""What a Kafka cluster tells at this moment: the one place that asks, with deadlines.
+"""The current state of a Kafka cluster: the one place that asks, with deadlines.
 
 Nothing here joins a group, commits or begins a transaction.
 """
@@ -35,9 +35,9 @@ from redrive.kafka.writer import Appender
 from redrive.messages import TopicPartition
 
 LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
-"""Names that a topic may have; a broker does not take others even in a question."""
+"""Valid topic names; a broker refuses others even in a question."""
 _NAMED: Final = 10
-"""Partitions that one sentence names."""
+"""The most partitions that one message names."""
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -52,7 +52,7 @@ _NOT_ALLOWED: Final = frozenset(
 
 
 class Extent(NamedTuple):
-    """What a partition holds."""
+    """The offsets of a partition."""
 
     first: int
     """Offset of the oldest record that is kept."""
@@ -60,11 +60,11 @@ class Extent(NamedTuple):
     """Offset after the last committed record (the last stable offset)."""
 
     def position(self, committed: int | None, *, from_end: bool = False) -> int:
-        """Where a consumer group goes on.
+        """Where a consumer group continues.
 
         Args:
-            committed: What it committed; None for nothing.
-            from_end: Whether it begins at the end then, and not with the oldest record.
+            committed: Its committed offset; None for none.
+            from_end: Whether it then begins at the end, not at the oldest record.
         """
         if committed is None:
             return self.end if from_end else self.first
@@ -82,7 +82,7 @@ class Cluster:
             timeout: Seconds that the first answer, and each further one, may take.
         """
         self.connection = connection
-        """How it is reached."""
+        """The connection settings."""
         self._clients = AskingClients(connection, timeout=timeout)
         self._appender = Appender(connection)
         self._timeout = timeout
@@ -135,10 +135,11 @@ class Cluster:
         ]
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Kafka's id of each topic: another one if it was deleted and made anew (KIP-516).
+        """Kafka's id of each topic, which changes if the topic is recreated (KIP-516).
 
         Args:
-            topics: Topics. One that does not exist or that this user may not describe is left out.
+            topics: The topics. Missing topics, and those that this user may not describe, are
+                omitted.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -173,7 +174,7 @@ class Cluster:
         return self._clients.asked("description of topics", ask)
 
     def leaderless(self, lanes: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """The partitions among some that no broker leads now: nothing can be asked of these.
+        """The partitions among these that have no leader now and cannot be asked.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -189,10 +190,10 @@ class Cluster:
         }
 
     def led(self, topics: Iterable[str]) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
-        """The partitions of topics that can be asked, and those that no broker leads now.
+        """The partitions of topics that can be asked, and those without a leader now.
 
         Args:
-            topics: Topics; those that did not exist at the last look are left out.
+            topics: Topics; those that did not exist at the last look are omitted.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -202,7 +203,7 @@ class Cluster:
         return [lane for lane in lanes if lane not in silent], silent
 
     def settings_of(self, names: Collection[str]) -> dict[str, Mapping[str, Any]]:
-        """The settings of topics, by name; none of a topic that this user may not look at.
+        """The settings of topics, by name; none for a topic that this user may not describe.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -226,7 +227,7 @@ class Cluster:
     # -- offsets -------------------------------------------------------------------------------
 
     def extents(self, lanes: Iterable[TopicPartition]) -> dict[TopicPartition, Extent]:
-        """What partitions hold now.
+        """The offsets of partitions now.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -293,8 +294,8 @@ class Cluster:
         except TransientFault as fault:
             if not stable:
                 raise
-            # The client says no more than that time is over; whether the broker answers a short
-            # question tells why.
+            # The client only reports a timeout; a short question shows whether the broker answers
+            # at all.
             with contextlib.suppress(KafkaException):
                 ask(ONE_TRY, stable=False)
                 raise TransientFault(_PENDING.format(group=group)) from fault
@@ -305,7 +306,7 @@ class Cluster:
         }
 
     def delete_records(self, below: Mapping[TopicPartition, int]) -> None:
-        """Lets the broker delete what lies below some offsets.
+        """Lets the broker delete the records below some offsets.
 
         Raises:
             TransientFault: The broker refused, or gave no answer in time.
@@ -356,16 +357,15 @@ class Cluster:
 
         Args:
             starts: Where to begin in each partition.
-            ends: The offset behind the last record that is wanted of each; None for all that is
-                there.
-            seconds: How long reading may take; None for as long as anything comes.
-            until: Whether a record is the last one wanted of its partition.
-            committed_only: Whether records of open and aborted transactions are left out.
-            passes_gone: Whether records that are gone, by retention, are passed over; they are a
-                fault otherwise.
+            ends: The offset behind the last record to read in each; None for all records.
+            seconds: The longest time for reading; None for as long as records arrive.
+            until: Whether a record is the last one to read in its partition.
+            committed_only: Whether to omit records of open and aborted transactions.
+            passes_gone: Whether records that retention deleted are skipped; otherwise they are a
+                fault.
 
         Raises:
-            TransientFault: After the records read so far: the broker gives no more, or the time is
+            TransientFault: After the records read so far: the broker sends no more, or the time is
                 over.
         """
         runs = self._clients.readers.read(
@@ -418,7 +418,7 @@ class Cluster:
 def settled_ends(
     cluster: Cluster, lanes: Collection[TopicPartition], *, seconds: float = ANSWER
 ) -> dict[TopicPartition, int]:
-    """Where partitions end now, once every transaction that is open there has ended.
+    """The ends of partitions now, once all transactions that are open there have ended.
 
     A commit returns before readers see it, and an open transaction hides what others committed
     behind it. A reader that reaches it has read all that was committed before this call.
@@ -453,16 +453,16 @@ def next_offsets(
     *,
     seconds: float | None = None,
 ) -> dict[TopicPartition, int]:
-    """Offset of the first committed record of each range; the range's end if it holds none.
+    """Offset of the first committed record in each range; the range's end if there is none.
 
     Offsets without a record are markers of transactions, records of aborted ones, and what
     compaction removed.
 
     Args:
         cluster: Reads them.
-        starts: Where each range begins.
+        starts: The begin of each range.
         ends: The offset behind each range; more lanes may be in it.
-        seconds: How long reading may take; None for as long as anything comes.
+        seconds: The longest time for reading; None for as long as records arrive.
 
     Raises:
         TransientFault: The broker gave no answer in time, or a range begins before the oldest
@@ -477,7 +477,7 @@ def next_offsets(
 
 
 def without_leader(lanes: Collection[TopicPartition] | Collection[str]) -> list[str]:
-    """A note that names partitions without a leader; nothing if there are none."""
+    """A note that names partitions without a leader; empty if there are none."""
     if not lanes:
         return []
     names = ", ".join(sorted(map(str, lanes))[:_NAMED]) + ", ..." * (len(lanes) > _NAMED)
@@ -490,7 +490,7 @@ def has_leader(partition: Any) -> bool:  # noqa: ANN401 - the client's
 
 
 def _answer_or_none(answer: Any, timeout: float) -> Any:  # noqa: ANN401 - the client's future
-    """What was said of a topic; None if it does not exist, or not for this user."""
+    """The description of a topic; None if it does not exist, or not for this user."""
     try:
         return answer_of(answer, timeout)
     except KafkaException as exception:

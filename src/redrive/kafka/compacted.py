@@ -15,14 +15,14 @@ from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 
 _AT_ONCE: Final = 1_000
-"""Records taken at one look."""
+"""Records read at a time."""
 
 
 class CompactedTopic:
-    """Follows a compacted topic; close it in the end.
+    """Follows a compacted topic; close it at the end.
 
-    This class is responsible for: one consumer that goes on to read, and knowing when everything
-    was read that was written before it was asked.
+    This class is responsible for one consumer that keeps reading, and for knowing when it has read
+    everything that was written before a call.
     """
 
     def __init__(self, cluster: Cluster, lane: TopicPartition) -> None:
@@ -38,11 +38,11 @@ class CompactedTopic:
         self._reader.assign({lane: 0})
 
     def records_to_end(self) -> Iterator[StoredRecord]:
-        """Everything up to the end of the topic as it is now, open transactions awaited.
+        """All records up to the present end of the topic; waits for open transactions.
 
-        A commit returns before readers see it; so the very end is what is read up to, and
-        nothing that was committed before this call is missed. However long the topic is: time is up
-        when nothing more comes.
+        A commit returns before readers see it, so this reads up to the very end and misses nothing
+        that was committed before the call. The topic may be long: the time is over when nothing
+        more arrives.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -50,7 +50,7 @@ class CompactedTopic:
         yield from self._records_up_to(self.very_end())
 
     def visible(self) -> Iterator[StoredRecord]:
-        """Everything up to the last stable offset as it is now; no open transaction is awaited.
+        """All records up to the present last stable offset; does not wait for open transactions.
 
         The broker that leads the partition never moves that offset back, so a later look sees at
         least as much.
@@ -61,13 +61,13 @@ class CompactedTopic:
         yield from self._records_up_to(self._cluster.ends([self._lane])[self._lane])
 
     def news(self) -> Iterator[StoredRecord]:
-        """What came since the last look, without waiting."""
+        """New records since the last look, without waiting."""
         with translated(f"reading {self._lane.topic}"):
             for run in self._reader.take(_AT_ONCE, 0):
                 yield from run.records()
 
     def very_end(self) -> int:
-        """The offset behind the last record that is there now, open transactions included.
+        """The offset behind the present last record, including open transactions.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -76,7 +76,7 @@ class CompactedTopic:
 
     @property
     def position(self) -> int:
-        """The offset behind what was read."""
+        """The offset behind the last record that was read."""
         return self._reader.positions[self._lane]
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""How to reach a Kafka cluster, in the words of each client that Redrive uses."""
+"""How to reach a Kafka cluster, as settings of each client that Redrive uses."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 _RECONNECT: Final = 20
-"""Milliseconds before a client connects again. It also waits half of that between its first broker,
-which only tells the names of the others, and the one that it asks: 50 ms by default."""
+"""Milliseconds before a client reconnects. It also waits half of that between its bootstrap broker,
+which only names the others, and the broker that it asks: 50 ms by default."""
 _LONGEST_RECONNECT: Final = 1_000
-"""Milliseconds to which that grows, Java's default; librdkafka's is ten seconds, which a client may
-sleep on after its broker is back."""
+"""Milliseconds to which that grows, Java's default; librdkafka's is ten seconds, for which a client
+may sleep after its broker is back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,8 @@ class Connection:
     ssl_ca_file: str = ""
     """PEM file of the authorities to trust; empty for those of the system."""
     group: str = "redrive-reader"
-    """The group that consumers name which join none and commit nothing: librdkafka asks for its
-    coordinator all the same, for which this user needs a right. A job's own is the application."""
+    """The group of consumers that join none and commit nothing: librdkafka still asks for its
+    coordinator, for which this user needs a right. A job uses the application's group."""
 
     def librdkafka(self) -> Mapping[str, str | int | float | bool]:
         """Settings for confluent-kafka clients."""
@@ -95,5 +95,5 @@ class Connection:
 
 
 def _quoted(text: str) -> str:
-    # JAAS strings: a backslash takes the next character as it is.
+    # JAAS strings: a backslash escapes the next character.
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""What remains on the partitions of remaining topics, followed by a process that replays."""
+"""Remaining copies on partitions of remaining topics, followed by a process that replays."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _MOST: Final = 8
 class LiveCopies:
     """Knows the last copy of each message on remaining topics.
 
-    This class is responsible for: one follower for each partition that is asked for, and that an
-    answer holds everything that was committed before the question.
+    This class is responsible for one follower per requested partition, and for answers that hold
+    everything that was committed before the question.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -31,9 +31,9 @@ class LiveCopies:
         self._followed: dict[TopicPartition, tuple[CompactedTopic, dict[bytes, int]]] = {}
 
     def on(self, lane: TopicPartition) -> Copies:
-        """What remains on a partition now; the same mapping grows with every question.
+        """The remaining copies of a partition now; the same mapping grows with every question.
 
-        The first question reads the whole partition, later ones what came since.
+        The first question reads the whole partition, later ones only new records.
 
         Args:
             lane: A partition of a remaining topic, which exists.
@@ -52,7 +52,7 @@ class LiveCopies:
                 is_copy = record.value is not None
                 copies[record.key or b""] = record.offset if is_copy else TAKEN_AWAY
         except TransientFault:
-            self._forget(lane)  # a fresh client is to be asked
+            self._forget(lane)  # a fresh client will be asked
             raise
         return copies
 

@@ -1,12 +1,12 @@
-"""Waits that end: the one place for calls of clients that may never come back.
+"""Bounded waits: the one place for client calls that may never return.
 
 Some calls of librdkafka ignore their timeout (``send_offsets_to_transaction``, when a coordinator
 was lost: confluentinc/librdkafka 5456, 5511), others have none (``close``, ``begin_transaction``),
-and Java may hang. Such a call is made in a thread of its own and watched from outside; past its
-deadline the thread, and the client in it, are abandoned.
+and Java may hang. Such a call runs in its own thread and is watched from outside; past its deadline
+the thread and its client are abandoned.
 
-Every wait has a name, its step. ``unanswered`` lists the steps that a process waits for, for the
-sentence with which it ends when they do not come back::
+Every wait has a name, its step. ``unanswered`` lists the steps that a process waits for, for its
+last message when they never return::
 
     within("closing the consumer", CLOSE, consumer.close)
     with under_way("the running batch"):
@@ -28,54 +28,53 @@ from redrive.errors import OutcomeUnknown
 _Answer = TypeVar("_Answer")
 _Answer_co = TypeVar("_Answer_co", covariant=True)
 
-# How long clients of Kafka are waited for, in seconds. On an idle machine a broker answers a client
-# that is connected within 2 ms; one that is busy does within a second or two.
+# Timeouts for Kafka clients, in seconds. An idle broker answers a connected client within 2 ms; a
+# busy one answers within a second or two.
 
 LOOK: Final = 0.01
-"""Between two looks at what comes within milliseconds: a record, or the end of a transaction."""
+"""Between polls for what comes within milliseconds: a record, or the end of a transaction."""
 PAUSE: Final = 0.1
-"""Between two tries of what takes longer: a broker that starts, a topic that is made."""
+"""Between tries of what takes longer: a broker that starts, a new topic."""
 AGAIN: Final = 0.5
-"""Before a step is tried again that somebody else just took."""
+"""Before retrying a step that another client just took."""
 GLIMPSE: Final = 1.0
-"""For what makes an answer to a person better, and may be missing: he does not notice the wait."""
+"""For optional details of an answer to a user, too short to notice."""
 GRACE: Final = 2.0
-"""For a client to give up by itself after its own timeout: it is not to be destroyed in the middle
-of it."""
+"""For a client to give up by itself after its own timeout: it must not be destroyed before."""
 CONNECT: Final = 3.0
-"""For a broker to be reached by who can do without: one lost packet of a connection is sent again
-after one second, the next after two more."""
+"""To reach a broker that is optional: the first lost packet of a connection is resent after one
+second, the next after two more."""
 ONE_TRY: Final = 5.0
-"""For one answer to who asks again a moment later: twice what a busy broker needs."""
+"""For one answer, if the caller asks again soon: twice what a busy broker needs."""
 CLOSE: Final = ONE_TRY
-"""For a client to close: it asks nothing that takes longer."""
+"""For a client to close: its last requests take no longer."""
 COORDINATOR: Final = 2 * ONE_TRY
-"""For one answer of a coordinator: the client asks again by itself if it moved, and never answers
-if it was lost."""
+"""For one answer of a coordinator: the client retries by itself if the coordinator moved, and never
+answers if it was lost."""
 ANSWER: Final = ONE_TRY + COORDINATOR
-"""For an answer: one try, and a longer one of a fresh client, which has to connect first."""
+"""For an answer: one try, and a longer one by a fresh client, which must connect first."""
 MESSAGE: Final = 20.0
-"""For one record to be acknowledged: after that its partition does not answer. Another leader is
-elected within ten seconds, and what waits is then sent once more."""
+"""For one record to be acknowledged; after that its partition counts as unavailable. Another leader
+is elected within ten seconds, and pending records are then sent again."""
 BROWSING: Final = 20.0
-"""For looking through a topic for a person, who is then told what was found."""
+"""For searching a topic for a user, who then gets what was found."""
 SILENCE: Final = 2 * ANSWER
-"""Without any progress, after which reading or a change of topics is given up: a broker that is
-started anew may take so long, and who gives up begins anew himself."""
+"""Without any progress, after which reading or a change of topics is abandoned: a broker restart
+may take this long."""
 PATIENCE: Final = 60.0
-"""For a broker to come back, before who waits for it is told that it does not."""
+"""For a broker to come back, before the wait is reported as failed."""
 TRANSACTION: Final = 2 * PATIENCE
 """After which a broker aborts an open transaction by itself. A slice takes some seconds, and a
-restart aborts what is left open by its id, so this only bounds how long a dead machine holds
-readers back."""
+restart aborts open transactions of its id, so this only bounds how long a dead machine blocks
+readers."""
 
 MOST_ABANDONED: Final = 8
-"""Calls that never came back after which a process ends: each holds a client and its threads."""
+"""Abandoned calls after which a process ends: each holds a client and its threads."""
 
 _abandoned: Final[list[str]] = []
-"""The steps that did not come back in this process."""
+"""The steps that never returned in this process."""
 _under_way: Final[dict[int, tuple[float, str]]] = {}
-"""When each step began that this process waits for, and its name."""
+"""Start time and name of each step that this process waits for."""
 _numbers: Final = itertools.count()
 
 
@@ -83,18 +82,18 @@ class Closable(Protocol):
     """A client that can be closed."""
 
     def close(self) -> object:
-        """Let go of everything."""
+        """Release all resources."""
 
 
 class Future(Protocol[_Answer_co]):
     """A future of the admin client, or one of Python's."""
 
     def result(self, timeout: float | None = None) -> _Answer_co:
-        """The answer, or whatever was raised instead."""
+        """The answer; raises the error of the request."""
 
 
 def abandoned_calls() -> int:
-    """How many calls of this process are out that did not come back in time."""
+    """The number of calls of this process that missed their deadline and still run."""
     return len(_abandoned)
 
 
@@ -120,7 +119,7 @@ def under_way(step: str) -> Iterator[None]:
 
 
 class PendingCall(Generic[_Answer]):
-    """One call that a ``DeadlineThread`` makes, and what became of it."""
+    """One call that a ``DeadlineThread`` makes, and its result."""
 
     def __init__(self, thread: DeadlineThread, step: str, call: Callable[[], _Answer]) -> None:
         """Made by ``DeadlineThread.submit``."""
@@ -132,7 +131,7 @@ class PendingCall(Generic[_Answer]):
         self._answer: _Answer | None = None
 
     def is_made_within(self, seconds: float) -> bool:
-        """Whether the call has come back, or does so within some seconds."""
+        """Whether the call has returned, or returns within some seconds."""
         with under_way(self._step):
             return self._is_made.wait(seconds)
 
@@ -143,7 +142,7 @@ class PendingCall(Generic[_Answer]):
             seconds: How long to wait for it; then its thread is abandoned.
 
         Raises:
-            OutcomeUnknown: It did not come back.
+            OutcomeUnknown: It did not return.
             BaseException: Whatever the call raised.
         """
         if not self.is_made_within(0 if self._thread.is_abandoned else seconds):
@@ -154,7 +153,7 @@ class PendingCall(Generic[_Answer]):
         return self._answer  # type: ignore[return-value]  # set unless there was an error
 
     def make(self) -> None:
-        """Makes the call; for the thread alone."""
+        """Makes the call; only for the thread."""
         try:
             self._answer = self._call()
         except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
@@ -165,20 +164,20 @@ class PendingCall(Generic[_Answer]):
 class DeadlineThread:
     """Makes calls one after the other, each with a deadline that holds.
 
-    This class is responsible for: one daemon thread, which nobody waits for when the process ends.
+    This class is responsible for one daemon thread, which does not delay the process's end.
     """
 
     def __init__(self, name: str) -> None:
         """Start the thread.
 
         Args:
-            name: For whoever looks at the process's threads.
+            name: Name of the thread, for debugging.
         """
         self._calls: SimpleQueue[PendingCall[Any] | None] = SimpleQueue()
         self.is_abandoned = False
-        """Whether a call did not come back in time: it may still use its client."""
+        """Whether a call missed its deadline: it may still use its client."""
         self.has_returned = False
-        """Whether that call came back after all."""
+        """Whether that call returned later."""
         self._given_up = ""
         self._lock = threading.Lock()
         threading.Thread(target=self._run, name=name, daemon=True).start()
@@ -200,18 +199,17 @@ class DeadlineThread:
             call: What to do.
 
         Raises:
-            OutcomeUnknown: It did not come back. This object, and whatever client the call used,
-                are of no use any more.
+            OutcomeUnknown: It did not return. This object and the client of the call are unusable.
             BaseException: Whatever the call raised.
         """
         return self.submit(step, call).answer(seconds)
 
     def end(self) -> None:
-        """Lets the thread end after what it is doing."""
+        """Lets the thread end after its present call."""
         self._calls.put(None)
 
     def abandon(self, step: str) -> None:
-        """Gives up the call that is out; for ``PendingCall`` alone."""
+        """Abandons the running call; only for ``PendingCall``."""
         with self._lock:
             if not self.is_abandoned:
                 self.is_abandoned, self._given_up = True, step
@@ -223,7 +221,7 @@ class DeadlineThread:
             self._note_late_return()
 
     def _note_late_return(self) -> None:
-        """A call that was given up came back after all: nothing uses its client any more."""
+        """An abandoned call returned later: nothing uses its client any more."""
         with self._lock:
             if self.is_abandoned and not self.has_returned:
                 self.has_returned = True
@@ -231,7 +229,7 @@ class DeadlineThread:
 
 
 def within(step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
-    """The answer of a single call, made in a thread of its own; see ``DeadlineThread.run``."""
+    """The answer of a single call in its own thread; see ``DeadlineThread.run``."""
     thread = DeadlineThread(f"redrive: {step}")
     try:
         return thread.run(step, seconds, call)
@@ -240,7 +238,7 @@ def within(step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
 
 
 def close_client(client: Closable, what: str) -> None:
-    """Closes a client; one that does not come back is abandoned, and ends with the process.
+    """Closes a client; if it does not return, it is abandoned and ends with the process.
 
     Args:
         client: A consumer.
@@ -251,10 +249,10 @@ def close_client(client: Closable, what: str) -> None:
 
 
 def answer_of(future: Future[_Answer], seconds: float) -> _Answer:
-    """What a future of the admin client holds.
+    """The result of a future of the admin client.
 
     Args:
-        future: The future of a request that has itself a timeout.
+        future: The future of a request that has its own timeout.
         seconds: That timeout.
 
     Raises:

@@ -1,9 +1,9 @@
 # ruff: noqa: SLF001 - the client names its own error codes with an underscore
-"""What Kafka's error codes mean: one table, and one place that translates what clients raise.
+"""Meaning of Kafka's error codes: one table, and one translation of clients' exceptions.
 
-The mapping to MQ reason codes is that of design 4; the split into culprits, innocents, lost answers
-and fatal faults follows librdkafka's documented transaction semantics (its INTRODUCTION.md,
-"Transactional producer"), checked against a broker.
+Codes map to MQ reason codes; the split into culprits, innocents, lost answers and fatal faults
+follows librdkafka's documented transaction semantics (its INTRODUCTION.md, "Transactional
+producer"), checked against a broker.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ UNANSWERED: Final = frozenset(
         KafkaError.KAFKA_STORAGE_ERROR,
     }
 )
-"""Codes after which a partition took nothing for as long as a record may wait."""
+"""Codes of a partition that took nothing for as long as a record may wait."""
 
 UNANSWERED_REASON: Final = _reason("MQRC_RESOURCE_PROBLEM")
 
 INNOCENTS: Final = frozenset(
     {
-        # What produce answers once the transaction has to be aborted: the same news again.
+        # The answer of produce once the transaction must be aborted: it repeats the first error.
         KafkaError._STATE,
         KafkaError._PURGE_QUEUE,
         KafkaError._PURGE_INFLIGHT,
@@ -90,7 +90,7 @@ _RIGHTS: Final = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: "Read on the group",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write on the transactional id",
 }
-"""What a user needs who is denied."""
+"""The right that a denied user needs."""
 
 STALE_METADATA: Final = frozenset(
     {
@@ -103,12 +103,12 @@ STALE_METADATA: Final = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""Answers of a broker that has just started, or to a client that remembers an older cluster: ask
-again, with a fresh client (FENCED_LEADER_EPOCH never ends with the same one)."""
+"""Answers of a broker that just started, or to a client with outdated metadata: ask again, with a
+fresh client (the old one never recovers from FENCED_LEADER_EPOCH)."""
 
 
 def kind_of(error: KafkaError) -> FailureKind:
-    """What ``error`` says; anything unknown is transient, which does the whole slice again."""
+    """The meaning of ``error``; unknown errors are transient, which repeats the whole slice."""
     code = error.code()
     for kind, codes in (
         (FailureKind.FENCED, FENCED),
@@ -130,7 +130,7 @@ def reason_of(error: KafkaError) -> int:
 
 
 def described(error: KafkaError) -> str:
-    """Code and text of an error, for a person."""
+    """Code and text of an error, for messages."""
     return f"{error.name()}: {error.str()}"
 
 
@@ -150,10 +150,10 @@ def error_of(exception: BaseException) -> KafkaError | None:
 
 @contextmanager
 def translated(step: str, *, in_doubt: bool = False) -> Iterator[None]:
-    """Turns whatever a client raises into a fault of the protocol.
+    """Turns the exceptions of a client into faults of the protocol.
 
     Args:
-        step: What was being done, for the message: ``commit of redrive-orders-1``.
+        step: The step, for the message: ``commit of redrive-orders-1``.
         in_doubt: Whether a lost answer leaves open what happened.
 
     Raises:

@@ -1,7 +1,7 @@
-"""What deciding has to know of the cluster, asked all at once (design 6.5, 4).
+"""Answers the questions of decisions about the cluster, all at once.
 
-An answer is an answer of the broker. What it does not say in time is a fault, and never "does not
-exist", "is not full" or "may be written to".
+Only the broker answers. A late answer is a fault, and never counts as "does not exist", "is not
+full" or "may be written to".
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from redrive.kafka.originals import fetch_originals
 from redrive.messages import TopicPartition
 
 _MARKERS: Final = 1.0
-"""Seconds that the markers of transactions are waited for before a depth is counted: they are
-written after a commit returned. A transaction that stays open longer hides nothing but itself."""
+"""Seconds to wait for transaction markers before a depth is counted: they are written after a
+commit returned. A transaction that stays open longer hides only itself."""
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
-"""Kafka's own default, taken when a topic's settings may not be read."""
+"""Kafka's own default, used when a topic's settings may not be read."""
 
 
 class ClusterFacts:
-    """Answers the questions of deciding.
+    """Answers the questions of decisions.
 
-    This class is responsible for: what a put has to know of a topic, and how full a queue is.
+    This class is responsible for the facts of a topic that a put needs, and the depth of a queue.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -45,7 +45,7 @@ class ClusterFacts:
         self._counted: dict[DepthQuestion, tuple[tuple[Extent, ...], int]] = {}
 
     def answers(self, questions: Questions) -> Answers:
-        """What deciding wants to know; see ``redrive.checkpoints.protocol.Cluster``."""
+        """The answers for decisions; see ``redrive.checkpoints.protocol.Cluster``."""
         return Answers(
             self._topic_facts(questions.topics),
             {question: self._depth(question) for question in questions.depths},
@@ -61,10 +61,10 @@ class ClusterFacts:
         return {name: facts.get(name, MISSING) for name in names}
 
     def _depth(self, question: DepthQuestion) -> int:
-        """Messages that the queue's group can still read, markers and aborted ones not counted.
+        """Messages that the queue's group can still read, without markers and aborted records.
 
-        Offsets count too many of them, so they only tell that a queue is not full; near the limit
-        the messages are counted by reading (design 4).
+        Offsets overcount, so they can only show that a queue is not full; near the limit the
+        messages are counted by reading.
         """
         count = self._cluster.topics().get(question.topic, 0)
         lanes = [TopicPartition(question.topic, number) for number in range(count)]
@@ -114,7 +114,7 @@ def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: A
 def _timestamp_limit(settings: Mapping[str, Any], side: str) -> int:
     most = settings.get(f"message.timestamp.{side}.max.ms")
     if not most or settings.get("message.timestamp.type") == "LogAppendTime":
-        return NO_LIMIT  # where the broker stamps records itself, theirs does not matter
+        return NO_LIMIT  # if the broker stamps records itself, their own timestamp is irrelevant
     return int(most)
 
 

@@ -1,4 +1,4 @@
-"""Membership in a consumer group that shows nothing but that a process is alive."""
+"""Heartbeat: membership in a consumer group that only shows that a process is alive."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Heartbeat:
         self._thread.start()
 
     def end(self) -> None:
-        """Leaves the group; a broker that is away notices by itself."""
+        """Leaves the group; an unreachable broker notices by itself."""
         self._ending.set()
         with under_way("leaving the group of instances"):
             self._thread.join(timeout=CLOSE)

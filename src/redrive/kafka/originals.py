@@ -1,4 +1,4 @@
-"""Records that dead letters only point at, fetched from where they failed."""
+"""Records that dead letters only point at, fetched from their topics."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from redrive.messages import TopicPartition, body_length
 __all__ = ["fetch_originals"]
 
 LARGEST_ANSWER: Final = 32 * 1024 * 1024
-"""Bytes of records that one answer holds, beyond its first: as much as a slice has by default."""
+"""Bytes of records in one answer, apart from its first: the default size of a slice."""
 _GAP: Final = 100
-"""Records that are read on the way to the next one rather than starting anew behind them."""
+"""The most records to read through to the next wanted one, instead of seeking there."""
 
 _Found = dict[RecordQuestion, Original | Gone]
 
 
 def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> _Found:
-    """Fetch records by their place.
+    """Fetch records by topic, partition and offset.
 
     Args:
         cluster: Answers.
-        questions: Which records.
+        questions: The records.
 
     Returns:
-        The records, or why they are not there. Some are left out if they would be too large
-        together; the first never is.
+        The records, or why they cannot be read. Some are omitted if they would be too large
+        together, but never the first.
 
     Raises:
         TransientFault: The broker gave no answer in time.
@@ -54,7 +54,7 @@ def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> 
 def _that_may_be_there(
     cluster: Cluster, questions: Collection[RecordQuestion], found: _Found
 ) -> dict[TopicPartition, list[int]]:
-    """The offsets of each partition, in order; of those that can't be read it is told why."""
+    """The offsets of each partition, in order; unreadable ones get an answer that says why."""
     legal = {one.topic for one in questions if LEGAL_NAME.fullmatch(one.topic)}
     topics = cluster.descriptions(sorted(legal), with_rights=True)
     asked: defaultdict[TopicPartition, list[int]] = defaultdict(list)
@@ -85,7 +85,7 @@ def _that_may_be_there(
 
 
 def _first_run(offsets: Sequence[int]) -> list[int]:
-    """The first offsets, as long as the next one is not far."""
+    """The first offsets, up to the first large gap."""
     run = list(offsets[:1])
     for before, after in pairwise(offsets):
         if after - before > _GAP:
@@ -97,7 +97,7 @@ def _first_run(offsets: Sequence[int]) -> list[int]:
 def _read(
     cluster: Cluster, runs: Mapping[TopicPartition, Sequence[int]], room: int, found: _Found
 ) -> int:
-    """Reads a run of each partition; the bytes of what was wanted."""
+    """Reads a run of each partition; returns the bytes of the wanted records."""
     size = 0
     reached = dict.fromkeys(runs, -1)
     starts = {lane: run[0] for lane, run in runs.items()}

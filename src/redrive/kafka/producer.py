@@ -1,7 +1,7 @@
-"""A transactional producer of librdkafka: it translates, it decides nothing.
+"""A transactional producer of librdkafka: it translates and decides nothing.
 
-What is to be done about what it tells is said by ``redrive.checkpoints.verdicts``, in which order
-it is used by ``redrive.checkpoints.protocol``.
+``redrive.checkpoints.verdicts`` decides what to do about its reports, and
+``redrive.checkpoints.protocol`` the order of its steps.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from redrive.kafka.reports import Batching, FailedRecord, FailureKind, Transacti
 from redrive.messages import OutputRecord, TopicPartition
 
 RETRY_BACKOFF: Final = 0.1
-"""Seconds, less a fifth, after which the client sends a request again whose connection broke."""
+"""Seconds, less a fifth, after which the client resends a request whose connection broke."""
 _SENT_ONCE: Final = 0.06
 """Seconds below which a call of the client can't have sent its request twice."""
 
 _CLIENT_LOGGER: Final = logging.getLogger("redrive.kafka.librdkafka")
-"""The client's own lines: what they tell comes as a fault too, with time, step and lane."""
+"""The client's own log lines: each problem also comes as a fault, with time, step and lane."""
 _CLIENT_LOGGER.setLevel(logging.CRITICAL + 1)
 
 _left_behind: Final[list[KafkaProducer]] = []
@@ -67,8 +67,8 @@ class KafkaProducer:
             transactional_id: Two producers of one id fence each other.
             group: The consumer group whose offsets its transactions carry.
             batching: How it makes its batches.
-            linger_ms: Milliseconds a batch waits to fill. Whoever waits for a transaction flushes,
-                which sends what there is, so this delays nobody: it only makes full batches.
+            linger_ms: Milliseconds a batch waits to fill. The end of a transaction flushes, so this
+                delays nothing: it only makes full batches.
         """
         self.transactional_id = transactional_id
         self._failed: list[FailedRecord] = []
@@ -84,14 +84,14 @@ class KafkaProducer:
 
     @property
     def has_returned(self) -> bool:
-        """Whether the call that was given up has come back after all."""
+        """Whether the abandoned call has returned."""
         return self._thread.has_returned
 
     @property
     def may_arrive_late(self) -> bool:
         """See ``protocol.Producer.may_arrive_late``.
 
-        The client does not tell that it sent a request again; but it waits before it does.
+        The client does not report that it resent a request, but it waits before it does.
         """
         return self._may_arrive_late
 
@@ -124,7 +124,7 @@ class KafkaProducer:
                     self._note(entry, record.topic, exception.args[0])
                 break
             if self._abort_required:
-                # The rest would only hear the same again; it is produced in the next try.
+                # The rest would only get the same error; the next try produces it.
                 return
 
     def flush(self) -> TransactionReport:
@@ -141,8 +141,8 @@ class KafkaProducer:
     def _flushed(self, seconds: float) -> int:
         """Records that were not acknowledged in time.
 
-        Once a record was refused the client sends nothing again: a neighbour that was on its way to
-        the same partition would wait until its time is over, and be blamed for that.
+        Once a record was refused the client resends nothing: another record on the way to the same
+        partition would time out, and be blamed for that.
         """
         if not self._with_reports:
             return self._producer.flush(seconds)
@@ -186,7 +186,7 @@ class KafkaProducer:
         with contextlib.suppress(KafkaException, OutcomeUnknown):
             self._thread.run(f"closing {self.transactional_id}", CLOSE, self._serve_all_reports)
         if self._thread.is_abandoned:
-            # The call that never came back still uses the client: to destroy it ends the process.
+            # The lost call still uses the client: destroying it would end the process.
             _left_behind.append(self)
             return
         self._thread.end()
@@ -198,7 +198,7 @@ class KafkaProducer:
         self._producer.poll(0)
 
     def _initialise(self) -> None:
-        # A client that is asked before it is connected looks again half a second later.
+        # A client that is asked before it is connected retries half a second later.
         with contextlib.suppress(KafkaException):
             self._producer.list_topics(timeout=ONE_TRY)
         self._producer.init_transactions(COORDINATOR)
@@ -209,7 +209,7 @@ class KafkaProducer:
             return self._thread.run(what, seconds + GRACE, call)
 
     def _wait_for_coordinator(self, step: str, call: Callable[[], Any]) -> None:
-        """A request that would do harm if it arrived in the next transaction."""
+        """A request that would be harmful if it arrived in the next transaction."""
         began = time.monotonic()
         try:
             self._wait(step, call)
@@ -217,7 +217,7 @@ class KafkaProducer:
             self._may_arrive_late |= time.monotonic() - began >= _SENT_ONCE
 
     def _unless_refused(self, step: str, call: Callable[[], None]) -> TransactionReport:
-        """Takes a step that the client refuses once records of the transaction were refused."""
+        """Takes a step that the client refuses after refused records in the transaction."""
         try:
             self._wait_for_coordinator(step, call)
         except TransientFault as fault:
@@ -257,12 +257,12 @@ class KafkaProducer:
 
 
 def _forget_returned() -> None:
-    """Lets go of producers whose call came back after all."""
+    """Drops producers whose abandoned call has returned."""
     _left_behind[:] = [one for one in _left_behind if not one.has_returned]
 
 
 class IdFencer:
-    """Initialises transactional ids, which fences and aborts what they left behind."""
+    """Initialises transactional ids, which fences them and aborts their open transactions."""
 
     def __init__(self, client: ClientConfig) -> None:
         """Take the settings of every client."""
@@ -292,9 +292,9 @@ def _producer_config(
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 1_048_576,
         "delivery.report.only.error": True,
-        # A missing topic is an answer, not a reason to wait 30 s for it.
+        # A missing topic is an answer, not a reason to wait 30 s.
         "topic.metadata.propagation.max.ms": 0,
-        # Java's choice: a forwarded key stays on the partition a Java producer would pick.
+        # Java's partitioner: a forwarded key stays on the partition a Java producer would pick.
         "partitioner": "murmur2_random",
         "log_level": 2,
     }

@@ -1,7 +1,7 @@
-"""Reading records from given offsets on: the one place where a consumer is asked for them.
+"""Reads records from given offsets on: the one place that asks a consumer for them.
 
-Readers are kept open between two uses: a new client needs a tenth of a second for its first record,
-one that is connected some milliseconds.
+Readers stay open between uses: a new client needs a tenth of a second for its first record, a
+connected one some milliseconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Reader", "Readers", "Run", "read_parts", "read_ranges", "surviving_o
 _AT_ONCE: Final = 1_000
 """Messages taken from the client at a time."""
 _NAMED: Final = 3
-"""Topics that a fault names."""
+"""The most topics that a fault names."""
 _PASSING: Final = frozenset(
     {
         KafkaError._TRANSPORT,  # noqa: SLF001 - these have no public names
@@ -38,19 +38,19 @@ _PASSING: Final = frozenset(
         *STALE_METADATA,
     }
 )
-"""Errors by which the client only tells how it is; it goes on by itself."""
+"""Errors that only report the client's state; it recovers by itself."""
 
 _topic, _partition = methodcaller("topic"), methodcaller("partition")
 
 
 @dataclass(slots=True)
 class Run:
-    """Records of one lane, one behind the other."""
+    """Consecutive records of one lane."""
 
     lane: TopicPartition
     messages: list[Message]
     is_last: bool = False
-    """Whether no more of the lane is wanted; its reader may say so too."""
+    """Whether no more of the lane is needed; its reader may set it too."""
 
     def records(self) -> Iterator[StoredRecord]:
         """The records without the client's types."""
@@ -60,8 +60,8 @@ class Run:
 class Reader:
     """A consumer that joins no group and commits nothing.
 
-    This class is responsible for: which errors of the client are news and which are faults; how far
-    each lane was read, ends of transactions included.
+    This class is responsible for which errors of the client are harmless and which are faults, and
+    for the position of each lane, including transaction markers.
     """
 
     def __init__(
@@ -81,27 +81,27 @@ class Reader:
                 "isolation.level": "read_committed" if committed_only else "read_uncommitted",
                 "auto.offset.reset": "earliest" if passes_gone else "error",
                 "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,  # the end of a partition is told no sooner
+                "fetch.wait.max.ms": 10,  # the end of a partition is reported no sooner
                 "queued.min.messages": 10_000,
-                # A client whose queue was full waits a second before it fetches again.
+                # A client with a full queue waits a second before it fetches again.
                 "fetch.queue.backoff.ms": 5,
                 "log_level": 2,
             }
         )
         self.positions: dict[TopicPartition, int] = {}
-        """The offset behind what was read, of each lane that is read."""
+        """The offset behind the last record read, for each lane."""
         self._topics: set[str] = set()
 
     def assign(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Reads these lanes from now on, and no others.
+        """Reads only these lanes from now on.
 
         Args:
-            starts: The first offset of each. 0, and not "the beginning": librdkafka asks for that
-                before it knows whom to ask, and asks again half a second later.
+            starts: The first offset of each. 0, not "the beginning": librdkafka asks for that
+                before it knows the leader, and retries half a second later.
         """
         topics = {lane.topic for lane in starts}
         if self._topics and (unknown := topics - self._topics):
-            # Who leads other topics than before it looks for once a second; asked, it knows.
+            # The client looks up leaders of new topics once a second; a request does it at once.
             one = min(unknown) if len(unknown) == 1 else None
             self._consumer.list_topics(one, timeout=ONE_TRY)
         self._topics |= topics
@@ -109,21 +109,20 @@ class Reader:
         self._consumer.assign([ClientPartition(*lane, at) for lane, at in starts.items()])
 
     def take(self, most: int, seconds: float) -> list[Run]:
-        """What the client has, one run after the other.
+        """The client's records, run by run.
 
         Args:
-            most: How many messages; the client waits until it has as many.
-            seconds: How long it waits for them.
+            most: The number of messages; the client waits until it has them.
+            seconds: The longest wait for them.
 
         Returns:
-            Runs, without records where there is no more than news; the last of a lane is one at
-            whose end nothing more was there.
+            Runs, which are empty at the end of a lane; the last run of a lane reached its end.
 
         Raises:
-            KafkaException: An error that is for good.
+            KafkaException: A permanent error.
             TransientFault: A lane begins anew.
         """
-        # A million messages pass here: nothing is called for each that is not the client's.
+        # A million messages pass here: each costs only calls of the client.
         messages = self._consumer.consume(most, timeout=seconds)
         return [
             self._run(TopicPartition(topic, partition), list(run))
@@ -165,14 +164,14 @@ class Reader:
         close_client(self._consumer, "a consumer that reads")
 
     def _wanted(self, ends: Mapping[TopicPartition, int] | None) -> int:
-        """How many messages to take: the client waits for more than there are."""
+        """The number of messages to take: the client would wait for missing ones."""
         if ends is None:
             return _AT_ONCE
         return min(_AT_ONCE, sum(ends[lane] - at for lane, at in self.positions.items()))
 
     def _run(self, lane: TopicPartition, messages: list[Message]) -> Run:
         records = [one for one in messages if one.error() is None]
-        # Behind the last record of a lane there are markers of transactions.
+        # Transaction markers follow the last record of a lane.
         ends = [] if len(records) == len(messages) else [*map(_offset, filter(_is_end, messages))]
         position = self.positions.get(lane)
         if position is not None:
@@ -183,7 +182,7 @@ class Reader:
         return Run(lane, records, is_last=bool(ends))
 
     def _cut(self, run: Run, end: int) -> None:
-        """Leaves out what lies behind the end that is wanted."""
+        """Drops the records behind the requested end."""
         run.is_last = self.positions[run.lane] >= end
         if run.is_last:
             run.messages = [one for one in run.messages if _offset(one) < end]
@@ -196,7 +195,7 @@ class Reader:
 
 
 class Readers:
-    """The readers of one cluster; several where somebody reads while he reads.
+    """The readers of one cluster; nested reads use several.
 
     They belong to one process: a client must not cross a fork.
     """
@@ -219,15 +218,14 @@ class Readers:
         committed_only: bool = True,
         passes_gone: bool = True,
     ) -> Iterator[Run]:
-        """Records of several lanes, which are read side by side.
+        """Records of several lanes, which are read in parallel.
 
-        What makes a short range slow is waiting for its first records.
+        A short range is slow because of the wait for its first records.
 
         Args:
             starts: Where to begin in each lane.
-            ends: The offset behind the last record that is wanted of each; None for all that is
-                there.
-            seconds: How long reading may take; None for as long as anything comes.
+            ends: The offset behind the last record to read in each; None for all records.
+            seconds: The longest time for reading; None for as long as records arrive.
             committed_only: As for ``Reader``.
             passes_gone: As for ``Reader``.
 
@@ -235,8 +233,8 @@ class Readers:
             Some records of one lane at a time, never none, in offset order.
 
         Raises:
-            TransientFault: After the records read so far: the broker gave nothing for too long,
-                the time is over, or a lane can't be read.
+            TransientFault: After the records read so far: the broker sent nothing for too long, the
+                time is over, or a lane can't be read.
         """
         wanted = {lane: at for lane, at in starts.items() if ends is None or at < ends[lane]}
         if not wanted:
@@ -260,7 +258,7 @@ class Readers:
         _keep(reader, idle)
 
     def forget(self) -> None:
-        """Lets go of the readers that nobody uses: a consumer without a group ends by itself."""
+        """Drops idle readers: a consumer without a group ends by itself."""
         self._idle.clear()
 
 
@@ -271,19 +269,19 @@ _kept: Final[dict[tuple[int, Connection], Readers]] = {}
 def read_ranges(
     connection: Connection, asked: Sequence[OffsetRange]
 ) -> Iterator[list[StoredRecord]]:
-    """The committed records of ranges, by readers that this process keeps.
+    """The committed records of ranges, read by this process's cached readers.
 
     Args:
         connection: The cluster.
-        asked: The ranges, each of another partition. What is gone of one, by retention, is never
-            passed over in silence.
+        asked: The ranges, each of another partition. Records that retention deleted are never
+            skipped silently.
 
     Yields:
         Some records of one partition at a time, never none, in offset order.
 
     Raises:
-        TransientFault: A range can't be read: the broker gave nothing for too long, or records
-            of it are gone.
+        TransientFault: A range can't be read: the broker sent nothing for too long, or records are
+            gone.
     """
     for run in _runs(connection, asked):
         yield list(run.records())
@@ -292,7 +290,7 @@ def read_ranges(
 def read_parts(
     connection: Connection, asked: Iterable[OffsetRange]
 ) -> Iterator[tuple[TopicPartition, Records]]:
-    """As ``read_ranges``, with the records as the job decides about them, and their lane."""
+    """Like ``read_ranges``, with the records in the form that deciders take, and their lane."""
     for run in _runs(connection, asked):
         messages = run.messages
         keys: Any = [*map(Message.key, messages)]
@@ -306,12 +304,12 @@ def read_parts(
 def surviving_offsets(
     connection: Connection, asked: Iterable[OffsetRange], advance: Callable[[int], None]
 ) -> dict[TopicPartition, frozenset[int]]:
-    """The offsets that compaction has to keep: the last of each key, if it has a value.
+    """The offsets that compaction must keep: the last of each key, if it has a value.
 
     Args:
         connection: The cluster.
         asked: Whole partitions of compacted topics.
-        advance: Told how many records were read since the last time.
+        advance: Called with the number of records read since the last call.
 
     Raises:
         TransientFault: As ``read_ranges``.
@@ -345,10 +343,10 @@ def _offset(message: Message) -> int:
 
 
 def _is_end(message: Message) -> bool:
-    """Whether this is the news that a partition was read to its end.
+    """Whether this event reports the end of a partition.
 
     Raises:
-        KafkaException: It is an error that is for good.
+        KafkaException: It is a permanent error.
     """
     error = message.error()
     if error is None:

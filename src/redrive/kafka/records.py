@@ -1,4 +1,4 @@
-"""Records as they lie on a topic, without the client's types: everything is read through here."""
+"""Records of a topic, without the client's types: all reading goes through here."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["StoredRecord", "headers_of"]
 
 _ask_headers: Final = methodcaller("headers")
-"""``Message.headers``, called so that its result is checked. The client gives a list and leaves an
-exception behind; Python's own call of a method that it has called often does not look, and the
-exception then comes up anywhere later."""
+"""``Message.headers``, called so that its result is checked. The client may return a list and leave
+an exception set; Python's specialized method call does not check that, and the exception then
+surfaces anywhere later."""
 _CLIENT_FAULTS: Final = (SystemError, ValueError)
-"""What the client raises for headers that it can't give: it says SystemError today, and
-UnicodeDecodeError, a ValueError, would be right."""
+"""Errors of the client for headers that it can't decode: today SystemError; UnicodeDecodeError, a
+ValueError, would be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class StoredRecord:
 def headers_of(message: Message) -> Headers:
     """The headers of a record; nothing that it holds makes this raise.
 
-    Kafka's header names are UTF-8, and brokers do not check it. Java's clients, Spark's among them,
-    read a name that is not with U+FFFD in place of what is wrong, and so does this. As the name is
-    not the one that was written, ``redrive.unreadable`` follows and says which header it was.
+    Kafka's header names are UTF-8, but brokers do not check it. Like Java's and Spark's clients,
+    this replaces invalid bytes with U+FFFD. As that changes the name, ``redrive.unreadable``
+    follows and says which header it was.
 
     Args:
-        message: What the client read; it is asked for its headers this once.
+        message: The client's message; its headers are read only once.
 
     Returns:
         Names and values in their order.
@@ -75,14 +75,14 @@ def headers_of(message: Message) -> Headers:
 
 
 def _repaired(message: Message, first: bytes) -> Headers:
-    """The headers of a record of which the client can't decode some names.
+    """The headers of a record with names that the client can't decode.
 
-    Asked again, the client gives its list, with pairs that have no name. To take such a pair apart
-    ends the process; what it refers to can be listed.
+    The second call of the client returns its list, with pairs that have no name. Unpacking such a
+    pair would crash the process; its referents can be listed.
 
     Args:
         message: The record.
-        first: The first name that is not UTF-8, if the client told it.
+        first: The first name that is not UTF-8, if the client reported it.
     """
     try:
         pairs: Any = _ask_headers(message)
@@ -102,7 +102,7 @@ def _repaired(message: Message, first: bytes) -> Headers:
 
 
 def _parts(referents: Iterable[object]) -> tuple[str | None, bytes | None]:
-    """Name and value of a pair by their types: nobody promises an order."""
+    """Name and value of a pair, by their types: the order is not guaranteed."""
     name = value = None
     for one in referents:
         if isinstance(one, str):
@@ -113,7 +113,7 @@ def _parts(referents: Iterable[object]) -> tuple[str | None, bytes | None]:
 
 
 def _undecoded(fault: BaseException) -> bytes:
-    """The bytes that could not be decoded; empty if the client does not tell them."""
+    """The bytes that could not be decoded; empty if the client does not report them."""
     for one in _causes(fault):
         if isinstance(one, UnicodeDecodeError):
             return one.object

@@ -1,4 +1,4 @@
-"""What a transaction's producer has to tell: values, without the client.
+"""Reports of a transaction's producer, as values without the client's types.
 
 The protocol decides by them (``redrive.checkpoints.verdicts``); the adapter only makes them.
 """
@@ -10,32 +10,32 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 LARGEST_BATCH: Final = 512 * 1024
-"""Bytes of a produce batch: below a topic's default ``max.message.bytes`` (1 MiB), because a batch
-above it is refused whole, with every innocent record inside."""
+"""Bytes of a produce batch: below a topic's default ``max.message.bytes`` (1 MiB), because a larger
+batch is refused as a whole, with all innocent records in it."""
 
 
 class Batching(NamedTuple):
     """How a producer makes its batches."""
 
     size: int = LARGEST_BATCH
-    """Bytes of records that share a batch; one that is larger has a batch of its own."""
+    """Bytes of records that share a batch; a larger record has its own batch."""
     is_packed: bool = False
-    """Whether to compress as much as possible, and not as fast."""
+    """Whether to compress as much, instead of as fast, as possible."""
 
     def joined(self, other: Batching) -> Batching:
-        """What does for both."""
+        """A batching that satisfies both."""
         return Batching(min(self.size, other.size), self.is_packed or other.is_packed)
 
 
 class FailureKind(StrEnum):
-    """What the failure of one record says."""
+    """The meaning of the failure of one record."""
 
     CULPRIT = "culprit"
     """This record can't be placed now: a failed attempt."""
     UNANSWERED = "unanswered"
     """Its partition took nothing for too long: no leader, or too few replicas."""
     INNOCENT = "innocent"
-    """Collateral damage of another record's failure: do it again."""
+    """Collateral damage of another record's failure: retry."""
     TRANSIENT = "transient"
     """Nothing was decided; try again."""
     FENCED = "fenced"
@@ -54,19 +54,19 @@ class FailedRecord(NamedTuple):
     reason: int
     """MQ reason code of a failed attempt; 0 for an innocent."""
     detail: str
-    """What Kafka said, with its code."""
+    """Kafka's message, with its code."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionReport:
-    """What is known of a transaction once everything produced in it was flushed."""
+    """The state of a transaction once all its records were flushed."""
 
     failed: tuple[FailedRecord, ...] = ()
-    """Records that were not written, as far as they are known by name."""
+    """Records that were not written, as far as they are identified."""
     abort_required: bool = False
     """Whether the client can't commit this transaction any more."""
 
     @property
     def may_commit(self) -> bool:
-        """Whether nothing speaks against the commit."""
+        """Whether the transaction can be committed."""
         return not self.failed and not self.abort_required

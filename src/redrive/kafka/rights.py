@@ -9,7 +9,7 @@ __all__ = ["Resource", "Right"]
 
 
 class Resource(StrEnum):
-    """What a right is on, as ``kafka-acls`` names its options."""
+    """The kind of resource, as ``kafka-acls`` names its options."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -18,20 +18,20 @@ class Resource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """One operation on one resource, or on all whose names begin alike."""
+    """One operation on one resource, or on all resources with a name prefix."""
 
     resource: Resource
     name: str
-    """Its name, or what names begin with."""
+    """Its name, or the name prefix."""
     operation: str
     """``Read``, ``Write``, ``Delete`` and ``Alter``, which bring ``Describe`` with them (Kafka's
     documentation, "Authorization and ACLs"); ``Create``, ``Describe``, ``DescribeConfigs``."""
     purpose: str
-    """What the job does with it, or what it does without it."""
+    """The use of the right, or the job's behaviour without it."""
     is_prefix: bool = False
-    """Whether it is on everything whose name begins so."""
+    """Whether the name is a prefix."""
     is_needed: bool = True
-    """Whether the job can't do its work without it."""
+    """Whether the job can't work without it."""
 
     def __str__(self) -> str:
         """``Write on topics that begin with redrive-shop-``."""
@@ -44,7 +44,7 @@ class Right:
 
         Args:
             server: A broker.
-            principal: Who gets it, such as ``User:shop``.
+            principal: The principal that gets it, such as ``User:shop``.
         """
         pattern = ("--resource-pattern-type", "prefixed") if self.is_prefix else ()
         return (

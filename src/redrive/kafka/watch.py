@@ -1,9 +1,9 @@
-"""Waiting while nothing happens, without asking again and again.
+"""Waits on an idle system without polling.
 
 Spark asks its sources for new records in a loop. The held source is asked first; on an idle system
 it answers only when a record has arrived anywhere that the job reads, or after a moment. That costs
-one fetch that the broker holds open, instead of a hundred questions a second, and it wakes the job
-at once.
+one fetch that the broker holds open, instead of a hundred requests per second, and wakes the job at
+once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from redrive.messages import TopicPartition
 
 
 class Watch:
-    """Wakes up when a record arrives on some partitions; what it holds is not looked at."""
+    """Wakes up when a record arrives on some partitions; ignores its content."""
 
     def __init__(self, connection: Connection) -> None:
         """Open the consumer that watches.
@@ -33,7 +33,7 @@ class Watch:
             {
                 **connection.reader(),
                 "isolation.level": "read_committed",
-                # One record is enough to know; more are only fetched in vain.
+                # One record is enough; more would be fetched in vain.
                 "fetch.message.max.bytes": 1024,
                 "queued.max.messages.kbytes": 1,
                 "log_level": 2,
@@ -44,8 +44,8 @@ class Watch:
         """Waits until a record arrives.
 
         Args:
-            ends: The partitions, and the offset from which on a record is news.
-            seconds: How long to wait at most.
+            ends: The partitions, and the offset from which a record counts as new.
+            seconds: The longest wait.
         """
         if self._watched != ends:
             self._watched = dict(ends)

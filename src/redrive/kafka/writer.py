@@ -1,4 +1,4 @@
-"""Writing a few records outside of any transaction, as an application does."""
+"""Writes a few records outside of any transaction, as an application does."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _LARGEST_RECORD: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What became of records that were written."""
+    """The result of writing records."""
 
     positions: tuple[str, ...]
-    """``topic:partition:offset`` of each one that the cluster has."""
+    """``topic:partition:offset`` of each record that was written."""
     refusal: str = ""
-    """What was said of the first one that it does not have; empty if it has all."""
+    """The error of the first record that was not written; empty if all were."""
     is_too_large: bool = False
-    """Whether that one is larger than its topic takes."""
+    """Whether that record is larger than its topic allows."""
 
 
 class Appender:
@@ -64,7 +64,7 @@ class Appender:
         self._producer = producer
 
     def close(self) -> None:
-        """Lets go of the client: nothing is under way between two records."""
+        """Drops the client: nothing is in flight between two records."""
         self._producer = None
 
     def _opened(self) -> Producer:
@@ -108,7 +108,7 @@ def write_records(
             "enable.idempotence": True,
             "message.timeout.ms": int(timeout * 1000),
             "message.max.bytes": _LARGEST_RECORD,
-            "partitioner": "murmur2_random",  # Java's choice: a key has one partition for everybody
+            "partitioner": "murmur2_random",  # as Java: all clients agree on a partition
             "log_level": 2,
         }
     )

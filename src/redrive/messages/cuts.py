@@ -82,7 +82,7 @@ def restored(cut: Content, original: Content) -> Content | None:
 
 
 def cut_sentence(cut: str, origin: str) -> str:
-    """What is cut of a copy, for a person.
+    """What is cut from a copy, for users.
 
     Args:
         cut: As ``Content.cut``.

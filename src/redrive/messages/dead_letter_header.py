@@ -241,7 +241,7 @@ def _unpack(source: bytes, order: ByteOrder, codec: str) -> dict[str, str | int]
 
 
 def decode_text(raw: bytes, codec: str) -> str:
-    """The significant text of a character field; U+FFFD for bytes that are no character."""
+    """The significant text of a character field; U+FFFD for bytes that are not a character."""
     return trim(raw.decode(codec, "replace"))
 
 

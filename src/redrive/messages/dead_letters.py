@@ -42,7 +42,7 @@ from redrive.messages.schemes.reading import AnyScheme, Reading
 from redrive.messages.schemes.redrive import DLH_PREFIX, REDRIVE
 
 NO_VALID_SCHEME: Final = "none"
-"""Stands for the name of a scheme where a message is no dead letter of any."""
+"""Stands for the name of a scheme if a message is not a dead letter of any."""
 
 DEAD_LETTER_FORMAT: Final = "MQDEAD"
 """MQFMT_DEAD_LETTER_HEADER: the format of a message that begins with an MQDLH."""
@@ -104,7 +104,7 @@ class DeadLetterProfile:
     """A profile: what all dead letters with equal header fields share."""
 
     scheme: str
-    """Name of the scheme; ``NO_VALID_SCHEME`` if the message is no dead letter of any."""
+    """Name of the scheme; ``NO_VALID_SCHEME`` if the message is not a dead letter of any."""
     problem: str
     """Why there is no valid scheme; empty if there is one."""
     fields: Mapping[str, str | int]
@@ -117,7 +117,7 @@ class DeadLetterProfile:
     """What is said of the failure; without what differs in every message, such as offsets, times
     and messages of exceptions (``VARYING``)."""
     warning: str = ""
-    """What is odd about a valid dead letter, for a person."""
+    """What is odd about a valid dead letter, for users."""
     origins: tuple[str, ...] = ()
     """The topics that the message failed on, as its headers tell, the first failure first."""
     replaced: Mapping[str, bytes] = field(default_factory=dict, repr=False)
@@ -170,7 +170,7 @@ def read_view(
     """What one message says of its failure, with everything that a profile leaves out.
 
     Returns:
-        The view; ``NO_SCHEME`` if the message is no dead letter. Nothing that a message contains
+        The view; ``NO_SCHEME`` if the message is not a dead letter. Nothing that a message contains
         makes this raise.
     """
     return schemes.reading([name for name, _ in headers]).find(key, value, headers).view
@@ -371,7 +371,7 @@ def remove_header(profile: DeadLetterProfile, value: bytes | None, headers: Head
     so nothing comes back, but for a payload that a scheme of a user's own wraps.
 
     Returns:
-        The new value and headers; no argument is changed. A message that is no dead letter is
+        The new value and headers; no argument is changed. A message that is not a dead letter is
         returned as it is.
     """
     kept = list(headers)

@@ -1,9 +1,9 @@
 """The fields of a message: MQ's message descriptor (MQMD) as Kafka headers.
 
-Each field travels in a header ``JMS_IBM_MQMD_<Field>`` as text (design 5). Reading is tolerant,
-because anyone may write headers: padding, NULs and odd bytes never raise, and what is no number
-counts as the field's default. Where a header name is repeated, the last one counts, as with
-Kafka's ``lastHeader``.
+Each field travels in a header ``JMS_IBM_MQMD_<Field>`` as text. Reading is tolerant, because anyone
+may write headers: padding, NULs and odd bytes never raise, and what is no number counts as the
+field's default. Where a header name is repeated, the last one counts, as with Kafka's
+``lastHeader``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FieldType(StrEnum):
     CHAR = "MQCHAR"
     """Single-byte characters, padded with blanks."""
     BYTE = "MQBYTE"
-    """Bytes that nobody converts; text form: hexadecimal digits."""
+    """Bytes that are never converted; text form: hexadecimal digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Field:
 
     @property
     def default(self) -> str | int:
-        """What a missing field means: 0, blank, or bytes of zero (design 5)."""
+        """The value of a missing field: 0, blank, or zero bytes."""
         match self.type:
             case FieldType.LONG:
                 return 0
@@ -116,7 +116,7 @@ def trim(text: str) -> str:
 
 
 def read_text(raw: bytes | None) -> str:
-    """The text of a header value; blank for a null, U+FFFD for bytes that are no UTF-8."""
+    """The text of a header value; blank for a null, U+FFFD for bytes that are not UTF-8."""
     return trim(raw.decode("utf-8", "replace")) if raw else ""
 
 

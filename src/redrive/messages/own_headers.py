@@ -1,4 +1,4 @@
-"""Redrive's own record headers (design 5): what they are called and how they are read.
+"""Redrive's own record headers: their names, and how to read them.
 
 They travel with a message, so anybody may have written them: a value that is not of the expected
 form counts as absent, and never stops the job.
@@ -70,9 +70,9 @@ WAITING = frozenset(
 
 _TOPIC = rb"[A-Za-z0-9._-]{1,249}"
 _IDENTITY = re.compile(_TOPIC + rb"(?:~[0-9]{1,9})?:[0-9]{1,10}:[0-9]{1,19}")
-"""A topic that was made anew is named with its number: ``orders~2``."""
+"""An identity; a recreated topic has its number behind the name: ``orders~2``."""
 _DIGITS = 9
-"""Of the number of a topic that was made anew, at most."""
+"""Maximum digits of the number of a recreated topic."""
 _NUMBER = re.compile(rb"[0-9]{1,15}")
 _FAILED = re.compile(rb"[0-9]{1,6}:[0-9]{1,9}(?:,[0-9]{1,6}:[0-9]{1,9}){0,4095}")
 _TABLE = re.compile(rb"[0-9a-f]{16}")
@@ -176,7 +176,7 @@ class OwnHeadersReader:
         self._row, self._read = -1, NO_OWN_HEADERS
 
     def own(self, row: int) -> OwnHeaders:
-        """What ``read_own`` tells of a row; the last answer is kept, as it is asked for again."""
+        """Result of ``read_own`` for a row; the last one is kept, as it is needed again."""
         if row != self._row:
             self._row, self._read = row, self._read_row(self._headers[row])
         return self._read
@@ -296,7 +296,7 @@ def identity(topic: str, partition: int, offset: int) -> str:
 
 
 def name_in_identities(topic: str, incarnation: int) -> str:
-    """How identities name a topic: ``orders``, and ``orders~2`` once it was made anew.
+    """How identities name a topic: ``orders``, and ``orders~2`` once it was recreated.
 
     Args:
         topic: The topic.

@@ -111,7 +111,7 @@ class ReportOptions:
 
     @property
     def without_reports(self) -> int:
-        """The options without those that make somebody write a report."""
+        """The options without those that request a report."""
         asking = sum(kind.value * _WITH_FULL_DATA for kind in ReportKind) | _ACTIVITY
         return self.value & ~asking
 
@@ -170,7 +170,7 @@ def report_message(
         identity: ``topic:partition:offset`` of the message: a report that is decided again is the
             same.
         timestamp: When the message was put, in milliseconds since 1970.
-        now: The time of the report, likewise.
+        now: The time of the report, in the same unit.
 
     Returns:
         Body and headers of the report, for the message's reply-to queue.

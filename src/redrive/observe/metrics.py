@@ -101,7 +101,7 @@ def _buckets(distribution: Distribution) -> Iterator[tuple[str, float]]:
 
 
 class InputMetrics:
-    """What became of inputs."""
+    """Inputs by their result."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         """Start with everything at zero."""
@@ -133,7 +133,7 @@ class InputMetrics:
         """Counts inputs.
 
         Args:
-            inputs: By what became of them.
+            inputs: Inputs by their result.
             invalid: Those without a valid dead-letter header.
             rows: Rows that Spark read for them.
         """
@@ -146,7 +146,7 @@ class InputMetrics:
     def count_failures(self, failures: Mapping[Failure, int]) -> None:
         """Counts failed puts by their target."""
         for failure, count in failures.items():
-            # A message may name any target, and whoever looks at the page has a terminal.
+            # A message may name any target, and a terminal may show the page.
             target = printable(failure.target)
             self._failures.add(failure.handler, (target, _reason(failure.reason)), count)
 

@@ -59,7 +59,7 @@ class Observation:
             )
 
     def start(self, control: JobControl) -> None:
-        """Begins to hear of the job, to answer, and to ask what waits.
+        """Begins to observe the job, to serve pages, and to ask for backlogs.
 
         Args:
             control: Commands the job.

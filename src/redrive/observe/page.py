@@ -1,4 +1,4 @@
-"""The pages that watchers read: ``/metrics`` for Prometheus, ``/healthz`` for whoever restarts.
+"""The pages for monitoring: ``/metrics`` for Prometheus, ``/healthz`` for a supervisor.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/ has the form; the library writes it.
 """
@@ -88,7 +88,7 @@ class Page:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends; an answer that is under way is left to its thread, which keeps nobody."""
+        """Ends; a pending answer stays with its thread, which delays nothing."""
         if self._thread.is_alive():
             with suppress(OutcomeUnknown):
                 within("end of the page of metrics", CLOSE, self._server.shutdown)

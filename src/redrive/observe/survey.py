@@ -1,7 +1,7 @@
 """What waits for the job, asked of the broker and the ledger from time to time.
 
-In a thread of its own, so that neither the job nor whoever reads its metrics waits for an answer:
-they find the last one, and when it was given.
+In its own thread, so that neither the job nor a reader of its metrics waits for an answer: they
+find the last one, and when it was given.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MOST_STEPS: Final = 20_000
 class Survey(JobObserver):
     """Asks what waits, shows it as metrics, and warns of what will be deleted.
 
-    This class is responsible for: when to ask; that nobody waits for it; how often a warning comes.
+    This class is responsible for when to ask, never delaying others, and the rate of warnings.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Survey(JobObserver):
 
         Args:
             configuration: The job.
-            control: Is told of what will be deleted.
+            control: Is notified of what will be deleted.
             metrics: Shows the answers.
         """
         self._configuration = configuration
@@ -78,7 +78,7 @@ class Survey(JobObserver):
         self._thread.start()
 
     def end(self) -> None:
-        """Ends; a question that is under way is left to its thread, which keeps nobody."""
+        """Ends; a pending question stays with its thread, which delays nothing."""
         self._ended.set()
         if self._thread.is_alive():
             with under_way("end of the survey of what waits"):
@@ -98,7 +98,7 @@ class Survey(JobObserver):
         """Asks now, what can't be answered now is asked again the next time."""
         found = [_problem(ask) for ask in (self._ask_broker, self._ask_ledger)]
         problems = "; ".join(filter(None, found))
-        if problems and problems != self._told:  # the same again is no news
+        if problems and problems != self._told:  # report only changes
             self._control.notice("what waits can't be told now", error=problems)
         self._told = problems
 

@@ -195,7 +195,7 @@ def browse_topic(
         topic: The topic.
         start: Where to begin.
         count: How many messages at most.
-        group: The consumer group whose offsets tell what was read; empty for nobody's.
+        group: The consumer group whose offsets show what was read; empty for none.
         schemes: The schemes of dead letters to look for.
 
     Raises:

@@ -24,7 +24,7 @@ class ChannelStatus:
     state: str
     """``running``, ``paused``, ``stopped`` or ``pulled on trigger``."""
     because: str
-    """Why the job stopped it; empty if a person did, or if it is not stopped."""
+    """Why the job stopped it; empty if an operator did, or if it is not stopped."""
     waiting: Depth | None
     """What the job has not taken from the topic; None if there is no topic."""
     retried: Depth

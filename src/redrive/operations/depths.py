@@ -23,7 +23,7 @@ COUNTED: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """Messages on a topic that nobody has read yet."""
+    """Unread messages on a topic."""
 
     messages: int
     is_exact: bool

@@ -62,7 +62,7 @@ _OTHERWISE: Final = (
 def first_table(found: Identification) -> str:
     """A rules table for what was found, with comments that say why each rule is there.
 
-    Every rule either tries again or keeps: nothing is discarded that nobody has looked at.
+    Every rule either retries or keeps: nothing is discarded without a review.
 
     Returns:
         The text; a table without an error.

@@ -22,7 +22,7 @@ from redrive.messages import own_headers as own
 from redrive.operations.record_view import existing_topic, masked_sentence, masked_view
 
 _DISTINCT: Final = 1_000
-"""Distinct names of one kind that are counted: they come from outside, so there is no end."""
+"""The most distinct names of one kind that are counted: names from outside are unbounded."""
 _REST: Final = "(others)"
 _LONGEST_NAME: Final = 249
 """Characters of a name that are kept: those of a topic."""
@@ -43,14 +43,14 @@ class SchemeFound:
     """One scheme in a sample."""
 
     name: str
-    """``NO_VALID_SCHEME`` for messages that are no dead letters."""
+    """``NO_VALID_SCHEME`` for messages that are not dead letters."""
     count: int = 0
     example: str = ""
     """``topic:partition:offset`` of one of its messages."""
     view: DeadLetterView | None = None
     """What this example says."""
     problem: str = ""
-    """Why the example is no dead letter."""
+    """Why the example is not a dead letter."""
     topics: Counter[str] = field(default_factory=Counter)
     """Topics that messages failed on."""
     errors: Counter[str] = field(default_factory=Counter)
@@ -58,7 +58,7 @@ class SchemeFound:
     groups: Counter[str] = field(default_factory=Counter)
     """Consumer groups and connectors."""
     unreadable: Counter[str] = field(default_factory=Counter)
-    """What is told in a form that can't be read."""
+    """Fields in a form that can't be read."""
 
 
 @dataclass(slots=True)

@@ -60,7 +60,7 @@ class Network:
         """The cluster, once it has answered.
 
         Raises:
-            EnvironmentFault: It can't be reached, or lets nobody in.
+            EnvironmentFault: It can't be reached, or refuses this user.
         """
         check_access(self.connection)
         return Cluster.open(self.connection, timeout=ANSWER)

@@ -114,7 +114,7 @@ class PidFile:
             ) from error
 
     def _written(self) -> IO[str]:
-        # Locked before it gets its name: nobody can meet the file without its owner.
+        # Locked before it gets its name: the file never exists without its owner.
         scratch = self.path.with_suffix(f".pid.{os.getpid()}")
         file = scratch.open("w")
         _lock(file, fcntl.LOCK_EX)
@@ -175,8 +175,8 @@ def handling_signals(
 
     Args:
         stop: Asks the job to stop; told the name of the signal.
-        restart: Asks it to go on with what settings say now; None if there is nothing to read
-            again, then SIGHUP stops the job too.
+        restart: Asks it to reload its settings; None if there is nothing to read again, then SIGHUP
+            stops the job too.
     """
     asked: list[int] = []
     listening, hearing = os.pipe()

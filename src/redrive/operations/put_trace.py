@@ -1,4 +1,4 @@
-"""The way of one put as a person sees it: what the job would do with it, and why."""
+"""The route of one put for display: what the job would do with it, and why."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HELD: Final = "stays on a transmission queue"
 _NOW: Final = 1_000_000_000_000
 """Milliseconds since 1970; a put is as old as its decision, whenever that is."""
 _MOVING: Final = {SourceKind.PUTS, SourceKind.RETRIES}
-"""What the job reads to put it; what remains waits for a person."""
+"""Kinds of topics that the job puts from; remaining messages wait for an operator."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class RecordView:
     letter: DeadLetterProfile
     headers: tuple[ShownHeader, ...]
     unreadable: tuple[str, ...]
-    """What is told in a form that can't be read, as sentences."""
+    """Fields that can't be read, as sentences."""
     body: bytes | None
     """The value without an MQDLH, or the payload of an envelope."""
     decoded: Decoded | None = None
@@ -295,7 +295,7 @@ def existing_topic(cluster: Cluster, topic: str) -> int:
 
 
 def body_text(value: bytes) -> str | None:
-    """A body as text, JSON with indents; None if it is no text."""
+    """A body as text, JSON with indents; None if it is not text."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

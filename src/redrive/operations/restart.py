@@ -1,4 +1,4 @@
-"""Letting a running job go on with its settings and tables as they are now.
+"""Reload settings and rules of a running job.
 
 The request is a signal to the process; the answer is a file beside its pid file.
 """
@@ -25,14 +25,14 @@ from redrive.rules import parse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartAnswer:
-    """What became of one request to restart."""
+    """The result of one request to restart."""
 
     number: int
     """How many requests this process has answered, this one included."""
     pid: int
     """The process that runs the job."""
     message: str = ""
-    """Why the job goes on with its old settings; empty if it goes on with the new ones."""
+    """Why the job keeps its old settings; empty if it took the new ones."""
     hint: str = ""
     findings: Sequence[str] = field(default_factory=list)
     """What is wrong with the new settings, each with its place."""
@@ -43,7 +43,7 @@ class RestartAnswer:
 
 
 class RestartRecord:
-    """Tells other processes what became of the last restart, in a file beside the pid file."""
+    """Publishes the result of the last restart, in a file beside the pid file."""
 
     def __init__(self, directory: Path, share: Share) -> None:
         """Name the file; nothing is read or written yet."""
@@ -53,7 +53,7 @@ class RestartRecord:
 
     def ask(self) -> None:
         """Says who is about to ask for a restart; the kept tables tell it."""
-        with suppress(OSError):  # whoever may signal the job need not be able to write here
+        with suppress(OSError):  # a user who may signal the job need not be able to write here
             self._asking.write_text(this_user())
 
     def asked_by(self) -> str:
@@ -87,7 +87,7 @@ class RestartRecord:
         """Answers a request.
 
         Args:
-            refusal: Why the job goes on with its old settings; None if it has the new ones.
+            refusal: Why the job keeps its old settings; None if it has the new ones.
             changed: Handlers that are new, or whose table or schemes mean something else than
                 before.
             unchanged: Handlers for which they mean the same as before.

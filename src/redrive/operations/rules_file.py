@@ -15,7 +15,7 @@ class RulesFile:
     """A file that is to hold another table; what it holds now is kept beside it.
 
     The new text is first written to a file of its own in the same folder, where it can be checked;
-    then that takes the place of the old one in one step, so that nobody ever reads half a table.
+    then that takes the place of the old one in one step, so that no reader ever sees half a table.
     """
 
     def __init__(self, path: Path) -> None:

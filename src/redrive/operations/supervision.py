@@ -1,4 +1,4 @@
-"""What a running job says about itself, for ``redrive status`` and whoever watches over it.
+"""What a running job says about itself, for ``redrive status`` and for monitoring.
 
 The job writes one small file in its own directory every few seconds, and removes it when it ends in
 order. That needs no broker, so it tells also why nothing moves while the broker is away.
@@ -62,7 +62,7 @@ class SupervisionState:
     cause: str = ""
     """Why, as far as it is known."""
     ledger: str = ""
-    """Why the ledger is not written; empty if it is, or if nobody wants one."""
+    """Why the ledger is not written; empty if it is, or if none is configured."""
 
     def is_dead(self, now: float) -> bool:
         """Whether the process is gone or has said nothing for too long.

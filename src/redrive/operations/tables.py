@@ -44,7 +44,7 @@ class Tables:
         return any(one.startswith(table.hash) for one in deciding)
 
     def find(self, digits: str, handler: str | None) -> KeptTable:
-        """The table that somebody means.
+        """The table that a user names.
 
         Args:
             digits: The first digits of its hash.

@@ -1,7 +1,7 @@
-"""Messages that a queue manager could put nowhere: no queue took them, and no dead-letter queue.
+"""Messages that a queue manager could not put anywhere, not even on a dead-letter queue.
 
 The job keeps a copy of each on a topic of its own, by the topic that it was taken from, until
-changed definitions place it or a person releases it.
+changed definitions place it or an operator releases it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def release_entries(
 
 
 def _kept(cluster: Cluster, lanes: Sequence[TopicPartition]) -> Collection[StoredRecord]:
-    """The last record of each key, where that is no tombstone."""
+    """The last record of each key, unless it is a tombstone."""
     kept: dict[tuple[str, bytes | None], StoredRecord] = {}
     for record in cluster.read(dict.fromkeys(lanes, 0)):
         key = record.lane.topic, record.key

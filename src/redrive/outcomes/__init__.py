@@ -1,1 +1,1 @@
-"""Outcome records: how they are written, the ledger made of them, and what it can answer."""
+"""Outcome records: the ledger that is made of them, and queries on it."""

@@ -1,4 +1,4 @@
-"""The message behind a row of the ledger, from the topic where it is now or from where it came."""
+"""The message behind a row of the ledger, read from its present or its original topic."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Lost:
     """A message that was not found."""
 
     reason: str
-    """Why: deleted from its topics, or not to be read now."""
+    """The reason: deleted from its topics, or not readable now."""
 
 
 def find_record(
     cluster: Cluster, handler: HandlerConfiguration | None, row: Row
 ) -> StoredRecord | Lost:
-    """The record of a dead letter: its copy where it waits, or the dead letter itself.
+    """The record of a dead letter: its waiting copy, or the dead letter itself.
 
-    The dead letter is tried first, as its place is known; a copy has to be looked for. A record at
-    that place is taken only if it has the size and the key that the ledger tells: the topic may
-    have been made anew since.
+    The dead letter is tried first, as its place is known; a copy must be searched. A record at that
+    place counts only if it has the size and the key from the ledger: the topic may have been
+    recreated since.
 
     Args:
         cluster: The cluster.

@@ -1,4 +1,4 @@
-"""A condition in SQL that a user wrote: whether the engine takes it, and in words why not."""
+"""A user's SQL condition: whether the engine accepts it, and in words why not."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _HINT: Final = (
 )
 _NAMES: Final = tuple(column.name for column in COLUMNS)
 _WRAPPED: Final = re.compile(r'\w+Error\("(?P<said>.+?)"\)?(?:,|\)|$)')
-"""What the engine said, in a value of its own language's errors."""
+"""The engine's message inside an error value of its language."""
 _PLACE: Final = re.compile(r" at Line: (?P<line>[0-9]+), Column: (?P<column>[0-9]+)$")
 _END: Final = "found: )"
-"""How the parser meets the end of a condition, which stands in parentheses."""
+"""The parser's name for the end of a condition, which is in parentheses."""
 _UNKNOWN: Final = re.compile(r'No field named "?(?P<name>[^".]+)')
 
 
@@ -33,7 +33,7 @@ def enclosed(condition: str) -> str:
 
 
 def check_condition(engine: LedgerTable, outcomes: str, condition: str) -> None:
-    """Lets the engine read a condition by itself, so that a fault of it is not one of the ledger.
+    """Lets the engine parse the condition alone, so that its errors are not the ledger's.
 
     Args:
         engine: The ledger.
@@ -41,23 +41,23 @@ def check_condition(engine: LedgerTable, outcomes: str, condition: str) -> None:
         condition: What the user wrote; empty for none.
 
     Raises:
-        UsageError: It is no condition.
+        UsageError: It is not a valid condition.
     """
     if not condition:
         return
     whole = f"{outcomes} SELECT 1 FROM outcomes WHERE"  # noqa: S608 - it is meant to be SQL
     if problem := engine.problem_with(f"{whole} {enclosed(condition)} LIMIT 0"):
         raise refused(problem, condition)
-    # One that closes the parentheses around it would take the other filters away.
+    # A condition that closes the enclosing parentheses would disable the other filters.
     if engine.problem_with(f"{whole} CASE WHEN\n{condition}\nTHEN TRUE END LIMIT 0"):
         raise _error("its parentheses do not belong together", _HINT)
 
 
 def refused(problem: str, condition: str) -> UsageError:
-    """The error of a condition that the engine does not take.
+    """The error of a condition that the engine does not accept.
 
     Args:
-        problem: What the engine says, of a query with the condition ``enclosed``.
+        problem: The engine's message about a query with the condition ``enclosed``.
         condition: The condition.
     """
     said = _said(problem)

@@ -1,4 +1,4 @@
-"""Which outcomes are asked for, as SQL for the table and as a test of single rows."""
+"""Criteria for outcomes, as SQL for the table and as a test of single rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Condition: TypeAlias = tuple[str, Callable[[Row], bool]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
-    """What an outcome has to fulfil; what is not given does not matter."""
+    """Criteria that an outcome must fulfil; unset ones do not matter."""
 
     message: str = ""
     """Identity of the message."""
@@ -26,7 +26,7 @@ class Criteria:
     reason: int | None = None
     """Reason code, of the failed attempt or in the dead-letter header."""
     result: str = ""
-    """What became of it."""
+    """Result of the attempt."""
     since: datetime | None = None
     """The earliest time."""
 
@@ -61,7 +61,7 @@ class Criteria:
             yield _since(self.since)
 
     def _message(self) -> _Condition:
-        # The number lets the reader skip files and pages, which a text of this form does not.
+        # The number lets the reader skip files and pages, which such a text does not.
         offset = self.message.rpartition(":")[2]
         quick = f"message_offset = {int(offset)} AND " if offset.isdecimal() else ""
         return (

@@ -30,9 +30,9 @@ class _Followed:
 class FollowedReplays:
     """Knows the messages that instructions have moved since some outcome.
 
-    This class is responsible for: that an answer holds everything that was committed before the
-    question, and tells from which offset on it is whole. It remembers messages of replays only,
-    which are few, and reads nothing until it is asked.
+    This class is responsible for answers that hold everything committed before the question, and
+    the offset from which they are complete. It remembers only messages of replays, which are few,
+    and reads nothing until asked.
     """
 
     def __init__(self, cluster: Cluster, topic: str, replay_topics: Collection[str]) -> None:
@@ -60,7 +60,7 @@ class FollowedReplays:
         lane = TopicPartition(self._topic, question.partition)
         end = settled_ends(self._cluster, [lane])[lane]
         self._read(lane, followed, end)
-        # Looked at after reading: what is deleted before it was read is not known.
+        # Checked after reading: records deleted before they were read are unknown.
         oldest = self._cluster.extents([lane])[lane].first
         if oldest > followed.position:
             followed.first = max(followed.first, oldest)

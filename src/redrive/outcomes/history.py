@@ -1,4 +1,4 @@
-"""What became of one message, what comes next, and why a message is not found."""
+"""The outcomes of one message, its next step, and why a message is not found."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from redrive.topology.layout import QueueTopic
 
 _MOST: Final = 10_000
-"""Outcomes of one message that are looked at: far more than RETRY and the hop limit allow."""
+"""The most outcomes read for one message: far more than RETRY and the hop limit allow."""
 
 _IDENTITY: Final = re.compile(
     r"([A-Za-z0-9._-]{1,249}(?:~[0-9]{1,9})?):([0-9]{1,10}):([0-9]{1,18})"
@@ -44,7 +44,7 @@ _IDENTITY: Final = re.compile(
 
 
 class Identity(NamedTuple):
-    """``topic:partition:offset`` taken apart."""
+    """The parts of ``topic:partition:offset``."""
 
     topic: str
     partition: int
@@ -62,14 +62,14 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Next:
-    """What comes next for a dead letter after its last known outcome."""
+    """The next step of a dead letter after its last known outcome."""
 
     text: str
-    """In words."""
+    """The step in words."""
     due: datetime | None = None
     """When the next attempt is made."""
     rule_line: int | None = None
-    """Line of the rule that will apply; None if none will, or it is not known."""
+    """Line of the rule that will apply; None if none will, or if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,32 +79,32 @@ class History:
     message: str
     """Its identity."""
     outcomes: Sequence[Row]
-    """In their order; at least one."""
+    """The outcomes in order; at least one."""
     next: Next
     notes: tuple[str, ...]
     put_on: str = ""
-    """Of a message that was put: ``QUEUE@QM`` from which the last put took it, or whose intake."""
+    """Of a put message: ``QUEUE@QM`` from which the last put took it, or whose intake it was on."""
 
     @property
     def last(self) -> Row:
-        """The last outcome that changed anything: a replay may have left the message alone."""
+        """The last outcome that changed anything: a replay may have skipped the message."""
         return last_of(self.outcomes)
 
 
 def last_of(outcomes: Sequence[Row]) -> Row:
-    """The last outcome that tells where a message is."""
+    """The last outcome that says where a message is."""
     told = (row for row in reversed(outcomes) if row["result"] not in UNTOUCHED)
     return next(told, outcomes[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotFound:
-    """A message of which there is no outcome."""
+    """A message without any outcome."""
 
     reason: str
-    """Why, as far as it is known."""
+    """The reason, if known."""
     hint: str
-    """What may have been meant, or what to do."""
+    """Similar identities, or what to do."""
     notes: tuple[str, ...]
 
 
@@ -135,7 +135,7 @@ class Archive:
             self._notes = (f"{fault.message}; the newest outcomes may be missing",)
 
     def history(self, text: str) -> History | NotFound:
-        """What became of a message.
+        """The outcomes of a message.
 
         Args:
             text: Its identity, or ``topic:partition:offset`` of a dead letter or of a copy.
@@ -160,7 +160,7 @@ class Archive:
         )
 
     def _next(self, rows: Sequence[Row]) -> Next:
-        """What comes next, if the cluster is as the best case has it."""
+        """The next step, assuming the best case for the cluster."""
         found = DeciderFactory(self._configuration, Facts(time.monotonic)).deciders()
         deciders = {
             one.identity.name: one for one, _ in found.values() if isinstance(one, RulesDecider)
@@ -168,19 +168,19 @@ class Archive:
         return what_next(rows, deciders)
 
     def inventory(self) -> tuple[Inventory, tuple[str, ...]]:
-        """The dead letters of the job and where they stand; errors as for ``history``.
+        """The dead letters of the job and their states; errors as for ``history``.
 
         Returns:
-            The inventory, a context; and why outcomes may be missing in it.
+            The inventory, a context, and why it may lack outcomes.
         """
         ledger = self._open(b"")
         return Inventory(ledger), self._all_notes(ledger)
 
     def unread(self) -> int | None:
-        """Records of the dead-letter topics that the job has not read, so without any outcome.
+        """Records of the dead-letter topics that the job has not read, and so without outcomes.
 
         Returns:
-            At most so many, as ends of transactions count; None where the broker can't tell.
+            An upper bound, as transaction markers count too; None if the broker can't say.
         """
         if self._cluster is None:
             return None
@@ -237,7 +237,7 @@ class Archive:
             self._notes = (*self._notes, fault.message)
             ledger = Ledger.open(path, None, topic=topic, seconds=0)
         if ledger.table is None and self._notes:
-            # Nothing was read, which must not look like nothing to read.
+            # A failed read must not look like an empty topic.
             raise EnvironmentFault(
                 f"no outcome can be read: there is no ledger in {path}, and {self._notes[0]}",
                 hint="see to the broker, or name the ledger of the job as [ledger] path",
@@ -256,7 +256,7 @@ class Archive:
         )
 
     def _whereabouts(self, text: str) -> Iterator[str]:
-        """What the broker says of a record that has no outcome."""
+        """The broker's information about a record without an outcome."""
         identity = Identity.parse(text)
         if identity is None:
             yield "an ID has the form topic:partition:offset"
@@ -300,7 +300,7 @@ class Archive:
         if names and names[0] in topics:
             topics = [names[0]]
         elif names and self._cluster is not None and names[0] in self._cluster.topics():
-            return  # another topic's ids are no help
+            return  # ids of another topic do not help
         elif names:
             topics = difflib.get_close_matches(names[0], topics, n=2, cutoff=0.5)
         if len(numbers) < len(("partition", "offset")):
@@ -328,11 +328,11 @@ def _neighbours(wanted: Identity, ledger: Ledger) -> Iterator[str]:
 
 
 def what_next(rows: Sequence[Row], deciders: Mapping[str, RulesDecider]) -> Next:
-    """What comes next after some outcomes.
+    """The next step after these outcomes.
 
     Args:
         rows: The outcomes of a message in their order, at least one.
-        deciders: What decides now, by the name of the handler.
+        deciders: The present deciders, by handler name.
     """
     rows = [one for one in rows if one["result"] not in UNTOUCHED] or rows
     row = rows[-1]
@@ -354,7 +354,7 @@ def what_next(rows: Sequence[Row], deciders: Mapping[str, RulesDecider]) -> Next
 
 
 def next_put(row: Row, source: QueueTopic) -> Next:
-    """What comes next after the outcome of a put.
+    """The next step after the outcome of a put.
 
     Args:
         row: The last outcome of the message.

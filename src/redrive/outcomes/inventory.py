@@ -1,4 +1,4 @@
-"""The dead letters of a job and where each of them stands now, by SQL over the ledger.
+"""The dead letters of a job and their present states, by SQL over the ledger.
 
 The engine is the one that ``deltalake`` brings along (DataFusion): it reads Delta by itself, starts
 at once, and needs no other library. Outcomes that the ledger does not hold yet are laid beside it
@@ -45,7 +45,7 @@ _REASON: Final = f"CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN NULL ELSE f
 _CAUSES: Final = ("field_destq", "field_applname", "error_class", "consumer_group", "reason_name")
 _GROUPED: Final = ("handler", _REASON, *_CAUSES)
 _QUARANTINED: Final = f"action = {sql_text(Action.QUARANTINE.value)}"
-"""Of what remains: whether no table is to look at it again."""
+"""Of remaining messages: whether no table evaluates them again."""
 
 
 PLACES: Final = (
@@ -57,10 +57,10 @@ PLACES: Final = (
 
 
 class State(StrEnum):
-    """Where dead letters stand."""
+    """State of a dead letter."""
 
     OPEN = "open"
-    """Parked or remaining: not dealt with, and not in quarantine."""
+    """Parked or remaining: not settled, and not in quarantine."""
     PARKED = "parked"
     REMAINING = "remaining"
     QUARANTINED = "quarantined"
@@ -71,7 +71,7 @@ class State(StrEnum):
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """The last results of dead letters that stand here."""
+        """The last results of dead letters in this state."""
         return _RESULTS[self]
 
 
@@ -90,7 +90,7 @@ _RESULTS: Final[Mapping[State, tuple[Result, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which dead letters are asked for, by their last outcome."""
+    """A selection of dead letters, by their last outcome."""
 
     state: State = State.OPEN
     message: str = ""
@@ -113,7 +113,7 @@ class Selection:
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether it asks for anything but where dead letters stand."""
+        """Whether it has criteria other than the state."""
         return self != Selection(state=self.state)
 
     @property
@@ -170,11 +170,11 @@ class Standing:
     invalid: int
     """Those of them without a valid dead-letter header."""
     since: float
-    """When the first of them was first decided about, in seconds since 1970."""
+    """Time of the earliest first decision among them, in seconds since 1970."""
 
 
 def state_of(row: Row) -> str:
-    """Where the last outcome of a dead letter leaves it, in a word."""
+    """The state of a dead letter after its last outcome, in a word."""
     is_quarantined = row["result"] == Result.REMAINS and row["action"] == Action.QUARANTINE
     return State.QUARANTINED if is_quarantined else str(row["result"])
 
@@ -189,11 +189,11 @@ class Group:
     destination: str
     """DESTQ."""
     application: str
-    """APPLNAME, which put them first."""
+    """APPLNAME, the application that first put them."""
     error_class: str
-    """The exception that they tell of; empty if they tell of none."""
+    """The exception in their headers; empty if there is none."""
     consumer_group: str
-    """The consumer group that could not process them; empty if they tell of none."""
+    """The consumer group that could not process them; empty if unknown."""
     failure: str
     """Why the last attempt failed; empty if none did."""
     count: int
@@ -287,7 +287,7 @@ class Inventory:
         return Listing([by_place[row["p"], row["o"]] for row in found], found[0]["n"])
 
     def places(self, selection: Selection, *, limit: int | None) -> Sequence[Row]:
-        """What a plan has to know of each dead letter, the one that failed first coming first.
+        """The data of each dead letter that a plan needs, the earliest failure first.
 
         Args:
             selection: Which ones.
@@ -375,7 +375,7 @@ class Inventory:
         return [*map(Group.of, found)], found[0]["total"] if found else 0
 
     def standing(self) -> dict[tuple[str, State], Standing]:
-        """What is parked, remains and is in quarantine, by handler; errors as for ``places``."""
+        """Parked, remaining and quarantined dead letters, by handler; errors as for ``places``."""
         state = (
             f"CASE WHEN result = {sql_text(Result.PARKED)} THEN {sql_text(State.PARKED)}"
             f" WHEN {_QUARANTINED} THEN {sql_text(State.QUARANTINED)}"

@@ -1,7 +1,7 @@
-"""What became of some messages, asked of every outcome there is (design 6.15).
+"""The last outcomes of given messages, searched in all existing outcomes.
 
 The ledger answers first, then the outcomes of the topic that it has not seen; without a ledger all
-that the topic holds. What neither holds any more is told as gone, and never guessed.
+outcomes of the topic. Outcomes that neither holds any more are reported as gone, never guessed.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _COLUMNS: Final = ("origin", "result", "replay", "outcomes_partition", "outcomes
 
 @dataclass(slots=True)
 class LastOutcome:
-    """What the outcomes tell of one dead letter."""
+    """The outcomes of one dead letter, in short."""
 
     partition: int
-    """Of the outcomes topic; all outcomes of a message are on one."""
+    """Partition of the outcomes topic; all outcomes of a message are on one."""
     offset: int = -1
-    """Of the last outcome that changed anything."""
+    """Offset of the last outcome that changed anything."""
     result: str = ""
     """Its result; empty if there is none."""
     replays: set[str] = field(default_factory=set)
-    """The plans that had an instruction for the dead letter, whatever came of it."""
+    """The plans that had an instruction for the dead letter, whatever its result."""
 
     def add(self, row: Row) -> None:
-        """Take in one of its outcomes."""
+        """Add one of its outcomes."""
         if row["replay"]:
             self.replays.add(row["replay"])
         if row["result"] not in UNTOUCHED and row["outcomes_offset"] > self.offset:
@@ -53,25 +53,25 @@ class LastOutcome:
 
 @dataclass(frozen=True, slots=True)
 class LastOutcomes:
-    """What the outcomes told of some dead letters at one moment."""
+    """The last outcomes of some dead letters at one moment."""
 
     found: Mapping[str, LastOutcome]
-    """By origin; a dead letter of which no outcome is left is not here."""
+    """By origin; dead letters without any outcome left are missing."""
     ends: Mapping[int, int]
-    """By partition of the outcomes topic, the offset below which every outcome was looked at."""
+    """By partition of the outcomes topic, the offset below which every outcome was read."""
     gone: Mapping[int, int]
-    """By partition, the offset below which outcomes that came behind others are gone."""
+    """By partition, the offset below which outcomes may be missing."""
 
     @classmethod
     def of(cls, job: JobConfiguration, cluster: Cluster, origins: Collection[str]) -> LastOutcomes:
         """Asks the ledger, and the topic from where the ledger ends.
 
-        Everything that was committed before this call is looked at.
+        Reads everything that was committed before this call.
 
         Args:
             job: The job.
             cluster: Its cluster.
-            origins: The dead letters, by where they lay on their topics.
+            origins: The dead letters, by their offsets on their topics.
 
         Raises:
             EnvironmentFault: The ledger is there and can't be read.
@@ -104,7 +104,7 @@ class LastOutcomes:
         known = self.found.get(origin)
         if known is None:
             return None
-        # Behind what is final there is nothing; behind anything else it may be what is gone.
+        # Nothing follows a final outcome; after any other, a missing outcome may follow.
         is_open = known.result in {"", Result.REMAINS, Result.PARKED}
         return (
             None if is_open and known.offset < self.gone.get(known.partition, 0) else known.result
@@ -116,7 +116,7 @@ def _known(found: dict[str, LastOutcome], row: Row) -> LastOutcome:
 
 
 def _gone_in(ledger: LedgerTable) -> dict[int, int]:
-    """Where the projection passed over outcomes that the topic had not any more."""
+    """The offsets where the projection skipped outcomes that the topic no longer had."""
     rows = ledger.rows(
         f"WHERE starts_with(malformed, {sql_text(GONE)}) GROUP BY outcomes_partition",
         columns="outcomes_partition p, max(outcomes_offset) o",

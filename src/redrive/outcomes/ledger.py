@@ -1,4 +1,4 @@
-"""The ledger as it would be if its projection were never late: the table, and what comes after."""
+"""The ledger without projection lag: the table, and the outcomes after it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """All outcomes up to this moment, or as near to it as could be had."""
+    """All outcomes up to this moment, or as near to it as possible."""
 
     table: LedgerTable | None
     """None if there is no table (yet)."""
@@ -59,7 +59,7 @@ class Ledger:
         seconds: float,
         wanted: Callable[[bytes], bool] | None = None,
     ) -> Self:
-        """Opens the table and reads the topic from where it ends.
+        """Opens the table and reads the topic from the end of the table.
 
         Args:
             path: The folder of the table.
@@ -106,7 +106,7 @@ class Ledger:
         if self.table is not None:
             newest = "ORDER BY time DESC, outcomes_offset DESC"
             rows += self.table.rows(f"{criteria.where()} {newest} LIMIT {limit}")
-        # Outcomes of one message are on one partition, so offsets tell their order.
+        # Outcomes of one message are on one partition, so offsets give their order.
         rows.sort(key=lambda row: (row["time"], row["outcomes_offset"]))
         return rows[-limit:]
 

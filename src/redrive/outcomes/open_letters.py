@@ -1,13 +1,12 @@
-"""The dead letters that are open, kept beside the ledger so that nobody looks for them among all.
+"""The open dead letters, kept beside the ledger so that queries need not scan it.
 
-Few of the outcomes of a ledger are of dead letters that are still parked or remain, and to tell
-those from the others takes a look at all. So whoever compacts the ledger writes down which were
-open then, with the positions up to which that holds, as a small Delta table of its own. A question
-joins them with the outcomes that came after.
+Few outcomes of a ledger belong to dead letters that are still parked or remain, and finding them
+needs a full scan. So each compaction of the ledger records the open ones, with the positions up to
+which that holds, in a small separate Delta table. A query joins them with later outcomes.
 
-The ledger is the truth: what is written down names the ledger and the version that it was made
-from, is replaced in one commit, and is left out wherever it does not fit. Then the same question
-has the same answer, and takes longer.
+The ledger is the truth: this table names the ledger and the version that it was made from, is
+replaced in one commit, and is ignored if it does not fit. Then the same query has the same answer,
+and takes longer.
 """
 
 # ruff: noqa: S608 - queries are read only, and made of constants and numbers
@@ -29,17 +28,17 @@ from redrive.outcomes.table import LedgerTable, explained, open_letters_folder, 
 __all__ = ["OPEN", "OpenLetters", "every_outcome", "last_outcomes", "write_open_letters"]
 
 OPEN: Final = (Result.PARKED, Result.REMAINS)
-"""Results of dead letters that are not dealt with."""
+"""Results of dead letters that are not settled."""
 
 _UNDONE: Final = frozenset({*OPEN, *UNTOUCHED})
-"""Results after which a dead letter stands where it stood, or waits."""
+"""Results after which a dead letter keeps its state, or waits."""
 _KEY: Final = "redrive.open"
-"""Under which a commit says what it was made from."""
+"""Key of a commit's metadata that names its source."""
 _COLUMNS: Final = ", ".join(column.name for column in COLUMNS)
 _FIRST: Final = "first_time"
 """The time of a dead letter's first outcome, a column beside those of the ledger."""
 _KEPT_HOURS: Final = 1
-"""How long a question may go on with what has been replaced."""
+"""How long a query may still use a replaced version."""
 _PROPERTIES: Final = {
     "delta.logRetentionDuration": "interval 1 hours",
     "delta.deletedFileRetentionDuration": "interval 1 hours",
@@ -57,7 +56,7 @@ class OpenLetters:
 
     @classmethod
     def of(cls, ledger: LedgerTable) -> Self | None:
-        """What is written down of a ledger; None if nothing is that holds for this version."""
+        """The recorded table of a ledger; None if none fits this version."""
         folder = open_letters_folder(ledger.path)
         try:
             table = DeltaTable(folder)
@@ -86,7 +85,7 @@ class OpenLetters:
 
 
 def write_open_letters(path: Path) -> None:
-    """Writes down which dead letters are open; whoever calls it holds the lock of the ledger.
+    """Records the open dead letters; the caller must hold the ledger's lock.
 
     Args:
         path: The folder of the ledger.
@@ -129,10 +128,10 @@ def last_outcomes(
     """The beginning of a query over ``letters``: dead letters by their last outcome.
 
     Retried, forwarded and discarded are final. So a dead letter is open if it has outcomes and
-    none of these, and only then its last one has to be looked for. Most are dealt with at first
-    sight, when the record decided on is the dead letter itself; those were never open, and
-    leaving them out is what makes the answer quick. All outcomes of a dead letter are on one
-    partition, so numbers name its last one, which are read quicker than its name.
+    none of these, and only then its last one has to be looked for. Most are settled by the first
+    decision, when the decided record is the dead letter itself; those were never open, and leaving
+    them out makes the query fast. All outcomes of a dead letter are on one partition, so numbers
+    identify its last one, and are read faster than its name.
 
     Args:
         results: The last results of those that are wanted.

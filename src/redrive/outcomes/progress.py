@@ -1,9 +1,9 @@
-"""Where lanes stood, found again in their outcomes (design 6.12).
+"""Positions of lanes, recovered from their outcomes.
 
 A group's offsets expire when no instance has run for a week (KIP-211). Every outcome carries the
 offset of its source record and was committed in the same transaction as the group's offset, so the
-newest outcome of a lane tells exactly where the lane stood: ledger first, then the tail of the
-outcomes topic that the ledger has not seen.
+newest outcome of a lane gives its exact position: ledger first, then the tail of the outcomes topic
+that the ledger has not seen.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def positions_from_outcomes(
     configuration: JobConfiguration, cluster: Cluster, lanes: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The next offset to read of lanes whose committed offsets were forgotten.
+    """The next offset to read of lanes whose committed offsets expired.
 
     Args:
         configuration: The job.

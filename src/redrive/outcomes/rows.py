@@ -1,4 +1,4 @@
-"""One outcome record as a row of the ledger (design 7).
+"""One outcome record as a row of the ledger.
 
 The projection makes rows of all outcome records, the commands of the newest ones by themselves;
 both by ``row_of``.

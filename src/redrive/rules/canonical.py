@@ -149,7 +149,7 @@ def _entry(clauses: Sequence[str]) -> Iterator[str]:
 
 
 def _broken(clause: str) -> list[str]:
-    """Break a clause that is longer than a line where its next line is no comment.
+    """Break a clause that is longer than a line where its next line is not a comment.
 
     If there is no such place, the line is longer.
     """

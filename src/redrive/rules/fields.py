@@ -41,10 +41,10 @@ class RuleInput:
     failed_at: int | None = None
     """When the message first failed, in milliseconds since 1970; None if it does not say."""
     document: object = _NO_JSON
-    """The value as JSON, once it was parsed; None if it is no JSON."""
+    """The value as JSON, once it was parsed; None if it is not JSON."""
 
     def json(self) -> object:
-        """The value as JSON; None if it is no JSON."""
+        """The value as JSON; None if it is not JSON."""
         if self.document is _NO_JSON:
             try:
                 self.document = orjson.loads(self.value or b"null")

@@ -21,7 +21,7 @@ _KNOWN_WISHES: Final = {
 
 
 def keyword_hint(name: str, known: Vocabulary) -> str:
-    """What is probably meant by a word, in upper case, that is no keyword; empty if unknown."""
+    """The keyword that an unknown upper-case word probably means; empty if none."""
     if name in known.keywords["ACTION"].words:
         return f"write ACTION({name})"
     if known is IBM and name == "DIALECT":

@@ -25,7 +25,7 @@ TOPIC_LENGTH: Final = 249
 """Characters of a topic's name; names of groups and connectors get the same."""
 
 _TEXT_LENGTH: Final = 1024
-"""Characters of a pattern for a text that is no name, asterisks not counted."""
+"""Characters of a pattern for a text that is not a name, not counting asterisks."""
 
 
 class Dialect(StrEnum):
@@ -80,7 +80,7 @@ class Keyword:
     length: int = 0
     """Characters of the field or name; 0 where values have no length."""
     families: tuple[str, ...] = ()
-    """Families of symbolic names that are allowed (question Q-15), the usual one first."""
+    """Families of symbolic names that are allowed, the usual one first."""
     words: tuple[str, ...] = ()
     """Words that are allowed."""
     references: tuple[str, ...] = ()

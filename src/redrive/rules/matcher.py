@@ -2,8 +2,8 @@
 
 For each field that some rule looks at there is an index from a value to an integer whose bit i
 says that rule i accepts this value. The rules that match a message are the AND of these integers,
-so the work hardly grows with the number of rules. Wildcards and regular expressions are evaluated
-once for each distinct value.
+so the cost is almost independent of the number of rules. Wildcards and regular expressions are
+evaluated once for each distinct value.
 
 Of a field that has another value in nearly every message, such as the text of an error, nothing is
 remembered, and what cannot be looked up is asked only of the rules whose other patterns match.
@@ -48,7 +48,7 @@ class Matcher:
         self._all = (1 << len(table.rules)) - 1
         indexed: dict[str, dict[int, Pattern]] = defaultdict(dict)
         self._left: dict[int, list[tuple[str, Pattern]]] = defaultdict(list)
-        """Bit of a rule -> its patterns that are no part of an index."""
+        """Bit of a rule -> its patterns that are not part of an index."""
         for index, rule in enumerate(table.rules):
             for name, pattern in rule.selective.items():
                 if pattern_keyword(name).is_varied and not _can_be_looked_up(pattern):

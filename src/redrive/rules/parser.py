@@ -2,7 +2,7 @@
 
 Checks run per entry in the order of rules-table specification 5.2: syntax; duplicates; class,
 range and length of values; combination. Then over the table: one control entry and only at the
-start, at least one rule. A table with any error is no table (specification 5.2, D-PROC-3).
+start, at least one rule. A table with any error is refused (specification 5.2, D-PROC-3).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def parse(
         text: The table, as read from its file; never raises, whatever it holds.
         name: How the user knows the table, for findings.
         strict: Whether clauses must be separated by a blank or comma, as on AIX, Linux, Windows
-            and IBM i; z/OS reads them without (question Q-06).
+            and IBM i; z/OS reads them without.
         input_queue: The dead-letter queue if it is known, for the warning about rules that forward
             to it; INPUTQ of the table otherwise.
         schemes: Names of schemes that the settings add, for the warning about an unknown SCHEME;

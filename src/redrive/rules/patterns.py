@@ -25,7 +25,7 @@ ABSENT: Final = -1
 """The value of a number that a message does not have: no comparison holds for it."""
 
 # Stands for the blanks that pad a value to the length of its field. No value contains it, because
-# the first NUL ends a value (question Q-12), so "behind the last non-blank" is one character class.
+# the first NUL ends a value, so "behind the last non-blank" is one character class.
 _PADDING: Final = "\0"
 
 _REGEX_MEMORY: Final = 1 << 20
@@ -163,7 +163,7 @@ def _re2_options() -> Any:  # noqa: ANN401 - re2 has no types
 
 @dataclass(frozen=True, slots=True)
 class ComparisonPattern(Pattern):
-    """A comparison with a number, such as ``>99.5``; a text that is no number does not match."""
+    """A comparison with a number, such as ``>99.5``; a text that is not a number does not match."""
 
     operator: str
     """One of ``>``, ``>=``, ``<``, ``<=`` and ``=``."""

@@ -30,7 +30,7 @@ class Action(StrEnum):
     FWD = "FWD"
     """Put it to FWDQ on FWDQM, or in DIALECT(KAFKA) to FWDT."""
     QUARANTINE = "QUARANTINE"
-    """DIALECT(KAFKA): keep it, whatever table comes, until a person deals with it."""
+    """DIALECT(KAFKA): keep it under any table, until an operator places it."""
 
     @property
     def can_fail(self) -> bool:
@@ -82,7 +82,7 @@ class Control:
 
     @property
     def retry_interval(self) -> int:
-        """Seconds between attempts. RETRYINT(0) counts as 1 second (question Q-21)."""
+        """Seconds between attempts. RETRYINT(0) counts as 1 second."""
         return max(1, self.written_interval)
 
     def keywords(self) -> dict[str, str | int]:

@@ -68,10 +68,10 @@ def turns(table: RulesTable, candidates: int) -> Iterator[Turn]:
     """The rules that apply to a message one after the other if every attempt fails.
 
     The next rule is tried at the next interval, or after the delay of its BACKOFF, not at once
-    (specification 6.2, question Q-18). In DIALECT(KAFKA) a RETRY has failed when the message comes
-    back: it waits for its first attempt too, and what follows its last does not wait. Jitter, and
-    the time of the processing, are left out. A rule that cannot fail has one attempt
-    and is the last turn; if there is none, the last turn has no rule.
+    (specification 6.2). In DIALECT(KAFKA) a RETRY has failed when the message comes back: it waits
+    for its first attempt too, and what follows its last does not wait. Jitter, and the time of the
+    processing, are left out. A rule that cannot fail has one attempt and is the last turn; if there
+    is none, the last turn has no rule.
     """
     seconds, has_to_wait = 0, False
     interval = table.control.retry_interval

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from redrive.diagnostics import SourceLocation, location_in
 
 BLANKS = " \t"
-"""The characters that count as blank (question Q-39)."""
+"""The characters that count as blank."""
 
 _COMMENT = "*"
 _JOIN_AT_FIRST_NON_BLANK = "+"

@@ -122,7 +122,7 @@ class ClauseReader:
     """Reads the clauses of one entry and goes on after every error.
 
     Each place where the text leaves the grammar has one finding. Then reading goes on from the next
-    place from which it makes sense. Where ``strict``, clauses must be separated (question Q-06).
+    place from which it makes sense. Where ``strict``, clauses must be separated.
     """
 
     def __init__(

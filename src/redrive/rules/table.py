@@ -30,7 +30,7 @@ class RulesTable:
 
     @cached_property
     def asked(self) -> frozenset[str]:
-        """The fields of a message that decide what becomes of it, as patterns name them.
+        """The fields of a message that determine its decision, as patterns name them.
 
         Those that no rule asks for are left out, and so are patterns that match anything. What a
         rule inserts into a topic's name is among them.

@@ -25,8 +25,8 @@ def resolve_target(rule: Rule, fields: Mapping[str, FieldValue]) -> Target:
     """Where a rule puts a message (specification 4.3 and 4.4).
 
     RETRY goes to the original destination. FWD goes to FWDQ on FWDQM, each name by itself: a blank
-    FWDQM is the local queue manager also when FWDQ is ``&DESTQ`` or ``&REPLYQ`` (question Q-27). In
-    DIALECT(KAFKA) it may go to FWDT, in which fields of the message are inserted.
+    FWDQM is the local queue manager also when FWDQ is ``&DESTQ`` or ``&REPLYQ``. In DIALECT(KAFKA)
+    it may go to FWDT, in which fields of the message are inserted.
 
     The queue is blank if the field of the message is, and then the put fails.
 

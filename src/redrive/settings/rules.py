@@ -36,7 +36,7 @@ class RulesSource:
     name: str
     """How the user knows it."""
     strict: bool = True
-    """Whether clauses must be separated (question Q-06)."""
+    """Whether clauses must be separated."""
 
     @classmethod
     def from_file(cls, path: Path, *, strict: bool) -> RulesSource:

@@ -1,9 +1,9 @@
-"""Records that a run has still to read, told apart from markers of transactions.
+"""Records that a run still has to read, without transaction markers.
 
-Offsets alone can't tell them apart: behind the last record of a lane there may be markers, which
-nobody handles. Positions are committed behind them, so that what is done does not look like work,
-and so that a start after a long stop finds its position still on the log: retention removes markers
-together with the records before them.
+Offsets alone can't distinguish them: transaction markers may follow the last record of a lane.
+Positions are committed behind markers, so that finished lanes do not look like work, and so that a
+start after a long stop still finds its position on the log: retention removes markers together with
+the records before them.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ class Backlog:
         """Take the run.
 
         Args:
-            cluster: Answers questions; used by the thread alone that looks after the run.
+            cluster: Answers questions; used only by the thread that supervises the run.
             start: Where the run began.
             processor: Knows the positions, and commits them.
         """
         self._cluster = cluster
         self._processor = processor
         self._leaves_out = bool(start.leaderless)
-        # What remains is read only as far as a changed table released it.
+        # Remaining copies are read only as far as a changed table released them.
         self._releases = {
             held.lane: held.release
             for held in start.held
             if held.interval is None and held.channel is None and held.behind is None
         }
         self._at_record: dict[TopicPartition, int] = {}
-        """The position of each lane where a record was found: it is not looked for again."""
+        """The position of each lane where a record was found, so it is not searched again."""
 
     def pass_markers(self) -> bool:
-        """Commits the positions behind markers; whether a record is left that can be processed.
+        """Commits the positions behind markers; returns whether a record is left to process.
 
         Raises:
             TransientFault: The broker gave no answer in time, or records at a position are gone.

@@ -1,7 +1,7 @@
-"""One micro-batch: who emits it, and what became of it.
+"""One micro-batch: its emitter, and its result.
 
-A small batch is fetched and emitted by the driver, which answers soonest; a large one is emitted by
-Spark's Python workers where its rows lie. Both run ``redrive.streaming.emission``.
+The driver fetches and emits a small batch, which has the least latency; Spark's Python workers emit
+a large one where its rows are. Both run ``redrive.streaming.emission``.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 LARGEST_RESULT: Final = 128 * 1024 * 1024
 """Bytes that Spark lets the driver fetch of one batch (``spark.driver.maxResultSize``)."""
 _LARGEST_FETCH: Final = LARGEST_RESULT // 8
-"""Bytes that a batch may be expected to have for the driver to fetch it. A batch that is larger
-than expected all the same fails, and the next one is emitted by workers."""
+"""The driver fetches a batch with at most this expected size in bytes. If the batch is larger after
+all, it fails, and workers emit the next one."""
 _WORKER_START: Final = 4
-"""How many times as many rows the driver takes in the first batch of a run, when each worker would
-have to open its producer first."""
+"""Factor on the driver's rows in the first batch of a run, when each worker would have to open its
+producer first."""
 _EXPECTED_SIZE: Final = 2_000
-"""Bytes of a row, until a batch has told."""
+"""Assumed bytes of a row, until a batch was measured."""
 
 
 class BatchProcessor:
     """What ``foreachBatch`` calls, for one run of the query.
 
-    This class is responsible for: choosing who emits; the clock of the batch; where lanes stand.
+    This class is responsible for the choice of the emitter, the batch's clock, and lane positions.
     """
 
     def __init__(
@@ -66,20 +66,20 @@ class BatchProcessor:
 
         Args:
             configuration: The job.
-            order: What workers need to emit for the run.
+            order: The emission config of workers.
             start: Where each lane begins.
-            cluster: Answers questions; used by this class alone.
-            done: Told of each batch that had at least one input.
-            emitted: Told what each batch committed and tried, also of one that failed.
-            workers_first: Whether the first batch is not to be fetched by the driver, because a
-                batch failed and may have been too large.
+            cluster: Answers questions; used only by this class.
+            done: Called for each batch with at least one input.
+            emitted: Called with the work of each batch, including failed ones.
+            workers_first: Whether workers must emit the first batch, because a batch failed and may
+                have been too large for the driver.
         """
         self._configuration = configuration
         self._clock = start.clock
         self._order = pickle.dumps(order)
         self._emission = Emission(order)
         self._cluster = cluster
-        # Of what operators set free only replays are known here, by their rates.
+        # Of operators' commands only replays are known here, by their rates.
         told = [held for held in start.held if held.behind or not held.follows_states]
         self._held = HeldPartitions(
             told, cluster, start.clock, rate=configuration.reevaluation_rate, at_most=True
@@ -100,14 +100,14 @@ class BatchProcessor:
         self.positions = start.every_position
         """The next offset to read of each lane."""
         self.fault: ProtocolError | None = None
-        """What ended the run; kept as a value, since Spark makes text of exceptions."""
+        """The fault that ended the run; kept as a value, since Spark turns exceptions into text."""
         self.began: float | None = None
-        """When the running batch began, by the monotonic clock; None between two batches."""
+        """Start of the running batch by the monotonic clock; None between batches."""
         self._may_begin = threading.Event()
         self._ending = threading.Event()
         self._busy = threading.Lock()
         self._is_asked_again = threading.Event()
-        """Whether all positions are to be committed once more before the next batch."""
+        """Whether to commit all positions again before the next batch."""
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Decides and writes the rows of a batch; returns when all of them are committed."""
@@ -127,11 +127,11 @@ class BatchProcessor:
                 self.began = None
 
     def begin(self) -> None:
-        """Lets the first batch begin: where lanes start is committed."""
+        """Lets the first batch begin: the start positions are committed."""
         self._may_begin.set()
 
     def end(self, seconds: float) -> bool:
-        """Lets the running batch end, and no further one begin; whether it did in time."""
+        """Waits for the running batch and starts no other; returns whether it ended in time."""
         self._ending.set()
         self._may_begin.set()
         if not self._busy.acquire(timeout=seconds):
@@ -144,24 +144,24 @@ class BatchProcessor:
         positions: Mapping[TopicPartition, int],
         moved: frozenset[TopicPartition] = frozenset(),
     ) -> None:
-        """Commits where lanes stand, unless a batch runs: it commits more by itself.
+        """Commits lane positions, unless a batch runs, which commits more by itself.
 
         Args:
-            positions: Where lanes stand at least.
-            moved: Lanes that stand there whatever is committed.
+            positions: The least position of each lane.
+            moved: Lanes that take this position whatever is committed.
 
         Raises:
             TransientFault: The broker gave no answer in time.
         """
         if not self._busy.acquire(blocking=False):
-            return  # whoever calls must stay able to hear a stop
+            return  # the caller must stay responsive to a stop
         try:
             self._commit(positions, moved)
         finally:
             self._busy.release()
 
     def commit_again(self) -> None:
-        """Commits where all lanes stand: now, or right behind the batch that runs.
+        """Commits all lane positions: now, or right after the running batch.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -219,7 +219,7 @@ class BatchProcessor:
             return False
         rows = self._most_rows()
         if rows * self._row_size > _LARGEST_FETCH:
-            return False  # also where the driver is asked for: it could never fetch the batch
+            return False  # even if the driver was requested: it could never fetch the batch
         most = self._configuration.driver_batch_limit * (_WORKER_START if self._is_first else 1)
         return choice is EmitterChoice.DRIVER or rows <= most
 
@@ -240,7 +240,7 @@ class BatchProcessor:
     def _emit_in_workers(self, frame: DataFrame, now: int, emitted: Emitted) -> None:
         enriched = self._enrichment.applied(frame)
         if self._is_single:
-            enriched = enriched.coalesce(1)  # one process counts, so no queue is overfilled
+            enriched = enriched.coalesce(1)  # one process counts puts, so no queue overflows
         task = partial(emit_task, self._order, now)
         faults = []
         for row in enriched.mapInArrow(task, RESULT_SCHEMA).collect():

@@ -1,8 +1,8 @@
-"""An archive of the Java classes that Spark loads, so that it starts some seconds sooner.
+"""An archive of the Java classes that Spark loads, which saves seconds at the start.
 
 Java reads and verifies some fifteen thousand classes whenever Spark starts. An application
-class-data archive (JEP 350) keeps them as they are in memory. Java itself checks that an archive
-belongs to its own version and to the same jars, and does without one that does not.
+class-data archive (JEP 350) keeps them in their memory layout. Java itself checks that an archive
+fits its version and the same jars, and ignores one that does not.
 
 ``python -m redrive.streaming.class_archive FILE`` is the training run that makes one.
 """
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 180.0
 """Seconds that a training run may take; a slow machine needs half a minute."""
 _LIBRARY: Final = Path(sys.prefix)
-"""Where pyspark's own jars are: an archive holds for one installation."""
+"""Folder of pyspark's own jars: an archive is valid for one installation."""
 
 
 def archive_path(java: Java) -> Path:
-    """Where the archive of this installation is, if it was made.
+    """Path of this installation's archive, if it exists.
 
     Args:
         java: The Java that starts Spark.
@@ -54,17 +54,17 @@ def archive_options(java: Java) -> str:
     path = archive_path(java)
     if not path.exists():
         return ""
-    # An archive that no longer fits is passed over; that is no news for a user.
+    # Java ignores an archive that no longer fits; users need no warning.
     return f'"-XX:SharedArchiveFile={path}" -Xshare:auto -Xlog:disable -Xlog:all=error:stderr'
 
 
 def make_archive() -> Path:
-    """Makes the archive by a short run of Spark, unless it is there.
+    """Makes the archive by a short run of Spark, unless it exists.
 
-    Several processes may call this at once: one makes it, the others wait for it.
+    Several processes may call this at once: one makes the archive, the others wait.
 
     Returns:
-        Where it is.
+        Its path.
 
     Raises:
         EnvironmentFault: The run failed; Spark works without an archive.
@@ -90,8 +90,8 @@ def _make(path: Path) -> None:
 
 
 def _trained(path: Path) -> str:
-    """Lets a process of its own write the archive; returns what went wrong, or nothing."""
-    # A session of its own: Java has to end with it.
+    """Writes the archive in a separate process; returns the error, or nothing."""
+    # A separate session: Java has to end with the process.
     with subprocess.Popen(
         [sys.executable, "-m", __name__, str(path)],
         stdout=subprocess.DEVNULL,
@@ -110,7 +110,7 @@ def _trained(path: Path) -> str:
 
 
 def train(path: Path) -> None:
-    """Starts Spark, lets it do what the job lets it do, and writes the archive as it ends.
+    """Starts Spark, runs it like the job does, and writes the archive at its end.
 
     Args:
         path: The archive, which does not exist yet.

@@ -1,8 +1,8 @@
-"""From Arrow batches to committed transactions, in whatever process emits.
+"""From Arrow batches to committed transactions, in any emitting process.
 
 The driver and Spark's Python workers run the same code: an ``Emission`` holds the handlers, the
-decoder, the facts and one producer. Records are taken slice by slice: what one transaction carries
-is bounded in records, bytes and seconds, whatever a batch holds (design 6.6).
+decoder, the facts and one producer. Records are taken slice by slice: each transaction is bounded
+in records, bytes and seconds, whatever the size of a batch.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 _LOGGER: Final = logging.getLogger(__name__)
 
 _FIRST_WORD: Final = 3
-"""Failed tries after which the log speaks of each: a broker that moves a coordinator makes one or
-two, which nobody needs to know of."""
+"""Failed tries after which each one is logged: a moving coordinator causes one or two, which nobody
+needs to know."""
 
 
 class SystemClock:
@@ -64,7 +64,7 @@ class SystemClock:
 
 
 class GroupCluster:
-    """The seam ``redrive.checkpoints.protocol.Cluster`` for one consumer group."""
+    """Implements ``redrive.checkpoints.protocol.Cluster`` for one consumer group."""
 
     def __init__(self, cluster: Cluster, configuration: JobConfiguration) -> None:
         """Take the cluster.
@@ -109,7 +109,7 @@ class GroupCluster:
     def _accepted(self) -> Mapping[str, Replay]:
         """Replays by the id of their plan.
 
-        What the planner saw is among them, and it lets no instruction pass before it saw its plan.
+        They include all that the planner saw, and it passes no instruction before it saw the plan.
         """
         if self._replays is None:
             self._replays = StatesFollower(self._cluster, self._configuration.application)
@@ -118,27 +118,27 @@ class GroupCluster:
 
 @dataclass(frozen=True, slots=True)
 class EmissionOrder:
-    """What a process needs to emit for one run; it reaches workers pickled."""
+    """The emission config of one run; workers get it pickled."""
 
     configuration: JobConfiguration
     run: RunIdentity
     incarnations: Mapping[str, int] = field(default_factory=dict)
-    """Topics that were made anew, and how many of the name the job has read (design 6.13)."""
+    """Recreated topics, and how many of the name the job has read."""
     replayed: frozenset[TopicPartition] = frozenset()
-    """Lanes of remaining copies some of which may have been replayed before the run."""
+    """Lanes with remaining copies that may have been replayed before the run."""
     released: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Lanes of copies that are looked at afresh, and the offset below which they are."""
+    """Lanes whose copies are evaluated afresh, and the offset below which they are."""
     late: float = 0.0
     """See ``Start.late``."""
 
     @classmethod
     def of(cls, configuration: JobConfiguration, run: RunIdentity, start: Start) -> Self:
-        """The order for a run that begins there.
+        """The emission config of a run from its start.
 
         Args:
             configuration: The job.
             run: The run.
-            start: Where it begins.
+            start: The start positions.
         """
         return cls(
             configuration, run, start.incarnations, start.replayed, start.released, start.late
@@ -150,11 +150,11 @@ class Emitted:
     """What was committed for some Arrow batches."""
 
     records: int = 0
-    """Rows that came, those that had their effects before included."""
+    """Rows received, including those that had taken effect before."""
     size: int = 0
     """Bytes of these rows."""
     inputs: Counter[OutcomeKind] = field(default_factory=Counter)
-    """Inputs by what became of them."""
+    """Inputs by their result."""
     failures: Counter[Failure] = field(default_factory=Counter)
     """Failed attempts worth reporting, with their number."""
     invalid: int = 0
@@ -162,9 +162,9 @@ class Emitted:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     """The next offset to read of each lane."""
     ages: Ages = field(default_factory=Ages)
-    """How old the dead letters were, and how late retries came."""
+    """Ages of dead letters, and lateness of retries."""
     figures: EmissionFigures = field(default_factory=EmissionFigures)
-    """What it took, tries that failed included."""
+    """Figures of the emission, including failed tries."""
 
     @property
     def results(self) -> Counter[tuple[str, int, str]]:
@@ -175,14 +175,14 @@ class Emitted:
         return results
 
     def add(self, summary: Summary) -> None:
-        """Takes in what one slice did."""
+        """Adds the summary of one slice."""
         self.inputs.update(summary.inputs)
         self.failures.update(summary.failures)
         self.invalid += summary.invalid
         self.ages.add(summary.ages)
 
     def merge(self, other: Emitted) -> None:
-        """Takes in what another process did."""
+        """Adds the work of another process."""
         self.records += other.records
         self.size += other.size
         self.inputs.update(other.inputs)
@@ -198,7 +198,7 @@ class Emission:
 
     This class is responsible for:
         - the handlers of this process, made once from the configuration;
-        - cutting what comes into slices;
+        - cutting its input into slices;
         - one emitter with one transactional id.
     """
 
@@ -206,7 +206,7 @@ class Emission:
         """Make the handlers; clients connect when they are first needed.
 
         Args:
-            order: What to emit for.
+            order: The emission config.
         """
         configuration = self._configuration = order.configuration
         self._order = order
@@ -239,11 +239,11 @@ class Emission:
             batches: Rows with the columns of ``redrive.streaming.rows.SCHEMA``; the rows of one
                 lane are in offset order.
             now: Time of the attempts, in milliseconds.
-            emitted: Takes what is committed, slice by slice.
+            emitted: Receives the committed work, slice by slice.
 
         Raises:
-            TransientFault: The broker did not answer for too long. What was committed before is
-                done; nothing is half done.
+            TransientFault: The broker did not answer for too long. Earlier commits hold; nothing is
+                half done.
             FatalFault: This process has to stop.
         """
         self._follow_states()
@@ -319,7 +319,7 @@ class Emission:
             )
 
     def _follow_states(self) -> None:
-        """Decides from now on by the states that operators set (``redrive queue disable``)."""
+        """Uses the states that operators set (``redrive queue disable``) from now on."""
         if self._follower is None:
             return
         states: States = self._follower.states()
@@ -338,7 +338,7 @@ class Emission:
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.RecordBatch]:
-    """The batches, cut where one alone is more than a slice may have; a row is never cut."""
+    """The batches, cut where one exceeds a slice's limits; a row is never cut."""
     for batch in batches:
         if batch.num_rows > rows:
             cuts = range(0, batch.num_rows, rows)
@@ -351,7 +351,7 @@ def _pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator
 
 
 def _lanes(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """The rows of each lane; a batch has mostly rows of one."""
+    """The rows of each lane; most batches have rows of one lane."""
     topics = batch.column("topic").dictionary_encode()
     partitions = batch.column("partition").to_numpy(zero_copy_only=False)
     codes = topics.indices.to_numpy(zero_copy_only=False)

@@ -1,8 +1,8 @@
-"""A user's function between the sources and the decision, and that it loses no message.
+"""A user's function between sources and decision, checked to lose no message.
 
-The function gets the batch's frame and gives one with the same columns, filled otherwise: a header
-from a lookup table, a body decrypted. It may not drop, double or move rows. That is checked: rows
-are numbered before it, must come out with the same numbers in the same order, and are counted.
+The function gets the batch's frame and returns one with the same columns and other values: a header
+from a lookup table, a decrypted body. It may not drop, duplicate or move rows. This is checked:
+rows are numbered before, must keep their numbers and order, and are counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NUMBER: Final = "redrive_row"
 """A column that numbers the rows of each task (``monotonically_increasing_id``)."""
 _ROW_BITS: Final = 33
-"""Bits of such a number that count the rows of a task; the others are the number of the task."""
+"""Bits of such a number that count the rows of a task; the others identify the task."""
 _HINT: Final = (
     "an enrichment fills columns: let it drop, double, sort and repartition nothing; join with"
     " small tables by broadcast, as left joins on keys that are unique"
@@ -33,7 +33,7 @@ _HINT: Final = (
 
 
 class Enrichment:
-    """No enrichment: frames pass as they are."""
+    """No enrichment: frames pass unchanged."""
 
     @classmethod
     def of(cls, configuration: JobConfiguration) -> Enrichment:
@@ -55,7 +55,7 @@ class Enrichment:
         return _CheckedEnrichment(configuration.enrichment, function)
 
     def applied(self, frame: DataFrame) -> DataFrame:
-        """The frame to decide about.
+        """The frame for the decision.
 
         Args:
             frame: A batch with the columns of ``redrive.streaming.rows.SCHEMA``.
@@ -116,14 +116,14 @@ class _CheckedEnrichment(Enrichment):
 
 
 def numbered_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches, if their rows still have the numbers that they got before an enrichment.
+    """The batches, if their rows still have the numbers from before the enrichment.
 
     Args:
         batches: Rows; without the column of numbers there was no enrichment.
 
     Raises:
-        FatalFault: Rows are missing, doubled or in another order. Nothing behind the first such
-            row is passed on.
+        FatalFault: Rows are missing, duplicated or reordered. No row after the first such row is
+            passed on.
     """
     expected: dict[int, int] = {}
     for batch in batches:
@@ -143,7 +143,7 @@ def _check(numbers: np.ndarray[Any, Any], expected: dict[int, int]) -> None:
 
 
 def _moves_rows(frame: DataFrame) -> bool:
-    """Whether Spark plans to move rows to other tasks: then lanes would be torn apart."""
+    """Whether Spark plans to move rows to other tasks, which would split lanes."""
     execution: Any = frame._jdf.queryExecution()  # noqa: SLF001 - the plan has no public name
     plan = str(execution.executedPlan().toString())
     lines = (line for line in plan.splitlines() if "BroadcastExchange" not in line)

@@ -1,11 +1,11 @@
 """A streaming source that can be held: it plans, and it reads.
 
 Spark asks ``latestOffset`` before every batch. For each held partition the answer is the first
-offset that is not free yet (``redrive.checkpoints.held``); while nothing is free the answer stands
-still, no batch starts and nothing else is held up (design 6). What it plans is read by Spark's
-Python workers, with the columns of Spark's own Kafka source.
+offset that is not free yet (``redrive.checkpoints.held``); while nothing is free the answer does
+not change, no batch starts and nothing else is delayed. Spark's Python workers read the planned
+ranges, with the columns of Spark's own Kafka source.
 
-Planning runs in a process of its own beside the driver.
+Planning runs in a separate process beside the driver.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NAME: Final = "redrive_held"
 """The format name under which the source is registered."""
 
 _ROWS_OF_A_TASK: Final = 1_000
-"""Rows from which on a task takes no further lane: to start one costs as much as to read them."""
+"""Rows after which a task takes no further lane: starting a task costs as much as reading them."""
 _SILENCE: Final = 30.0
 """Seconds between two lines about a broker that does not answer."""
 
@@ -50,7 +50,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class HeldSource(DataSource):
-    """Everything that is held, as one source: retries, what remains, transmission queues."""
+    """All held partitions as one source: retries, remaining messages, transmission queues."""
 
     @classmethod
     def name(cls) -> str:
@@ -107,10 +107,10 @@ def options(
         held: The partitions to read.
         connection: The cluster. Spark hides options whose name says that they are secret.
         max_rows: Rows one batch takes at most.
-        clock: That of the run. The planning process reads the same clock of the machine.
+        clock: The run's clock. The planning process reads the same clock of the machine.
         application: The application, whose name is the consumer group of the job.
-        watched: Partitions of the query's other sources, which are asked after this one.
-        rate: Messages a second that a changed table looks at again at most.
+        watched: Partitions of the query's other sources, which Spark asks after this one.
+        rate: The most messages per second that a changed table evaluates again.
     """
     return {
         "held": json.dumps([asdict(one) for one in held]),
@@ -124,12 +124,12 @@ def options(
 
 
 Offsets = dict[str, dict[str, int]]
-"""Topic to partition (as text, which JSON wants) to offset."""
+"""Topic to partition (as text, for JSON) to offset."""
 
 
 @dataclass(frozen=True)
 class HeldRanges(InputPartition):
-    """What one task reads: a lane belongs to one task, a task may have several."""
+    """The input of one task: a lane belongs to one task, a task may have several lanes."""
 
     ranges: tuple[OffsetRange, ...]
 
@@ -156,9 +156,9 @@ class HeldReader(DataSourceStreamReader):
             max_rows: Rows one batch takes at most.
             clock: That of the run.
             application: The application, whose name is the consumer group of the job.
-            watched: Partitions of the query's other sources: an idle system waits here for records
-                of theirs.
-            rate: Messages a second that a changed table looks at again at most; None for no limit.
+            watched: Partitions of the query's other sources: an idle system waits here for their
+                records.
+            rate: The most messages per second that a changed table evaluates again; None for any.
         """
         self._rate = rate
         self._clock = clock
@@ -180,8 +180,8 @@ class HeldReader(DataSourceStreamReader):
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
         """The first offset of each partition that is not free yet, never below ``start``.
 
-        A broker that does not answer holds everything where it is: an outage must not end the
-        query, and a message may be late but never early.
+        While the broker does not answer, nothing is set free: an outage must not end the query, and
+        a message may be late but never early.
         """
         if self._planner is None:
             self._planner = _Planner(
@@ -198,7 +198,7 @@ class HeldReader(DataSourceStreamReader):
         return _nested(_limited(begin, free, most))
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        """Tasks for what is to be read: messages that wait by BACKOFF are a few on many lanes."""
+        """Tasks for the planned ranges: messages that wait by BACKOFF are few on many lanes."""
         begin = _flat(start)
         ranges = [
             OffsetRange(*lane, begin[lane], stop)
@@ -245,7 +245,7 @@ class _Planner:
         self._next_word = 0.0
 
     def free(self, begin: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Up to where each held partition is free; waits a moment if nothing is to be read."""
+        """The offsets up to which partitions are free; waits a moment if nothing is to read."""
         try:
             ends = self._cluster.ends([*begin, *self._watched])
             known = {**ends, **self._instructed(begin, ends)}
@@ -272,7 +272,7 @@ class _Planner:
     def _instructed(
         self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Up to where instructions are read: an emitter finds the plan of each."""
+        """The offsets up to which instructions are read: emitters find the plan of each."""
         if self._follower is None:
             return {}
         known = self._follower.known_ends({lane: ends[lane] for lane in self._instructions})
@@ -282,7 +282,7 @@ class _Planner:
         return NO_STATES if self._follower is None else self._follower.states()
 
     def _is_idle(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether no record arrived anywhere since the last look, and none is left to read."""
+        """Whether no record arrived since the last look, and none is left to read."""
         has_news, self._last_ends = ends != self._last_ends, ends
         if has_news:
             return False
@@ -305,7 +305,7 @@ class _Planner:
 
 
 def _packed(ranges: Iterable[OffsetRange]) -> Iterator[tuple[OffsetRange, ...]]:
-    """The ranges, as many of them together as make a task worth its start."""
+    """The ranges, grouped so that each task is worth its start."""
     together: list[OffsetRange] = []
     rows = 0
     for one in ranges:

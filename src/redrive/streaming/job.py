@@ -2,12 +2,12 @@
 
 Every start takes its positions from Kafka (the committed offsets of the application's group), never
 from an old checkpoint: so there is one way to start, after a stop, a crash or the loss of the
-directory, and sources may come and go between two starts. The checkpoint directory of a run serves
-Spark for that run only.
+directory, and sources may change between two starts. The checkpoint directory of a run serves Spark
+for that run only.
 
-What comes before a run is told by ``preparation``, what it does by five parts: the query
-(``query``), its batches (``batch``), supervision (``supervision``), upkeep (``upkeep``) and
-the ledger's projection (``projection``).
+``preparation`` does the work before a run, and five parts do its work: the query (``query``), its
+batches (``batch``), supervision (``supervision``), upkeep (``upkeep``) and the ledger's projection
+(``projection``).
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 _LOOK: Final = 0.2
 """Seconds between two looks of the main thread at requests and at the query."""
 _IDLE_AGE: Final = 0.5
-"""Seconds between two looks whether anything is left to do, when WAIT can end the job."""
+"""Seconds between two checks for remaining work, when WAIT can end the job."""
 _PROJECTION_DELAY: Final = 10.0
-"""Seconds from the start to the projection's: its first append is slow, the job's is not to be."""
+"""Seconds from the job's start to the projection's, whose slow first append would delay the job."""
 
 
 def run(
@@ -69,8 +69,8 @@ def run(
 
     Args:
         configuration: The job.
-        control: Requests to the job, and who is told what it does.
-        session: A Spark session to use; None to start one, and stop it in the end.
+        control: Requests to the job, and its observers.
+        session: A Spark session to use; None to start one and stop it at the end.
         end_process: Ends this process at once with an exit code, when something hangs on a stop or
             the job stalled for too long; None to let it hang.
 
@@ -78,7 +78,7 @@ def run(
         0, after an orderly end.
 
     Raises:
-        RestartRequired: Java died or hangs; a new process goes on.
+        RestartRequired: Java died or hangs; a new process must continue.
         EnvironmentFault: No Java, no jars, or no broker; or WAIT ended the job and a dead-letter
             topic does not exist.
         AlreadyRunningError: Another instance works on the same share.
@@ -100,7 +100,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of the query, and what serves it."""
+    """One run of the query, and its parts."""
 
     query: RunningQuery
     processor: BatchProcessor
@@ -110,8 +110,8 @@ class _Run:
 class Job:
     """One process of the job, over restarts of its query.
 
-    This class is responsible for: one run after the other, each from what Kafka says, until
-    something ends the job; waiting longer and longer between runs that failed.
+    This class is responsible for one run after the other, each from Kafka's state, until something
+    ends the job, and for growing pauses between failed runs.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Job:
         self._is_started = False
         self._is_superseded = False
         self._replaced: JobConfiguration | None = None
-        """What the job had before a restart, until a run has begun with what it has now."""
+        """The configuration before a restart, until a run has begun with the new one."""
 
     # -- from start to end ---------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class Job:
     def _run(self) -> str:
         self._wait = wait_rule(self._configuration)
         self._supervisor.start()
-        self._spark.begin()  # it takes longest to start, so it starts beside everything else
+        self._spark.begin()  # the slowest to start, so it starts in parallel
         with under_way("preparation of a run"):
             prepared = self._preparation.prepare(self._wait, is_first=True)
         if prepared is not None:
@@ -167,7 +167,7 @@ class Job:
         return self._control.stop_reason or self._preparation.nothing_left()
 
     def _prepare_again(self) -> tuple[Start, RunIdentity] | None:
-        """The next run: after a restart that Kafka contradicts, with the settings from before."""
+        """The next run; with the earlier settings if Kafka contradicts the new ones."""
         try:
             with under_way("preparation of a run"):
                 return self._preparation.prepare(self._wait, is_first=not self._is_started)
@@ -180,7 +180,7 @@ class Job:
             return self._preparation.prepare(self._wait, is_first=False)
 
     def close(self) -> None:
-        """Lets go of everything; the share is free for the next instance."""
+        """Releases everything; the share is free for the next instance."""
         if self._projection is not None:
             self._projection.stop()
         # The query, its workers and the driver's emitter have ended: only now may another come.
@@ -191,7 +191,7 @@ class Job:
         self._end.met()
 
     def _one_run(self, start: Start, identity: RunIdentity) -> str | None:
-        """One run; why the job ends, or None to begin another."""
+        """One run; returns why the job ends, or None to begin another."""
         self._control.run_began(identity.number)
         order = EmissionOrder.of(self._configuration, identity, start)
         processor = BatchProcessor(
@@ -228,7 +228,7 @@ class Job:
             self._is_started = True
             self._control.started(configuration)
         if self._replaced is not None:
-            # Told now and no sooner: nothing is decided any more by what was before.
+            # Reported only now: the earlier settings decide nothing any more.
             self._replaced = None
             self._control.restarted(configuration)
         upkeep = Upkeep(
@@ -280,7 +280,7 @@ class Job:
         return RunningQuery(self._spark, query, "the query")
 
     def _stop_query(self, query: RunningQuery, processor: BatchProcessor) -> None:
-        # stop() would interrupt a batch: the running one ends first, a later one does nothing.
+        # stop() would interrupt a batch: wait for the running one; a later one does nothing.
         processor.end(COORDINATOR)
         query.stop()
         shutil.rmtree(self._checkpoints, ignore_errors=True)
@@ -294,14 +294,14 @@ class Job:
         self._control.batch(summary)
 
     def _run_to_end(self, one: _Run) -> str | None:
-        """Ends the run in order once it has to end; the result of ``_watch``."""
+        """Ends the run in order once it has to end; returns the result of ``_watch``."""
         reason = self._watch(one)
         if one.processor.end(COORDINATOR):
             one.upkeep.end()
         return reason
 
     def _watch(self, one: _Run) -> str | None:
-        """Waits until the run has to end; why the job ends, or None to begin another run."""
+        """Waits until the run has to end; returns why the job ends, or None for another run."""
         looked_at_work = time.monotonic()
         while True:
             request = self._control.next_request(timeout=_LOOK)
@@ -346,7 +346,7 @@ class Job:
             return False
 
     def _failed(self, fault: ProtocolError | None, text: str) -> None:
-        """Ends the job if a fault is fatal; else says why the run ended, and waits a moment."""
+        """Ends the job if a fault is fatal; else reports why the run ended, and waits a moment."""
         if isinstance(fault, FatalFault):
             self._is_superseded = isinstance(fault, SupersededFault)
             raise fault

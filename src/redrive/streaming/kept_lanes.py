@@ -1,7 +1,7 @@
-"""Lanes where messages wait until something changes, and when each of them is set free.
+"""Lanes of waiting messages, and the conditions that set each of them free.
 
-What no rule could place remains until a table or a person deals with it; what is tried again is
-parked until it is due; what a channel moves waits until it runs (design 6, "Retry").
+Messages that no rule could place remain until a table or an operator places them; messages to retry
+are parked until they are due; a channel's messages wait until it runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeptLane:
-    """A lane of a topic where messages wait until definitions change, and what belongs to it."""
+    """A lane of a topic where messages wait until definitions change, and its other lanes."""
 
     source: TopicPartition
     """The lane whose messages it keeps."""
@@ -34,17 +34,17 @@ class KeptLane:
     """Hash of the rules table or of the definitions that decide."""
     remaining: TopicPartition
     retry: TopicPartition | None = None
-    """Where messages of the lane wait for their next attempt."""
+    """The lane where its messages wait for their next attempt."""
     interval: float | None = None
     """Seconds that they wait there."""
     replay: TopicPartition | None = None
-    """Where the instructions are to replay what remains of the lane."""
+    """The lane of instructions to replay its remaining messages."""
     backoff: Mapping[TopicPartition, float] = field(default_factory=dict)
-    """Where they wait by BACKOFF, and how long."""
+    """Lanes where they wait by BACKOFF, and how long."""
     channel: QueueTopic | None = None
     """The transmission queue whose channel moves the lane's messages; None if none does."""
     is_of_handler: bool = True
-    """Whether a rules table decides about the lane; otherwise definitions do."""
+    """Whether a rules table decides the lane; otherwise definitions do."""
 
     @property
     def waiting(self) -> tuple[TopicPartition, ...]:
@@ -73,12 +73,12 @@ def owned_lanes(
 def kept_lanes(
     configuration: JobConfiguration, layout: Mapping[str, int], existing: Collection[str]
 ) -> list[KeptLane]:
-    """Every lane of this instance's share of which messages may wait.
+    """Every lane of this instance's share whose messages may wait.
 
     Args:
         configuration: The job.
         layout: Partitions of the topics that are read and exist.
-        existing: All topics that exist, the job's own among them.
+        existing: All topics that exist, including the job's own.
     """
     return [
         *_kept_by_handlers(configuration, layout, existing),
@@ -115,7 +115,7 @@ def _kept_by_routers(
     table = table_id_of(configuration.topology)
     for source in sources_of(configuration).values():
         identity = identity_of(configuration.application, source)
-        # Messages may still wait for a receiver that does not try again any more.
+        # Messages may still wait for a receiver that no longer retries.
         has_retry = source.message_retries > 0 or identity.retry_topic in existing
         for lane in owned_lanes(configuration, source.topic, layout):
             yield KeptLane(
@@ -134,7 +134,7 @@ def held_by_channels(
     kept: Iterable[KeptLane],
     positions: Mapping[TopicPartition, int],
 ) -> Iterator[HeldPartition]:
-    """What channels move, while they run.
+    """Held partitions that channels move while they run.
 
     Args:
         channels: Lanes of transmission queues, and the queues.
@@ -159,16 +159,16 @@ def held_until_due(
     positions: Mapping[TopicPartition, int],
     tables: Mapping[TopicPartition, TableIdentity],
 ) -> Iterator[HeldPartition]:
-    """What waits for its time, or for another table.
+    """Held partitions that wait for their time, or for another table.
 
     Args:
         kept: Every kept lane of the run.
         positions: Where each lane starts.
-        tables: The table that decides about each lane, and what it set free.
+        tables: The table that decides each lane, and what it set free.
     """
     for one in kept:
         identity = tables[one.source]
-        # A person releases what managers could put nowhere; see operations.undelivered.
+        # Operators release what managers could not put anywhere; see operations.undelivered.
         yield HeldPartition(
             *one.remaining,
             positions[one.remaining],
@@ -185,7 +185,7 @@ def held_until_due(
                 channel=one.channel.channel if one.channel else None,
                 is_running=one.channel.is_running if one.channel else True,
             )
-        # None are known if the topic came, or went, after the table did.
+        # None are known if the topic was created or deleted after the table changed.
         releases = chain(identity.backoff_releases, repeat(0))
         for (lane, seconds), release in zip(one.backoff.items(), releases, strict=False):
             yield HeldPartition(*lane, positions[lane], release, seconds)
@@ -209,7 +209,7 @@ def held_until_ordered(
 def instructions(
     kept: Iterable[KeptLane], positions: Mapping[TopicPartition, int]
 ) -> Iterator[HeldPartition]:
-    """The instructions of replays, which wait behind the copies that they are about.
+    """The instructions of replays, which wait until their copies were evaluated.
 
     Args:
         kept: Every kept lane of the run.
@@ -221,7 +221,7 @@ def instructions(
 
 
 def _backoff_lanes(source: int, topic: str, table: RulesTable) -> dict[TopicPartition, float]:
-    """Where messages of a partition of the dead-letter queue wait by BACKOFF, and how long."""
+    """Lanes where a partition's dead letters wait by BACKOFF, and how long."""
     numbers = range(source * PARTITIONS, (source + 1) * PARTITIONS)
     return {
         TopicPartition(topic, number): table.backoff_partitions.seconds(number)

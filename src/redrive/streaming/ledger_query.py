@@ -1,4 +1,4 @@
-"""Questions to a ledger that is larger than one process should read: answered by Spark."""
+"""Spark queries for a ledger that is too large for one process."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["spark_engine"]
 
 @contextmanager
 def spark_engine(configuration: JobConfiguration, tables: Mapping[str, Path]) -> Iterator[Engine]:
-    """Spark's SQL over Delta tables, for the time of the context.
+    """Spark SQL over Delta tables, while the context is open.
 
     Args:
         configuration: The job, whose master and Spark properties are used.
         tables: Folder of each table, by its name in queries.
 
     Yields:
-        What answers a query, row by row; the driver holds one partition of the answer at a time.
+        A function from a query to its rows; the driver holds one partition of them at a time.
 
     Raises:
         EnvironmentFault: No Java, jars that are missing or wrong, or Spark does not answer.

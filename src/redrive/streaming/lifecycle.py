@@ -1,8 +1,8 @@
-"""How a running job is commanded and watched: stop, restart, and what it tells.
+"""Control of a running job: stop, restart, and its observers.
 
-``JobControl`` stands between whoever commands the job (signal handlers, the demo, tests) and the
-job itself. Requests wait in a ``queue.SimpleQueue``, whose ``put`` is reentrant: a signal handler
-may use it whatever the interrupted code was doing.
+``JobControl`` stands between the callers (signal handlers, the demo, tests) and the job itself.
+Requests wait in a ``queue.SimpleQueue``, whose ``put`` is reentrant: a signal handler may use it
+whatever the interrupted code was doing.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["BatchSummary", "EndDeadline", "JobControl", "JobObserver", "Request", "Restart", "Stop"]
 
 _END: Final = 15.0
-"""Seconds that the end of a job may take; what hangs then is abandoned, and nothing is lost."""
+"""Seconds that the end of a job may take; a call that then hangs is abandoned without loss."""
 _LOOK: Final = 0.2
-"""Seconds between two looks whether the job is to end."""
+"""Seconds between two checks whether the job has to end."""
 _TELLING: Final = 2.0
-"""Seconds that a last line in the log may take: whoever reads the log may hang too."""
+"""Seconds that a last log line may take: the reader of the log may hang too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The request to go on with settings and tables as they are now."""
+    """The request to reload settings and tables."""
 
     load: Callable[[], JobConfiguration]
     """Reads and checks them; raises ``RedriveError`` if they must not start a job."""
@@ -65,7 +65,7 @@ class BatchSummary:
     time: int
     """The batch's own clock: milliseconds since 1970."""
     records: int
-    """Inputs, due retries and messages evaluated afresh included."""
+    """Inputs, including due retries and messages evaluated again."""
     results: Mapping[tuple[str, int, str], int]
     """Inputs by handler, line of the rule (0 for none) and result."""
     failures: Mapping[Failure, int] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class BatchSummary:
     seconds: float
     """From the start of the batch to its last commit."""
     emitter: EmitterChoice
-    """Who emitted: ``DRIVER`` or ``LANES``."""
+    """The emitter: ``DRIVER`` or ``LANES``."""
 
     @property
     def by_result(self) -> Mapping[str, int]:
@@ -89,7 +89,7 @@ class BatchSummary:
 
 
 class JobObserver:
-    """Hears what a job does; every method may be left as it is.
+    """Observes a job; every method is optional.
 
     Methods are called in the job's threads, one at a time, and must return quickly: the job waits.
     """
@@ -101,21 +101,21 @@ class JobObserver:
         """A batch with at least one input is committed."""
 
     def emitted(self, emitted: Emitted) -> None:
-        """Something was committed or tried, whether or not its batch came to an end."""
+        """Something was committed or tried, whether or not its batch completed."""
 
     def run_began(self, epoch: int) -> None:
-        """A run begins, the one of this number: it alone may emit for its share."""
+        """The run of this number begins: only it may emit for its share."""
 
     def rates(self, arriving: float, processed: float) -> None:
-        """What Spark says of its last batches.
+        """Spark's rates over its last batches.
 
         Args:
-            arriving: Rows a second that came in.
-            processed: Rows a second that were processed while a batch ran.
+            arriving: Rows per second that came in.
+            processed: Rows per second that were processed while a batch ran.
         """
 
     def supervised(self, state: SupervisionState) -> None:
-        """How the job is; told every few seconds, also while nothing else is."""
+        """State of the job, reported every few seconds even if nothing else happens."""
 
     def notice(self, message: str, /, **facts: object) -> None:
         """Something an operator wants to know, such as a topic that is waited for.
@@ -126,22 +126,22 @@ class JobObserver:
         """
 
     def warning(self, message: str, /, **facts: object) -> None:
-        """Something that keeps the job from its work; arguments as for ``notice``."""
+        """A problem that blocks the job; arguments as for ``notice``."""
 
     def restarted(self, configuration: JobConfiguration) -> None:
-        """The job goes on with new settings and tables."""
+        """The job continues with new settings and tables."""
 
     def restart_refused(self, error: RedriveError) -> None:
-        """The job goes on with the old settings and tables, because of ``error``."""
+        """The job continues with the old settings and tables, because of ``error``."""
 
     def stopped(self, reason: str) -> None:
         """The last batch is committed and nothing more will be."""
 
 
 class JobControl:
-    """Commands one run of the job from any thread, and tells observers what it does.
+    """Controls one run of the job from any thread, and notifies its observers.
 
-    Whoever commands calls ``request_stop`` and ``request_restart``. The job, in one thread, calls
+    Callers use ``request_stop`` and ``request_restart``. The job, in one thread, calls
     ``next_request``, and reports through the methods of ``JobObserver`` of the same names.
 
     Example of the job's side::
@@ -160,14 +160,14 @@ class JobControl:
         """Start without any request.
 
         Args:
-            observers: Who is told what the job does, in this order.
+            observers: The observers, notified in this order.
         """
         self._observers = list(observers)
         self._requests: SimpleQueue[Request] = SimpleQueue()
         self._stop: Stop | None = None
 
     def add_observer(self, observer: JobObserver) -> None:
-        """Lets one more observer hear what follows."""
+        """Adds an observer for later events."""
         self._observers.append(observer)
 
     def request_stop(self, reason: str) -> None:
@@ -177,7 +177,7 @@ class JobControl:
             self._requests.put(self._stop)
 
     def request_restart(self, load: Callable[[], JobConfiguration], reason: str = "") -> None:
-        """Asks to go on with what ``load`` gives; ignored once the job stops."""
+        """Asks to continue with the result of ``load``; ignored once the job stops."""
         if self._stop is None:
             self._requests.put(Restart(load, reason))
 
@@ -188,14 +188,14 @@ class JobControl:
 
     @property
     def stop_reason(self) -> str:
-        """Why the job stops; empty if nobody asked it to."""
+        """Why the job stops; empty if no stop was requested."""
         return self._stop.reason if self._stop else ""
 
     def next_request(self, timeout: float = 0.0) -> Request | None:
         """The oldest request not taken yet; a stop comes before all others and never goes away.
 
         Args:
-            timeout: Seconds to wait for one; 0 to look only.
+            timeout: Seconds to wait for one; 0 to return at once.
         """
         if self._stop is not None:
             return self._stop
@@ -210,7 +210,7 @@ class JobControl:
         return request if self._stop is None else self._stop
 
     def load(self, restart: Restart) -> JobConfiguration | None:
-        """The configuration to go on with; None if it was refused, which observers are then told.
+        """The configuration to continue with; None if it was refused, which observers learn.
 
         Args:
             restart: The request.
@@ -280,15 +280,15 @@ class JobControl:
 class EndDeadline:
     """The time that the end of a job may take, once a stop was requested or the job ends by itself.
 
-    This class is responsible for: ending a process that does not end in time, and telling what did
-    not answer. It has a thread of its own, as any other may be the one that hangs.
+    This class is responsible for ending a process that does not end in time, and for reporting what
+    did not answer. It has its own thread, as any other may hang.
     """
 
     def __init__(self, control: JobControl, end_process: Callable[[int], None] | None) -> None:
         """Watch nothing yet.
 
         Args:
-            control: Knows whether a stop was requested, and is told what did not answer.
+            control: Knows whether a stop was requested, and receives what did not answer.
             end_process: Ends this process at once with an exit code; None to let it hang.
         """
         self._control = control
@@ -306,13 +306,13 @@ class EndDeadline:
         """The job ends by itself.
 
         Args:
-            error: What ends it; None for WAIT, or for a stop that was requested.
+            error: The error that ends it; None for WAIT, or for a requested stop.
         """
         self._error = error
         self._begun = self._begun or time.monotonic()
 
     def met(self) -> None:
-        """The job has ended: there is nothing to watch any more."""
+        """The job has ended: stops watching."""
         self._is_met.set()
 
     def _watch(self) -> None:

@@ -1,7 +1,7 @@
-"""What must hold before a run of the query starts, and what is given back after the last one.
+"""Prepares the runs of the query, and releases the share after the last one.
 
-Everything here can fail for a while: a broker that is away, topics without leaders, a full disk.
-Then it is tried again, at growing intervals, and the log and the supervisor say what is waited for.
+Everything here can fail temporarily: an unreachable broker, topics without leaders, a full disk. It
+is then tried again at growing intervals, and the log and the supervisor report what it waits for.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from redrive.streaming.wait import WaitRule
 
 _MISSING_AGE: Final = 1.0
-"""Seconds between two looks for dead-letter topics while there is none."""
+"""Seconds between two checks for dead-letter topics while there are none."""
 _ROOM: Final = 1024 * 1024
-"""Bytes that a run has to find on the disk: its checkpoint takes some kilobytes."""
+"""Free bytes that a run needs on the disk: its checkpoint takes some kilobytes."""
 _BACKOFF: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Seconds before a run is begun again after a failure, the last value for ever."""
+"""Seconds before the next run after each failure; the last value repeats."""
 
 
 class Preparation:
     """Prepares the runs of one job.
 
-    This class is responsible for: the topics that must exist; beginning a run, after which nothing
-    older can emit; where it starts; trying again when one of these fails.
+    This class is responsible for required topics, for beginning a run after which nothing older can
+    emit, for its start positions, and for retrying each of these.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Preparation:
 
         Args:
             configuration: The job.
-            control: Is told what is waited for.
-            supervisor: Is told what keeps the job from its work.
+            control: Is notified of what it waits for.
+            supervisor: Is notified of what blocks the job.
         """
         self.configuration = configuration
-        """The job as it is now; a restart changes it."""
+        """The present configuration; a restart changes it."""
         self.failures = 0
-        """Starts and runs that failed since something was committed."""
+        """Failed starts and runs since the last commit."""
         self.missing: tuple[str, ...] = ()
         """Dead-letter topics that did not exist at the last look."""
         self._control = control
@@ -70,11 +70,11 @@ class Preparation:
         self._kept: tuple[RunningTable, ...] = ()
 
     def prepare(self, wait: WaitRule, *, is_first: bool) -> tuple[Start, RunIdentity] | None:
-        """A new run, and where it starts.
+        """A new run, and its start positions.
 
         Args:
             wait: Ends the job when there is nothing to read at all.
-            is_first: Whether nothing ran yet: then what lasts is told to the user as an error.
+            is_first: Whether nothing ran yet: then a lasting problem is an error for the user.
 
         Returns:
             None if a stop came first, or if there is nothing left to wait for.
@@ -101,10 +101,10 @@ class Preparation:
                 return None
 
     def commit(self, start: Start, processor: BatchProcessor) -> None:
-        """Commits where every lane starts, and which tables decide; then the first batch begins.
+        """Commits every lane's start and the deciding tables; then the first batch begins.
 
-        So a crash before the first batch changes nothing. The query has been started before: Spark
-        takes a second or more until it has planned that batch.
+        So a crash before the first batch changes nothing. The query was started before: Spark needs
+        a second or more to plan that batch.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -118,7 +118,7 @@ class Preparation:
         processor.begin()
 
     def release(self, *, is_superseded: bool) -> None:
-        """Gives the share back, unless another instance has taken it."""
+        """Releases the share, unless another instance has taken it."""
         try:
             if is_superseded:
                 self._registration.end_heartbeat()
@@ -149,9 +149,9 @@ class Preparation:
         )
 
     def pause(self) -> bool:
-        """Waits as long as the number of failures asks for; False if a stop came."""
+        """Waits according to the number of failures; False if a stop came."""
         backoff = _BACKOFF[min(self.failures, len(_BACKOFF)) - 1] if self.failures else 0.0
-        # Instances that start together must not go on fencing each other in step.
+        # Instances that start together must not keep fencing each other in step.
         return self._sleep(backoff * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
 
     def _sleep(self, seconds: float) -> bool:
@@ -189,7 +189,7 @@ class Preparation:
         return start, identity
 
     def _keep_tables(self) -> None:
-        """Writes down which tables decide from now on, unless those of the run before do."""
+        """Records the tables that decide from now on, if they changed since the last run."""
         configuration = self.configuration
         running = tuple(_running(one, configuration) for one in configuration.handlers)
         if running == self._kept:
@@ -221,7 +221,7 @@ class Preparation:
                 return None
 
     def _ensured_layout(self) -> dict[str, int]:
-        """Partitions of the topics that are read; those of our own exist afterwards."""
+        """Partitions of the topics that are read; also creates the job's own topics."""
         existing = self._cluster.topics()
         names = read_topics(self.configuration)
         layout = {name: existing[name] for name in names if existing.get(name)}
@@ -257,7 +257,7 @@ def _check_room(configuration: JobConfiguration) -> None:
     """Makes the folder of this instance, and sees that a run can write there.
 
     Raises:
-        EnvironmentFault: It can't: Spark would say so too, but not where.
+        EnvironmentFault: It can't: Spark would report that too, but not where.
     """
     folder = configuration.own_directory
     probe = folder / "room"
@@ -276,7 +276,7 @@ def no_folder(configuration: JobConfiguration, error: OSError) -> EnvironmentFau
 
     Args:
         configuration: The job.
-        error: What the operating system said.
+        error: The error of the operating system.
     """
     return EnvironmentFault(
         f"the job's folder {configuration.directory} can't be written: {error.strerror}",

@@ -1,17 +1,17 @@
-"""The projection: outcome records become rows of the ledger, off the critical path (design 6.12).
+"""The projection: outcome records become rows of the ledger, off the critical path.
 
-Spark reads the records. On one machine the driver makes rows of them and appends them with the
-library that the commands read the ledger with. On a cluster executors make the rows and Spark's
-Delta sink writes them, if the executors see the folder of the ledger. It is one table format: each
-writer appends to what the other wrote.
+Spark reads the records. On one machine the driver turns them into rows and appends them with the
+library that commands use to read the ledger. On a cluster executors make the rows and Spark's Delta
+sink writes them, if the executors see the folder of the ledger. Both use one table format: each
+writer appends to the other's table.
 
-The ledger is the only record of where its projection stands: every row holds the partition and the
-offset of its outcome record. Each start reads these positions and goes on after them, with a new
+The ledger is the only record of its projection's position: every row holds the partition and the
+offset of its outcome record. Each start reads these positions and continues after them, with a new
 query and a new checkpoint. So there is one way to start, after a stop, a kill, a lost checkpoint or
-a lost ledger, and it is taken every time.
+a lost ledger.
 
-What makes it exact is that nobody else appends between reading the positions and ending the query.
-A lock that the operating system gives to the process that appends sees to that.
+It is exact because no other process appends between reading the positions and ending the query. The
+appending process holds a lock of the operating system for that.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ _COMPACT_AGE: Final = 900
 """Seconds between two compactions: at most 180 small files at one append every 5 s."""
 
 _LOOK: Final = 2
-"""Seconds between two looks how far a rebuild has come."""
+"""Seconds between two progress reports of a rebuild."""
 
 _MOST: Final = 50_000
-"""Outcome records that one append takes at most: memory, and the time for which a backlog takes a
-core from the job, are bounded."""
+"""The most outcome records in one append: bounds memory, and the time for which a backlog takes a
+core from the job."""
 
 _AT_ONCE: Final = 2_000
 """Outcome records that are Python objects at a time; a row of them takes some 4 kB."""
 
 _SMALLEST: Final = 1_000
-"""Outcome records that an append can always take, however large each of them is."""
+"""Outcome records that an append can always take, whatever their size."""
 
 
 _PROJECTION_AGE: Final = 30.0
-"""Seconds between two looks whether the projection still runs."""
+"""Seconds between two checks whether the projection still runs."""
 
 _logger = logging.getLogger(__name__)
 
@@ -86,15 +86,14 @@ _locks: dict[Path, int] = {}
 class _Writer(Protocol):
     """Appends to the ledger and compacts it.
 
-    One library does both: what keeps two commits of a local file system apart holds within a
-    library only.
+    One library does both: commits on a local file system are only safe within one library.
     """
 
     def append(self, records: DataFrame) -> None:
         """Adds the rows of outcome records in one commit."""
 
     def compact(self) -> None:
-        """Merges small files, and deletes what nobody reads any more."""
+        """Merges small files, and deletes those that are no longer read."""
 
 
 class _DriverWriter:
@@ -148,8 +147,8 @@ def start_projection(
 ) -> StreamingQuery | None:
     """Starts the query that appends outcome records to the ledger.
 
-    Never waits for another process. Call it again when the query has ended by an error, or if there
-    was none to start: it goes on where the ledger ends.
+    Never waits for another process. Call it again when the query failed, or if there was none to
+    start: it continues where the ledger ends.
 
     Args:
         spark: The session of the job.
@@ -175,7 +174,7 @@ def start_projection(
 
 
 class Projection:
-    """Keeps the ledger's query running beside the job; no fault of the ledger ends the job.
+    """Keeps the ledger's query running beside the job; the ledger's faults never end the job.
 
     This class is responsible for: starting the query, and starting it again when it has ended.
     """
@@ -191,25 +190,25 @@ class Projection:
         """Prepare; nothing is started yet.
 
         Args:
-            spark: What the query is to run in.
+            spark: The session of the query.
             configuration: The job.
-            control: Is told what keeps the ledger from being written.
+            control: Is notified of what blocks the ledger.
             delay: Seconds until the first start: its first append is slow.
         """
         self._spark = spark
         self._configuration = configuration
         self._control = control
         self._query: RunningQuery | None = None
-        # Not the thread that asks Java for the job: to start means to read the ledger first.
+        # Not the thread that asks Java for the job: a start reads the ledger first.
         self._thread = DeadlineThread("redrive-ledger-start")
         self._starting: PendingCall[StreamingQuery | None] | None = None
         self._most = _MOST
         self._looked_at = time.monotonic() - _PROJECTION_AGE + delay
         self.problem = ""
-        """Why the ledger is not written, in one line; empty if it is, as far as is known."""
+        """Why the ledger is not written, in one line; empty if no problem is known."""
 
     def look(self) -> None:
-        """Starts the query if it does not run; called now and then.
+        """Starts the query if it does not run; called periodically.
 
         Raises:
             RestartRequired: Java is gone, or does not answer.
@@ -223,7 +222,7 @@ class Projection:
         problem = "" if self._query is None else self._query.exception
         if problem:
             if os.strerror(errno.ENOSPC) not in problem:
-                # Records that are larger than most may be more than the driver takes at once.
+                # Unusually large records may exceed what the driver takes at once.
                 self._most = max(_SMALLEST, self._most // 4)
             self._tell("the ledger's projection ended and is started again", problem)
         self._query = None
@@ -252,9 +251,9 @@ class Projection:
                 self._query = RunningQuery(self._spark, query, "the ledger's query")
 
     def stop(self) -> None:
-        """Stops between two appends: an interrupted one does no harm, but Spark complains of it.
+        """Stops between two appends: an interrupted one is harmless, but Spark logs it as an error.
 
-        Nothing is raised where Java is gone, or hangs: then there are no more appends either.
+        Raises nothing if Java is gone or hangs: then there are no more appends either.
         """
         self._thread.end()
         query = self._query
@@ -271,7 +270,7 @@ class Projection:
     def _tell(self, what: str, error: str) -> None:
         path, cause = self._configuration.ledger.path, cause_of(None, error)
         problem = f"the ledger in {path} is not written: {cause}"
-        if problem != self.problem:  # the same again is no news
+        if problem != self.problem:  # report only changes
             self._control.warning(what, error=cause, path=str(path))
         self.problem = problem
 
@@ -279,12 +278,12 @@ class Projection:
 def rebuild(
     spark: SparkSession, configuration: JobConfiguration, progress: Callable[[int], None]
 ) -> int:
-    """Deletes the ledger and makes it again from the outcomes topic.
+    """Deletes the ledger and rebuilds it from the outcomes topic.
 
     Args:
         spark: A session.
         configuration: The job; no instance of it may be running.
-        progress: Called now and then with the number of outcomes the new ledger holds.
+        progress: Called periodically with the number of outcomes in the new ledger.
 
     Returns:
         The number of outcomes in the new ledger.
@@ -296,7 +295,7 @@ def rebuild(
     path = configuration.ledger.path
     if not _lock(path):
         raise in_use(path)
-    # Nothing is deleted before it is known that there is something to make it from.
+    # Delete nothing before it is known that a source for the rebuild exists.
     _starting_offsets(configuration, {})
     remove(path)
     writer = _writer(spark, configuration)
@@ -313,7 +312,7 @@ def _size(path: Path) -> int:
 
 
 def _writer(spark: SparkSession, configuration: JobConfiguration) -> _Writer:
-    """Who appends to the ledger, which is made if there is none."""
+    """The writer of the ledger, which is created if missing."""
     table = LedgerTable.create(configuration.ledger.path)
     if configuration.is_local:
         return _DriverWriter(table)
@@ -375,11 +374,11 @@ def _lock(path: Path) -> bool:
 def _starting_offsets(
     configuration: JobConfiguration, positions: Mapping[int, int]
 ) -> Mapping[int, int]:
-    """Where each partition of the outcomes topic is to be read from.
+    """The offset from which to read each partition of the outcomes topic.
 
     Args:
         configuration: The job.
-        positions: What the ledger says.
+        positions: The positions in the ledger.
     """
     topic = configuration.outcomes_topic
     with Cluster.open(configuration.connection, timeout=SILENCE) as cluster:
@@ -403,9 +402,9 @@ def _start(lane: TopicPartition, positions: Mapping[int, int], extent: Extent) -
 
 
 def _mark_gone(table: LedgerTable, positions: Mapping[int, int], starts: Mapping[int, int]) -> None:
-    """Keeps in the ledger that it goes on behind outcomes that nobody has any more.
+    """Records in the ledger that it continues behind outcomes that no longer exist.
 
-    Else it would look whole, and what it says last of a message would pass for the last outcome.
+    Otherwise it would look complete, and its last row of a message would count as the last outcome.
     """
     rows = []
     for partition, start in starts.items():
@@ -426,7 +425,7 @@ def _read(
     options = {
         **{f"kafka.{name}": value for name, value in configuration.connection.java().items()},
         "kafka.isolation.level": "read_committed",
-        # With the default of 500 ms an append holds a core that long for each of its partitions.
+        # With the default of 500 ms an append holds a core that long per partition.
         "kafka.fetch.max.wait.ms": "1",
         "groupIdPrefix": f"{own_prefix(configuration.application)}ledger",
         "subscribe": topic,
@@ -438,8 +437,8 @@ def _read(
 
 
 def _maintain(query: StreamingQuery, writer: _Writer, path: Path) -> None:
-    """Compacts the ledger every now and then, for as long as its query runs."""
-    with contextlib.suppress(Exception):  # whatever ends the query is told by the query
+    """Compacts the ledger periodically while its query runs."""
+    with contextlib.suppress(Exception):  # the query itself reports what ends it
         while not query.awaitTermination(_COMPACT_AGE):
             _compact(writer, path)
 
@@ -449,5 +448,5 @@ def _compact(writer: _Writer, path: Path) -> None:
         writer.compact()
         write_open_letters(path)
     except (RedriveError, PySparkException) as error:
-        # Many small files are slow and not wrong: the next time may do better.
+        # Many small files are slow but not wrong: the next time may succeed.
         _logger.warning("the ledger in %s was not compacted: %s", path, cause_of(None, str(error)))

@@ -1,7 +1,7 @@
-"""The query: Spark's Kafka source and the held source in union, and whatever runs in between.
+"""The query: the union of Spark's Kafka source and the held source.
 
-Rows flow through Spark: what ``foreachBatch`` gets is what is decided and written. So Spark's own
-progress tells true counts and rates, and a frame can be enriched before the decision.
+Rows flow through Spark: the rows of ``foreachBatch`` are decided and written. So Spark's own
+progress has true counts and rates, and a frame can be enriched before the decision.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class RunningQuery:
         """Take a query.
 
         Args:
-            spark: What it runs in.
+            spark: Its session.
             query: The query.
-            name: What it is called in messages: ``the query``.
+            name: Its name in messages: ``the query``.
         """
         self._spark = spark
         self._query = query
@@ -49,25 +49,25 @@ class RunningQuery:
 
     @property
     def exception(self) -> str:
-        """What ended it; empty if no error did."""
+        """The error that ended it; empty if none did."""
         problem = self._spark.ask(f"error of {self._name}", self._query.exception)
         return "" if problem is None else str(problem)
 
     @property
     def status(self) -> dict[str, Any]:
-        """What it is at, as Spark says."""
+        """Spark's status message."""
         return self._spark.ask(f"state of {self._name}", lambda: self._query.status)
 
     @property
     def last_progress(self) -> Mapping[str, Any] | None:
-        """What Spark said of its last batch; None before the first."""
+        """Spark's progress of its last batch; None before the first."""
         return self._spark.ask(f"progress of {self._name}", lambda: self._query.lastProgress)
 
     def stop(self) -> None:
-        """Stops it; one whose Java is gone or hangs has emitted its last.
+        """Stops it; if Java is gone or hangs, it emits nothing more.
 
-        So has one whose thread still waits for a broker when Spark gives up: its batches are over,
-        and it ends with that answer.
+        The same holds if its thread still waits for a broker when Spark gives up: its batches are
+        over, and it ends with that answer.
         """
         from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark, slow to import
 
@@ -98,7 +98,7 @@ def start_query(
         _frame(spark, configuration, start)
         .writeStream.foreachBatch(batch)
         .option("checkpointLocation", checkpoint.as_uri())
-        # With the run: Spark refuses a name as long as a query has it, one that is stopping too.
+        # With the run: Spark refuses a name while a query has it, even a stopping one.
         .queryName(f"redrive {configuration.application} {configuration.share} {checkpoint.name}")
         .trigger(processingTime="0 seconds")
         .start()
@@ -138,7 +138,7 @@ def _kafka_frame(
         "failOnDataLoss": "true",
         "maxOffsetsPerTrigger": str(configuration.max_records_per_batch),
         "kafka.isolation.level": "read_committed",
-        # With the default of 500 ms every batch waits as long for each of its partitions.
+        # With the default of 500 ms every batch waits that long per partition.
         "kafka.fetch.max.wait.ms": "1",
         "kafka.max.poll.records": "5000",
         "kafka.receive.buffer.bytes": "1048576",

@@ -1,7 +1,7 @@
-"""The Spark session of the job: local, with the settings that were measured to matter.
+"""The Spark session of the job, with the settings that matter by measurement.
 
 Spark runs in a Java process that may die or hang. ``Spark`` asks it with deadlines, and is the one
-place that translates what the bridge to Java raises then.
+place that translates the errors of the bridge to Java.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _START: Final = 300.0
 _ANSWER: Final = 120.0
 """Seconds for one answer of Java; it may collect garbage for some of them."""
 _DEATH: Final = 2.0
-"""Seconds until the end of a process can be seen whose connections are broken."""
+"""Seconds until the end of a process with broken connections is visible."""
 _AGAIN: Final = "start it again: everything goes on where the last transaction ended"
 
 _SETTINGS: Final = {
@@ -52,7 +52,7 @@ _SETTINGS: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
     "spark.speculation": "false",
-    # A task that failed is not tried again: the next run fences it and begins where it stands.
+    # A failed task is not retried: the next run fences it and begins at its position.
     "spark.task.maxFailures": "1",
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.python.worker.reuse": "true",
@@ -73,8 +73,8 @@ _SETTINGS: Final = {
 _ON_THIS_MACHINE: Final = {
     "spark.driver.host": "localhost",
     "spark.driver.bindAddress": "127.0.0.1",
-    # A machine that slept wakes up later than any heartbeat. Its only executor is the driver,
-    # which Spark would take for lost, and complain about every few seconds for ever.
+    # A machine that slept wakes up after any heartbeat timeout. Spark would declare its only
+    # executor, the driver, lost, and complain every few seconds for ever.
     "spark.storage.blockManagerHeartbeatTimeoutMs": str(7 * 24 * 3600 * 1000),
 }
 """Only while executors are threads of the driver."""
@@ -84,29 +84,29 @@ _DELTA: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # The ledger has a few hundred files: the default of 50 tasks reads its log in 10 s, 2 in 0.5.
     "spark.databricks.delta.snapshotPartitions": "2",
-    # As the other writer and all readers of the ledger have them, not Spark's INT96.
+    # As the other writer and all readers of the ledger do, not Spark's INT96.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-"""What lets Spark read and write the ledger."""
+"""Properties for reading and writing the ledger."""
 
 _ENCRYPTION: Final = ("spark.authenticate", "spark.network.crypto.enabled")
-"""Properties that keep a password safe which Spark hands to executors."""
+"""Properties that protect a password on the way to executors."""
 
 _JAVA_OPTIONS: Final = (
     "-XX:+UseParallelGC -XX:MaxNewSize=160m"
     " -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=20000"
     " -XX:Tier4CompileThreshold=100000 -XX:Tier4BackEdgeThreshold=1000000"
 )
-"""Throughput counts, pauses of milliseconds do not. Rows live for a moment: more room for them only
-keeps memory from the machine. Java's second compiler is for what rows pass through a hundred
-thousand times: to compile what plans batches took half the time of a start."""
+"""Throughput matters, pauses of milliseconds do not. Rows are short-lived: a larger heap only takes
+memory from the machine. Java's second compiler is for code that runs for each of many rows:
+compiling the planner took half the time of a start."""
 
 
 class Spark:
     """A Spark session and the Java process behind it.
 
-    This class is responsible for: the thread that asks Java; the deadline of each answer; telling
-    that Java has died or hangs, which only a new process can put right.
+    This class is responsible for the thread that asks Java, the deadline of each answer, and the
+    report that Java has died or hangs, which only a new process can fix.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Spark:
 
         Args:
             configuration: The job.
-            session: A session that runs, which somebody else stops; None to start one.
+            session: A running session, which the caller stops; None to start one.
         """
         self._configuration = configuration
         self._session = session
@@ -125,7 +125,7 @@ class Spark:
         self._starting: PendingCall[SparkSession] | None = None
 
     def begin(self) -> None:
-        """Begins to start the session, beside whatever follows."""
+        """Begins to start the session in the background."""
         if self._session is None and self._starting is None:
             self._starting = self._thread.submit(
                 "start of Spark", lambda: start_session(self._configuration)
@@ -147,7 +147,7 @@ class Spark:
         """The answer of Java.
 
         Args:
-            step: What is asked for: ``state of the query``.
+            step: Name of the question: ``state of the query``.
             call: Asks for it.
             seconds: How long the answer may take.
 
@@ -158,7 +158,7 @@ class Spark:
         return self.translated(step, lambda: self._thread.run(step, seconds, call))
 
     def stop(self) -> None:
-        """Stops a session of its own; a Java that does not stop in time is killed."""
+        """Stops its own session; a Java that does not stop in time is killed."""
         if self._starting is not None:
             try:
                 session = self.session
@@ -168,13 +168,13 @@ class Spark:
         self._thread.end()
 
     def kill(self) -> None:
-        """Kills the Java process of a session of its own."""
+        """Kills the Java process of its own session."""
         process = _java_process()
         if self._is_own and process is not None:
             process.kill()
 
     def killed_before(self, end_process: Callable[[int], None]) -> Callable[[int], None]:
-        """What ends this process, and Java before it: one that hangs would outlive it."""
+        """The error that ends this process; kills Java first, as a hanging one would outlive it."""
 
         def end(code: int) -> None:
             with suppress(OutcomeUnknown):
@@ -189,7 +189,7 @@ class Spark:
         return self._starting.answer(_START)
 
     def translated(self, step: str, ask: Callable[[], _Answer]) -> _Answer:
-        """What a call gives that asks Java in this thread, without a deadline of its own.
+        """The result of a call that asks Java in this thread, without its own deadline.
 
         Args:
             step: What is asked for.
@@ -306,7 +306,7 @@ def start_session(
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    # A Java that is gone is told by ``Spark``, in one sentence; this server prints a stack trace.
+    # ``Spark`` reports a lost Java in one sentence; this server prints a stack trace.
     context: Any = session.sparkContext
     context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001 - no public name
     return session
@@ -315,8 +315,8 @@ def start_session(
 def _python_of_workers(configuration: JobConfiguration) -> Path:
     """A program that starts Python without the archive of pyspark that Spark puts on its path.
 
-    What is imported from an archive is compiled anew in every process: that made a worker take
-    three times as long to start, and on a busy machine too long for Spark.
+    Imports from an archive are compiled again in every process: a worker then took three times as
+    long to start, and on a busy machine too long for Spark.
     """
     own_path = shlex.quote(os.environ.get("PYTHONPATH", ""))
     program = configuration.own_directory / "python"
@@ -328,7 +328,7 @@ def _python_of_workers(configuration: JobConfiguration) -> Path:
 
 
 def _check_encryption(configuration: JobConfiguration) -> None:
-    """Refuses to send a password to executors in the clear: Spark's own Kafka source has to."""
+    """Refuses to send a password to executors in the clear, as Spark's Kafka source would."""
     if configuration.is_local or not configuration.connection.sasl_password:
         return
     properties = configuration.spark_properties
@@ -343,7 +343,7 @@ def _check_encryption(configuration: JobConfiguration) -> None:
 
 
 def _jars(configuration: JobConfiguration, *, with_delta: bool) -> dict[str, str]:
-    """How Spark gets the locked jars: by its class path, unless executors are on other machines."""
+    """Properties that give Spark the locked jars: by class path, or by upload to other machines."""
     groups = [JarGroup.SPARK, *([JarGroup.DELTA] if with_delta else [])]
     paths = [str(path) for group in groups for path in jar_files(group)]
     if configuration.is_local:
@@ -366,11 +366,11 @@ logger.scheduler.level = fatal
 logger.executor.name = org.apache.spark.executor
 logger.executor.level = fatal
 """
-"""Why a query failed comes with its exception, which the job tells; it need not be told thrice."""
+"""The exception of a failed query says why, and the job logs it; Spark need not log it too."""
 
 
 def _quiet(configuration: JobConfiguration) -> str:
-    """The Java option that lets Spark speak of errors only, from its first line on."""
+    """The Java option that makes Spark log only errors, from its first line on."""
     path = configuration.own_directory / "log4j2.properties"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_LOGGING)

@@ -1,7 +1,7 @@
-"""Where one run of the query begins: every position comes from Kafka, none from an old checkpoint.
+"""The start of one run of the query: all positions come from Kafka, none from a checkpoint.
 
 A run reads three kinds of topics: sources that are never held (dead-letter queues, intakes),
-topics that a channel or a home-server queue empties, and what waits on topics of the job's own.
+topics that a channel or a home-server queue empties, and waiting copies on the job's own topics.
 """
 
 from __future__ import annotations
@@ -35,53 +35,52 @@ if TYPE_CHECKING:
     from redrive.streaming.lifecycle import JobControl
 
 _SHOWN: Final = 3
-"""Lanes that a message names: enough to see which are meant."""
+"""The most lanes that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where one run of the query begins."""
+    """The start of one run of the query."""
 
     positions: Mapping[TopicPartition, int]
     """Lanes that are never held, and the offset each starts at."""
     held: tuple[HeldPartition, ...]
-    """Lanes that are held: retries, what remains, transmission queues."""
+    """Lanes that are held: retries, remaining messages, transmission queues."""
     missing: frozenset[str]
-    """Topics that are to be read and do not exist yet."""
+    """Topics to read that do not exist yet."""
     layout: Mapping[str, int]
     """Partitions of the topics that exist and are not the job's own."""
     moved: frozenset[TopicPartition] = frozenset()
-    """Lanes whose committed offset means nothing any more."""
+    """Lanes whose committed offset is no longer valid."""
     topics: Mapping[str, TopicIdentity] = field(default_factory=dict)
-    """What is known of topics now and was not before: to record once positions are committed."""
+    """New facts about topics, to record once positions are committed."""
     begins: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Where lanes begin that were never seen before, or whose topic was made anew: to record before
-    the topics."""
+    """Begins of new lanes and of lanes of recreated topics, to record before the topics."""
     incarnations: Mapping[str, int] = field(default_factory=dict)
-    """Topics that were made anew, and how many of the name were read, this one included."""
+    """Recreated topics, and how many of the name were read, including this one."""
     lanes: frozenset[TopicPartition] = frozenset()
     """Every lane of this instance's share, and those where its messages wait."""
     leaderless: frozenset[TopicPartition] = frozenset()
-    """Those of them that no broker leads. A lane is left out of the run with all lanes where its
-    messages wait, or would: Spark's source and a transaction want all partitions or none."""
+    """Those of them without a leader. A lane is left out of the run together with all lanes where
+    its messages wait, or would: Spark's source and a transaction need all partitions or none."""
     replayed: frozenset[TopicPartition] = frozenset()
-    """Lanes of remaining copies some of which may have been replayed before this run."""
+    """Lanes with remaining copies that may have been replayed before this run."""
     clock: SteadyClock = field(default_factory=SteadyClock.of_wall)
-    """Stamps what the run parks, and tells what is due."""
+    """Stamps messages that the run parks, and determines which are due."""
 
     @property
     def every_position(self) -> dict[TopicPartition, int]:
-        """Where each lane starts, held or not."""
+        """The start of each lane, held or not."""
         return {**self.positions, **{held.lane: held.start for held in self.held}}
 
     @property
     def late(self) -> float:
-        """Seconds that stamps of messages which wait for their time may be too old."""
+        """Seconds by which stamps of parked messages may be too old."""
         return self.clock.late(max((held.interval or 0 for held in self.held), default=0))
 
     @property
     def released(self) -> dict[TopicPartition, int]:
-        """Lanes of copies that were there when the table changed, and the offset they end at."""
+        """Lanes with copies from before the table changed, and the offset where they end."""
         return {held.lane: held.release for held in self.held if held.release}
 
 
@@ -93,7 +92,7 @@ def read_topics(configuration: JobConfiguration) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stand:
-    """Where all lanes stand at a start."""
+    """The positions of all lanes at a start."""
 
     positions: Mapping[TopicPartition, int]
     extents: Mapping[TopicPartition, Extent]
@@ -104,9 +103,9 @@ class _Stand:
 
 
 class StartFinder:
-    """Finds where a run begins.
+    """Computes the start of a run.
 
-    This class is responsible for: the lanes of this instance's share, their offsets, and the
+    This class is responsible for the lanes of this instance's share, their offsets, and the
     messages that changed tables or definitions set free.
     """
 
@@ -121,7 +120,7 @@ class StartFinder:
 
         Args:
             configuration: The job.
-            control: Is told what an operator wants to know.
+            control: Is notified of what operators should know.
             cluster: Answers questions.
             entries: The application's control topic, open for writing.
         """
@@ -131,7 +130,7 @@ class StartFinder:
         self._entries = entries
 
     def find(self, layout: Mapping[str, int]) -> Start:
-        """Where to begin.
+        """The start.
 
         Args:
             layout: Partitions of the topics of ``read_topics`` that exist.
@@ -139,7 +138,7 @@ class StartFinder:
         Raises:
             TransientFault: The broker gave no answer in time.
             ConfigurationError: Records at a committed offset are gone, and that is not allowed; or
-                nothing tells any more where a lane stood.
+                a lane's position is lost.
         """
         clock = begin_clock(self._entries, self._configuration.share)
         return replace(self._find(layout), clock=clock)
@@ -168,7 +167,7 @@ class StartFinder:
             one.remaining for one in kept if one.replay and stand.extents[one.replay].end
         )
         if self._configuration.only_replays:
-            # Tables are looked at by the next start: what this one left again is among it then.
+            # The next start checks tables again and includes what this one left.
             return Start(
                 positions={},
                 held=(
@@ -256,7 +255,7 @@ class StartFinder:
         return entries.begin_of(lane) is not None or entries.table_of(lane) is not None
 
     def _found_again(self, lanes: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Where lanes stood whose committed offsets the broker has forgotten (design 6.12).
+        """Positions recovered from outcomes, for lanes whose committed offsets the broker expired.
 
         Args:
             lanes: The lanes, each with the incarnation of its topic.
@@ -273,13 +272,13 @@ class StartFinder:
         return {lane: found.get(lane, self._entries.begin_of(lane) or 0) for lane in lanes}
 
     def _awaited(self, missing: Iterable[str]) -> dict[str, TopicIdentity]:
-        """Topics that are looked for and do not exist: one that comes is read from its start."""
+        """Topics that are awaited: when one is created, it is read from its start."""
         return {name: TopicIdentity("") for name in missing if not self._entries.topic_of(name)}
 
     def _identify_tables(
         self, kept: Collection[KeptLane], extent: Mapping[TopicPartition, Extent]
     ) -> dict[TopicPartition, TableIdentity]:
-        """The table of each lane; a changed one sets free what is parked and what remains."""
+        """The table of each lane; a changed one releases parked and remaining messages."""
         known: dict[TopicPartition, TableIdentity] = {}
         changed: dict[TopicPartition, TableIdentity] = {}
         is_replaced = False
@@ -302,10 +301,10 @@ class StartFinder:
         return known
 
     def _first_position(self, lane: TopicPartition, extent: Extent, *, is_own: bool) -> int:
-        """Where a lane begins that was never seen.
+        """The begin of a new lane.
 
-        "latest" means what there was before the application was first started: a topic that was
-        awaited, and a partition that came later, are read from their beginning.
+        "latest" only skips records from before the application's first start: awaited topics and
+        later partitions are read from their beginning.
         """
         is_first_look = not is_own and self._entries.topic_of(lane.topic) is None
         latest = is_first_look and self._configuration.starting_offsets == "latest"
@@ -351,7 +350,7 @@ class StartFinder:
 
 
 def _identified(known: TopicIdentity | None, identity: str) -> TopicIdentity:
-    """A topic that exists, as one more of its name if it is not the one that is known."""
+    """An existing topic, counted as another one of its name if it is not the known one."""
     if known is None or not known.identity:
         return TopicIdentity(identity)
     if known.identity == identity:

@@ -1,10 +1,10 @@
-"""Whether the job makes progress, told to whoever watches over it.
+"""Supervision: whether the job makes progress.
 
-The watch is a thread of its own that asks Kafka: as long as records wait and no committed offset
-moves, nothing was done, whatever the cause. Retries, replays and channels are watched each by
-themselves: what waits for its time, or for an operator, is no work; what is due and is not handled
-is. The watch says so in the log, in a file that status reads, and in the end by ending the process
-with an exit code that makes a supervisor start it again.
+A separate thread asks Kafka: while records wait and no committed offset moves, the job is stalled,
+whatever the cause. Retries, replays and channels are watched separately: a message that waits for
+its time, or for an operator, is not work; one that is due and not handled is. The watch reports a
+stall in the log and in a file that status reads, and at last ends the process with an exit code
+that makes a supervisor restart it.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 _STATE_AGE: Final = 2.0
 """Seconds between two writings of the state."""
 _PROBE_AGE: Final = 5.0
-"""Seconds between two questions whether offsets move."""
+"""Seconds between two checks whether offsets move."""
 _REMINDER: Final = 60.0
 """Seconds between two warnings about one stall."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What keeps the job from its work at the moment."""
+    """The problem that blocks the job now."""
 
     cause: str
     step: str
@@ -56,19 +56,19 @@ class Trouble:
 
 @dataclass(slots=True)
 class _Work:
-    """Lanes that are watched together: one that moves shows that all of them can."""
+    """Lanes that are watched together: if one moves, all of them can."""
 
     cause: str
-    """What is wrong if none does."""
+    """The problem if none moves."""
     moved_at: float
     lanes: list[TopicPartition] = field(default_factory=list)
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     lagging: str = ""
-    """A lane on which something is to be done; empty for none."""
+    """A lane with work; empty for none."""
 
 
 class _Progress:
-    """What one run has to do, and since when it does not."""
+    """The work of one run, and since when it makes no progress."""
 
     def __init__(
         self, configuration: JobConfiguration, cluster: Cluster, start: Start, before: list[_Work]
@@ -97,7 +97,7 @@ class _Progress:
             self._follower.close()
 
     def look(self, stalled_after: float) -> None:
-        """Asks what is to be done, and what has moved; ``TransientFault`` without an answer."""
+        """Asks for work and for moved offsets; ``TransientFault`` without an answer."""
         every = self.start.every_position
         committed = self._cluster.committed(self._group, every)
         at = {lane: committed[lane] or begin for lane, begin in every.items()}
@@ -110,7 +110,7 @@ class _Progress:
             moved = {lane: at[lane] for lane in one.lanes}
             stands = bool(lagging) and moved == one.committed
             if stands and time.monotonic() - one.moved_at >= stalled_after:
-                # Behind the last record there may only be markers, which nobody handles.
+                # Only transaction markers may follow the last record.
                 starts = {lane: at[lane] for lane in lagging}
                 records = next_offsets(self._cluster, starts, free, seconds=ONE_TRY)
                 lagging = [lane for lane in lagging if records[lane] < free[lane]]
@@ -119,7 +119,7 @@ class _Progress:
             one.committed, one.lagging = moved, str(lagging[0]) if lagging else ""
 
     def stands(self) -> _Work | None:
-        """What has stood still longest; None if there is nothing to do at all."""
+        """The lanes stalled longest; None if there is no work at all."""
         return min(self.work, key=lambda one: one.moved_at, default=None)
 
 
@@ -136,8 +136,8 @@ def _cause_of(held: HeldPartition) -> str:
 class Supervisor:
     """Watches one job.
 
-    This class is responsible for: knowing since when nothing moves; the file that says so; ending
-    a process that does not move by itself. ``lifecycle.EndDeadline`` ends one that does not end.
+    This class is responsible for knowing since when nothing moves, for the state file, and for
+    ending a stalled process. ``lifecycle.EndDeadline`` ends a process that hangs at its end.
     """
 
     def __init__(
@@ -150,9 +150,9 @@ class Supervisor:
 
         Args:
             configuration: The job.
-            control: Is told of a stall.
-            end_process: Ends this process at once with an exit code; None if whoever runs the job
-                wants to live on whatever hangs.
+            control: Is notified of a stall.
+            end_process: Ends this process at once with an exit code; None if the caller of the job
+                must survive a hang.
         """
         self._configuration = configuration
         self._control = control
@@ -186,21 +186,21 @@ class Supervisor:
         supervision_file(self._configuration).unlink(missing_ok=True)
 
     def watch(self, start: Start) -> None:
-        """Takes where a run has begun, all lanes with it; earlier trouble is over."""
+        """Takes the start of a run with all its lanes; earlier problems are over."""
         self._start = start
         self._trouble, self._waits_for = None, ""
 
     def troubled(self, cause: str, step: str) -> None:
-        """Notes what keeps the job from its work; it is over when ``watch`` is called."""
+        """Notes what blocks the job; it is over when ``watch`` is called."""
         since = self._trouble.since if self._trouble is not None else time.time()
         self._trouble = Trouble(cause, step, since)
 
     def waits_for(self, what: str) -> None:
-        """Notes that somebody else has to act first: a topic has to be made. That is no stall."""
+        """Notes that the job waits for others, such as a missing topic. That is not a stall."""
         self._waits_for = what
 
     def ledger_waits(self, problem: str) -> None:
-        """Notes why the ledger is not written, or by an empty text that it is. That is no stall."""
+        """Notes why the ledger is not written; empty if it is. That is not a stall."""
         self._ledger = problem
 
     def _watch(self) -> None:
@@ -218,9 +218,9 @@ class Supervisor:
             self._end_process(EXIT_STALLED)
 
     def _ask(self) -> None:
-        """Asks Kafka beside the watch: an answer that is late must not delay a stop.
+        """Asks Kafka in another thread: a late answer must not delay a stop.
 
-        The clients are this thread's own, so it closes them, however late it ends.
+        The clients belong to this thread, so it closes them, however late it ends.
         """
         while not self._ended.wait(_PROBE_AGE):
             if not self._control.is_stopping:
@@ -255,7 +255,7 @@ class Supervisor:
     def _tell(self, now: float) -> None:
         state = replace(self._state(now), ledger=self._ledger)
         self._control.supervised(state)
-        with contextlib.suppress(OSError):  # a full disk: status finds an old file, and says so
+        with contextlib.suppress(OSError):  # a full disk: status reports an old file
             write(supervision_file(self._configuration), state)
         if state.state is not Activity.STALLED or state.since is None:
             self._warned_at = -float("inf")
@@ -305,8 +305,8 @@ def cause_of(fault: BaseException | None, text: str) -> str:
     """Why a run ended, in one line that is never cut before its cause.
 
     Args:
-        fault: What ended it, if it was a fault of the protocol.
-        text: What Spark said; a trace of Java and Python, whose cause stands in its last lines.
+        fault: The fault that ended it, if it was one of the protocol.
+        text: Spark's message: a trace of Java and Python with the cause in its last lines.
     """
     if isinstance(fault, ProtocolError):
         return fault.message

@@ -1,4 +1,4 @@
-"""The job's own topics: which it needs, and whether those that exist would keep its messages."""
+"""The job's own topics: which it needs, and whether existing ones are safe."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _POLICY: Final = "cleanup.policy"
 def own_topics(
     configuration: JobConfiguration, sources: Mapping[str, int], existing: Container[str] = ()
 ) -> list[NewTopic]:
-    """The topics of ours that the job needs.
+    """The own topics that the job needs.
 
     Args:
         configuration: The job.
         sources: Partitions of each topic that exists and is read.
-        existing: Topics that exist: messages may wait by BACKOFF though the table has none now, or
-            for a receiver that does not try again any more.
+        existing: Topics that exist: messages may wait by a BACKOFF that the table no longer has, or
+            for a receiver that no longer retries.
     """
     topics = [
         control_topic(configuration.control_topic),
@@ -65,7 +65,7 @@ def own_topics(
 def check_own_topics(
     cluster: Cluster, wanted: Sequence[NewTopic], existing: Container[str]
 ) -> None:
-    """Refuses topics of ours that somebody made, or changed, so that messages would be lost.
+    """Refuses own topics whose settings would lose messages.
 
     Args:
         cluster: Answers.
@@ -73,7 +73,7 @@ def check_own_topics(
         existing: Topics that exist.
 
     Raises:
-        ConfigurationError: Topics with another cleanup policy than theirs; all of them are named.
+        ConfigurationError: Topics with a wrong cleanup policy; all of them are named.
         TransientFault: The broker gave no answer in time.
     """
     there = [topic for topic in wanted if topic.name in existing]

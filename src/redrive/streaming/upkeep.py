@@ -1,4 +1,4 @@
-"""What has to be done from time to time while the query runs, between its batches."""
+"""Periodic tasks while the query runs, between its batches."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
 _LAYOUT_AGE: Final = 10.0
 """Seconds between two looks for new topics and partitions."""
 _CLOCK_AGE: Final = 10.0
-"""Seconds between two looks whether somebody set the clock of the machine."""
+"""Seconds between two checks whether the machine's clock was set."""
 _LEADERLESS_AGE: Final = 60.0
-"""Seconds between the first two warnings of partitions without a leader; each next time twice."""
+"""Seconds between the first two warnings of partitions without a leader; doubles each time."""
 _LEADERLESS_MOST: Final = 3600.0
-"""Seconds between two of them at most."""
+"""The longest such interval."""
 _SHOWN: Final = 10
-"""Partitions that one warning names."""
+"""The most partitions that one warning names."""
 _RECOMMIT_AGE: Final = 6 * 3600.0
 """Seconds after which offsets are committed again: far below the broker's week (KIP-211)."""
 _PURGE_AGE: Final = 300.0
-"""Seconds between two deletions of parked copies that are done with."""
+"""Seconds between two deletions of finished parked copies."""
 _REPORT_AGE: Final = 600.0
 """Seconds between two reports of dead letters without a valid header: ten default intervals."""
 _MARKERS_AGE: Final = 1.0
-"""Seconds between two looks whether markers of transactions lie behind the last records."""
+"""Seconds between two checks for transaction markers behind the last records."""
 _RATES_AGE: Final = 10.0
-"""Seconds between two looks at Spark's rates: as often as it tells of a query that is idle."""
+"""Seconds between two reads of Spark's rates: its interval for an idle query."""
 _WARM_AGE: Final = 40.0
 """Seconds between two tasks that keep Spark's Python workers: it ends those idle for a minute."""
 
 
 @dataclass(slots=True)
 class _Chore:
-    """Something to do every so many seconds."""
+    """A periodic task."""
 
     age: float
     do: Callable[[], object]
@@ -60,8 +60,8 @@ class _Chore:
 class Upkeep:
     """The chores of one run.
 
-    This class is responsible for: when each is due. What fails for a while is done again the next
-    time, and ends nothing.
+    This class is responsible for when each is due. A chore that fails temporarily is done again the
+    next time, and ends nothing.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class Upkeep:
 
         Args:
             configuration: The job.
-            control: Is told what an operator wants to know.
-            cluster: Answers questions; used by the thread alone that looks after the run.
+            control: Is notified of what operators should know.
+            cluster: Answers questions; used only by the thread that supervises the run.
             spark: The session.
             start: Where the run began.
             query: The query.
@@ -96,10 +96,9 @@ class Upkeep:
         self.backlog = Backlog(cluster, start, processor)
         """Records that are still to be read."""
         self.ends_run = False
-        """Whether another run has to begin: topics, partitions or leaders came or went, or the time
-        is another."""
+        """Whether another run has to begin: topics, partitions, leaders or the clock changed."""
         self._leaderless = start.leaderless
-        """As the last look saw it."""
+        """The layout at the last look."""
         self._warn_at = 0.0
         self._silence = _LEADERLESS_AGE
         self.invalid = 0
@@ -118,7 +117,7 @@ class Upkeep:
         ]
 
     def look(self) -> None:
-        """Does what is due.
+        """Does the chores that are due.
 
         Raises:
             FatalFault: Another run took over, or the broker refuses for good.
@@ -151,7 +150,7 @@ class Upkeep:
         self.ends_run |= found != dict(self._start.layout) or self._leaders_changed()
 
     def _look_at_clock(self) -> None:
-        """Ends a run whose clock is not the wall's any more: only the next may take another."""
+        """Ends a run whose clock differs from the wall clock: only the next run may change it."""
         by = self._start.clock.behind_wall()
         if abs(by) > SteadyClock.TOLERANCE:
             self._control.notice(
@@ -160,7 +159,7 @@ class Upkeep:
             self.ends_run = True
 
     def _leaders_changed(self) -> bool:
-        """Whether other lanes are without a leader than at the start, at two looks in a row."""
+        """Whether the lanes without a leader changed since the start, at two looks in a row."""
         before, self._leaderless = (
             self._leaderless,
             self._cluster.leaderless(self._start.lanes),
@@ -168,7 +167,7 @@ class Upkeep:
         return before == self._leaderless != self._start.leaderless
 
     def _warn_of_leaderless(self) -> None:
-        """Names the partitions that are left out, now and then at growing intervals."""
+        """Warns about the partitions that are left out, at growing intervals."""
         now = time.monotonic()
         if not self._start.leaderless or now < self._warn_at:
             return
@@ -184,9 +183,9 @@ class Upkeep:
         self._processor.commit_again()
 
     def _purge(self) -> None:
-        """Lets the broker delete parked copies and instructions that are done with.
+        """Lets the broker delete finished parked copies and instructions.
 
-        Else their topics would grow for ever.
+        Otherwise their topics would grow for ever.
         """
         retries = [
             held.lane
@@ -197,7 +196,7 @@ class Upkeep:
         self._cluster.delete_records({lane: end for lane, end in committed.items() if end})
 
     def _report_invalid(self) -> None:
-        """Says from time to time how many dead letters have no valid header (specification 6.5)."""
+        """Reports periodically how many dead letters have no valid header (specification 6.5)."""
         if self.invalid:
             self._control.notice(
                 "dead letters without a valid dead-letter header remain", count=self.invalid

@@ -1,4 +1,4 @@
-"""WAIT: when a handler that is not to run for ever has nothing left to do.
+"""WAIT: when a handler that does not run for ever has nothing left to do.
 
 Rules-table specification 6.6: let A be the time of the last useful event - the start, an attempt,
 a discard, the first sight of a message that is then left. The handler ends once nothing that can be
@@ -49,7 +49,7 @@ class WaitRule:
 
 
 def wait_rule(configuration: JobConfiguration) -> WaitRule:
-    """What the tables of a job say of WAIT, beginning now."""
+    """The WAIT of a job's tables, beginning now."""
     waits: dict[str, float | None] = {}
     for handler in configuration.handlers:
         seconds = table_of(handler).control.wait.seconds

@@ -1,8 +1,8 @@
-"""Emission in Spark's Python workers: the rows of a task, where they lie.
+"""Emission in Spark's Python workers: the rows of a task, where they are.
 
-Workers are used again from batch to batch, so what is costly to open stays open in this module. A
-worker emits with one transactional id for as long as it works for one run; Spark gives a lane to
-another worker in nearly every batch, so an id belongs to a process and not to a lane (design 6.3).
+Spark reuses workers from batch to batch, so this module keeps open what is costly to open. A worker
+emits with one transactional id for as long as it works for one run; Spark gives a lane to another
+worker in nearly every batch, so an id belongs to a process, not to a lane.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ RESULT_SCHEMA: Final = "result binary"
 _RESULT: Final = pa.schema([("result", pa.binary())])
 
 _emissions: dict[tuple[int, bytes], Emission] = {}
-"""By process, since a client must not cross a fork, and by order."""
+"""By process, since a client must not cross a fork, and by emission config."""
 
 
 @dataclass(slots=True)
 class TaskResult:
-    """What one task has to tell."""
+    """The result of one task."""
 
     emitted: Emitted = field(default_factory=Emitted)
     fault: ProtocolError | None = None
-    """What ended it early; what is in ``emitted`` is committed all the same."""
+    """The fault that ended it early; the work in ``emitted`` is committed anyway."""
 
 
 def emit_task(
@@ -56,8 +56,8 @@ def emit_task(
         batches: Rows with the columns of ``redrive.streaming.rows.SCHEMA``.
 
     Yields:
-        One row with a ``TaskResult``, the fault that ended the task in it. Only an error that is no
-        fault of the protocol fails the task.
+        One row with a ``TaskResult``, which holds the fault that ended the task. Only an error that
+        is not a fault of the protocol fails the task.
     """
     result = TaskResult()
     try:
@@ -66,18 +66,18 @@ def emit_task(
     except ProtocolError as fault:
         result.fault = fault
     if abandoned_calls() > MOST_ABANDONED:
-        os._exit(1)  # Spark starts another worker; what is open is fenced by the next run
+        os._exit(1)  # Spark starts another worker; the next run fences open transactions
     yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]}, schema=_RESULT)
 
 
 def refuse_second_attempt(attempt: int) -> None:
-    """A task's second attempt does not emit: the first may still be alive (design 6.11).
+    """Refuses a task's second attempt: the first may still be alive.
 
     Args:
-        attempt: How often Spark has started the task before.
+        attempt: The number of times that Spark started the task before.
 
     Raises:
-        TransientFault: It has; a new run, which fences the first attempt, does the rows again.
+        TransientFault: It has; a new run, which fences the first attempt, repeats the rows.
     """
     if attempt > 0:
         raise TransientFault("an executor was lost; its tasks are done again by a new run")
@@ -107,14 +107,14 @@ def _emission(order: bytes) -> Emission:
 def keep_warm(session: SparkSession, workers: int) -> None:
     """Starts Spark's Python workers and lets each import what batches need.
 
-    The first retries would otherwise wait for it: seconds, on a busy machine many of them. Spark
-    ends workers that were idle for a minute, so this is done again before that.
+    The first retries would otherwise wait for it, for seconds or longer on a busy machine. Spark
+    ends workers that are idle for a minute, so this is repeated before that.
     """
     session.range(0, workers, 1, workers).mapInArrow(_imported, "id long").collect()
 
 
 def _imported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
-    # Importing this module was the work; a moment more keeps the workers apart.
+    # The import of this module was the work; a short pause keeps the workers apart.
     time.sleep(0.05)
     yield from batches

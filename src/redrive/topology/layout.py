@@ -45,7 +45,7 @@ class QueueTopic:
     channel: tuple[str, str] = ("", "")
     """Of a transmission topic, the manager and the channel (or connection) that moves messages."""
     is_running: bool = True
-    """Whether that channel moves messages unless it was stopped or started by a person."""
+    """Whether that channel moves messages unless an operator started or stopped it."""
     is_pulled: bool = False
     """Whether the receiving manager pulls (a home-server queue)."""
     is_of_cluster: bool = False

@@ -1,9 +1,9 @@
 """Names: the two of a queue, how they become the name of a topic, and which topics are ours.
 
-A queue without a binding lives on the topic ``escape(queue manager) + "--" + escape(queue)``
-(design 4). ``escape`` keeps ``A-Z a-z 0-9 .`` and writes every other byte as ``-`` and two
-upper-case hex digits. An escaped name therefore never contains ``--``, nor a hyphen followed by a
-lower-case letter; our own topics and the tail of shortened names use exactly that gap.
+A queue without a binding lives on the topic ``escape(queue manager) + "--" + escape(queue)``.
+``escape`` keeps ``A-Z a-z 0-9 .`` and writes every other byte as ``-`` and two upper-case hex
+digits. An escaped name therefore never contains ``--``, nor a hyphen followed by a lower-case
+letter; our own topics and the tail of shortened names use exactly that gap.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def unescape(escaped: str) -> str | None:
 
 
 def topic_name(*, queue: str, queue_manager: str) -> str:
-    """The topic of a queue that has no binding (design 4), different for different pairs of names.
+    """The topic of a queue that has no binding, different for different pairs of names.
 
     A name that would exceed 249 characters keeps a prefix and ends in a hash of the whole.
     """

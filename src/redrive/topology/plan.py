@@ -27,7 +27,7 @@ UNLIMITED_LENGTH: Final = 64 * 1024 * 1024
 
 _MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 _KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""A queue keeps its messages until somebody reads them, however long that takes."""
+"""A queue keeps its messages until they are read, however long that takes."""
 
 
 class TopicState(StrEnum):
@@ -67,7 +67,7 @@ class PlannedTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """What there is and what is to be created."""
+    """What exists and what has to be created."""
 
     topics: tuple[PlannedTopic, ...]
     """Those of the definitions in their order, then the unknown ones."""

@@ -30,7 +30,7 @@ class QueueLimits:
     max_depth: int | None = None
     """Most messages the queue holds; None for no limit."""
     consumer_group: str | None = None
-    """Consumer group whose lag is the depth; a queue without one is never full (design 4)."""
+    """Consumer group whose lag is the depth; a queue without one is never full."""
     queue_manager_max_message_length: int | None = None
     """Longest body the queue manager takes, in bytes; None for no limit."""
     temporary: bool = False
@@ -108,7 +108,7 @@ class Refusal:
     reason: int
     """MQRC reason code."""
     detail: str
-    """One sentence for a person: which name or object, and what was wrong with it."""
+    """One sentence for users: the name or object, and the error."""
     is_kept: bool = False
     """Whether the message stays where it is, and becomes no dead letter."""
 

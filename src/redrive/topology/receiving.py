@@ -46,7 +46,7 @@ _REASONS: Final = {
 
 
 class ReceivingQueueManager(Protocol):
-    """Puts what one topic holds, and knows what becomes of a message that it cannot put."""
+    """Puts the messages of one topic, and knows where a message goes that cannot be put."""
 
     queue_manager: str
     """The manager on which the puts are made."""
@@ -55,7 +55,7 @@ class ReceivingQueueManager(Protocol):
     dead_letter_form: str
     """``binary`` or ``headers``."""
     keeps_refused: bool
-    """Whether a message stays where it waits when it is refused, whoever refuses it."""
+    """Whether a refused message stays where it waits, whatever refuses it."""
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
         """See ``Resolver.resolve``; the names are those that came with the message."""
@@ -145,11 +145,11 @@ class MqReceivingQueueManager:
         )
 
     def reply_to(self, names: Names) -> Names:
-        """See ``ReceivingQueueManager``: only the first put replaces the names (B.8, third use)."""
+        """See ``ReceivingQueueManager``: only the first put replaces the names."""
         return reply_to_names(self._manager, names) if self._is_put else names
 
     def is_lost(self, persistence: int) -> bool:
-        """See ``ReceivingQueueManager``: fast channels discard what is not persistent (B.11)."""
+        """See ``ReceivingQueueManager``: fast channels discard nonpersistent messages."""
         return self._link is not None and self._link.is_fast and persistence == 0
 
     def _dead_letters(self, bindings: Bindings) -> Destination | Refusal:
@@ -285,7 +285,7 @@ class MqeReceivingQueueManager:
         )
 
     def _dead_letters(self) -> Destination | Refusal:
-        """The dead-letter queue of whoever put the message; of a pull, of the one that pulls."""
+        """The dead-letter queue of the manager that put the message; for a pull, of the puller."""
         name = self._source.to if self._source.is_pulled else self.queue_manager
         manager = self._resolver.network.queue_manager(name)
         for queue in manager.queues if manager else ():

@@ -1,4 +1,4 @@
-"""Resolutions as a person sees them: every step, for queue managers of all kinds.
+"""Resolutions for display: every step, for queue managers of all kinds.
 
 ``explain`` tells the steps of one put that the job makes, ``trace_open`` resolves the names of an
 application's open, and ``trace_moves`` follows what MQ Everyplace stored over moves that a person
@@ -204,7 +204,7 @@ def _mq_step(step: MqStep) -> TraceStep:
 def trace_moves(
     topology: Topology, at: str, names: Names, *, length: int, moves: Sequence[str]
 ) -> ResolutionTrace:
-    """Follow a put in MQ Everyplace over moves of what is stored, as a person asks for them.
+    """Follow a put in MQ Everyplace over requested moves of stored messages.
 
     Args:
         topology: All definitions.

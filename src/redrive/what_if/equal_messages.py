@@ -68,7 +68,7 @@ class Verdict:
     target: Names = NO_NAMES
     """Where it is put, in names."""
     course: Course = _STAYS
-    """What becomes of it from here on, as long as every attempt fails."""
+    """Its further results, as long as every attempt fails."""
     reason: int = 0
     """Why the attempt would fail at this moment; 0 if nothing speaks against it."""
     detail: str = ""
@@ -80,7 +80,7 @@ _StateKey: TypeAlias = tuple[bytes | None, bytes | None, bytes | None, bytes | N
 
 
 class BatchDecisions(NamedTuple):
-    """What becomes of some records."""
+    """Results of some records."""
 
     decisions: Sequence[Decision]
     """Of all records that the trial has seen."""
@@ -89,12 +89,12 @@ class BatchDecisions(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What becomes of dead letters that are alike, and for which of them that holds."""
+    """The result of equal dead letters, and the bounds within which it holds."""
 
     code: int
     """Index of their decision in the trial's."""
     room: int = _ANY
-    """Bytes of the longest value; ``_NO_ROOM`` if each has to be looked at by itself."""
+    """Bytes of the longest value; ``_NO_ROOM`` if each needs its own decision."""
     earliest: int = -_ANY
     """Timestamps, in milliseconds."""
     latest: int = _ANY
@@ -204,7 +204,7 @@ class Trial:
         return len(self._decisions) > _REMEMBERED
 
     def decided(self, part: PartitionRecords) -> BatchDecisions:
-        """What becomes of each record, in their order.
+        """The result of each record, in order.
 
         What the cluster has to be asked for is left behind as questions, as in an attempt; after
         the answers another trial has to be made.
@@ -247,7 +247,7 @@ class Trial:
         return kinds, of_row
 
     def _kind(self, part: PartitionRecords, profile: DeadLetterProfile, state: OwnHeaders) -> _Kind:
-        """What becomes of a kind of dead letter, and how far that holds."""
+        """The result of a kind of dead letter, and its bounds."""
         # Which row does not matter: a trial sets all copies free, or none.
         is_fresh = part.kind is SourceKind.DEAD_LETTERS
         attempts = NO_ATTEMPTS if is_fresh else part.attempts(0, state)
@@ -296,7 +296,7 @@ class Trial:
 
 
 def verdict_of(decider: RulesDecider, decision: Decision) -> Verdict:
-    """What a decision means to somebody who compares tables."""
+    """The part of a decision that matters when tables are compared."""
     course, rule = _course(decider, decision), decision.rule
     if rule is None:
         return Verdict(

@@ -12,7 +12,7 @@ from redrive.what_if.text import columns, dispositions_in_words, messages_in_wor
 
 
 def lines_of_table(answer: WhatIf) -> Iterator[str]:
-    """What would become of the messages, for a terminal.
+    """The results that the messages would have, for a terminal.
 
     Args:
         answer: One in which both tables are that of the job.

@@ -108,7 +108,7 @@ class _ShareProcess:
 
 
 def _work(share: Share, connection: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C ends whoever started this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C ends the parent
     try:
         connection.send(share(connection.send))
     except RedriveError as error:

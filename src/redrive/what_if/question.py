@@ -77,7 +77,7 @@ class Question:
     read."""
     processes: int = 1
     """How many processes may share the work, if there is enough of it. More than one start the
-    main module of the program anew, as ``multiprocessing`` does where it spawns."""
+    main module of the program again, as ``multiprocessing`` does where it spawns."""
     begun: Callable[[int], None] = field(default=_untold)
     """Told how much there is to read."""
     advance: Callable[[int], None] = field(default=_untold)

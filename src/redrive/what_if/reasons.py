@@ -28,7 +28,7 @@ def reasons(
     """Why two tables do something else with a message.
 
     Yields:
-        Lines for a person.
+        Lines for users.
     """
     yield from _applies("old", old, fields, mask)
     yield from _applies("new", new, fields, mask)
@@ -36,7 +36,7 @@ def reasons(
 
 
 def course_text(verdict: Verdict) -> str:
-    """What becomes of a message, in words: ``RETRY to billing 3 times, then remains``."""
+    """The result of a message, in words: ``RETRY to billing 3 times, then remains``."""
     if not verdict.line:
         return f"remains: {verdict.detail}" if verdict.detail else "remains"
     return ", then ".join(_steps(verdict.course))
@@ -75,7 +75,7 @@ def _old_rule_in(
     fields: Mapping[str, FieldValue],
     mask: Mask,
 ) -> Iterator[str]:
-    """What became of the rule that decided before."""
+    """What changed about the rule that decided before."""
     (table, verdict), (before, decided) = new, old
     index = _index_of(before, decided.line)
     if index is not None:

@@ -26,7 +26,7 @@ class Over(StrEnum):
     BACKLOG = "backlog"
     """Dead letters that the job has not read yet."""
     HISTORY = "history"
-    """Dead letters that the ledger knows, whatever became of them."""
+    """Dead letters that the ledger knows, with any result."""
 
 
 _KINDS: Final = {

@@ -43,7 +43,7 @@ class _Tried:
     released: int = 0
     """Offset below which the job would begin counts of attempts again."""
     trials: dict[SourceKind, Trial] = field(default_factory=dict)
-    """The trial for each kind of source, which goes on with the next part."""
+    """The trial for each kind of source, which continues with the next part."""
 
     def decided(self, part: Part) -> tuple[Trial, BatchDecisions]:
         """What the table does with some messages."""

@@ -17,7 +17,7 @@ _ROWS = 30
 
 
 def lines_of(answer: WhatIf) -> Iterator[str]:
-    """The answer, line by line; whoever prints it sees to control characters."""
+    """The answer, line by line; the caller escapes control characters."""
     yield from _head(answer)
     if answer.total:
         yield from _changes(answer.changes)

@@ -33,7 +33,7 @@ class _Embedded(NamedTuple):
 
 @lru_cache(maxsize=2)
 def _taken_apart(value: bytes) -> _Embedded | None:
-    """A value that begins with the mark; None if it is of another form all the same."""
+    """A value that begins with the mark; None if it has another form after all."""
     headers: dict[bytes, bytes] = {}
     at = len(MARK) + 1
     try:
@@ -82,7 +82,7 @@ def embedded_number(name: str) -> Part:
 
 
 def _told(value: bytes, name: str) -> Any:  # noqa: ANN401 - any JSON
-    """What an embedded header tells; None if it is not there, or is no JSON."""
+    """The content of an embedded header; None if it is missing or not JSON."""
     found = _of(value)
     raw = None if found is None else found.headers.get(name.encode())
     try:

@@ -26,7 +26,7 @@ _LONGEST_CLASS: Final = 1024
 
 
 def text(raw: bytes) -> str:
-    """UTF-8, with U+FFFD for bytes that are no character."""
+    """UTF-8, with U+FFFD for bytes that are not a character."""
     return raw.decode("utf-8", "replace")
 
 

@@ -35,7 +35,7 @@ from redrive.messages.schemes.uforwarder import UFORWARDER
 
 
 def _parts(prefix: str, headers: Mapping[str, str | tuple[str, Reader]]) -> dict[str, Any]:
-    """Parts told by one header each: its name behind the prefix, and a reader if it is no text."""
+    """Parts told by one header each: its name behind the prefix, and a reader if it is not text."""
     return {
         part: (Part(prefix + told) if isinstance(told, str) else Part(prefix + told[0], told[1]),)
         for part, told in headers.items()

@@ -145,7 +145,7 @@ def payload_reader(words: str) -> Callable[[bytes], bytes | None]:
         A function that raises LookupError if the payload is not there.
 
     Raises:
-        PlaceError: The words are no path.
+        PlaceError: The words are not a path.
     """
     _, path, encoding = Told.parse(words)
     if path is None:
@@ -192,7 +192,7 @@ def _path(place: str) -> JsonPath | None:
 
 @lru_cache(maxsize=2)
 def _document(value: bytes) -> Any:  # noqa: ANN401 - any JSON
-    """A value as JSON; None if it is none. Each part of a view asks for it anew."""
+    """A value as JSON; None if it is not JSON. Each part of a view asks for it again."""
     try:
         return orjson.loads(value)
     except orjson.JSONDecodeError:

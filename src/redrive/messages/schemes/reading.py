@@ -140,8 +140,8 @@ class Reading:
 
     def _candidates(self, value: bytes | None) -> Iterator[AnyScheme]:
         yield from self.schemes
-        # Whoever adds headers leaves the body alone: a binary header below them is part of it. Both
-        # of MQ's forms are asked even without a trace of them, for they say what is missing.
+        # Programs that add headers leave the body alone: a binary header below them is part of it.
+        # Both of MQ's forms are asked even without a trace of them, for they say what is missing.
         if REDRIVE not in self.schemes:
             yield REDRIVE
         yield BINARY

@@ -58,7 +58,7 @@ REASONS: Final = {
 
 
 def reason_of(view: DeadLetterView) -> int:
-    """The reason code for the failure that a dead letter tells of.
+    """The reason code for the failure of a dead letter.
 
     The innermost cause counts before the exception that wraps it, which often says nothing but that
     there was one; what neither names is MQRC_UNEXPECTED_ERROR.

@@ -33,7 +33,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def _fields(key: bytes) -> dict[int, int | bytes] | None:
-    """The fields of a key by number; None if it is no such message."""
+    """The fields of a key by number; None if it is not such a message."""
     fields: dict[int, int | bytes] = {}
     at = 0
     try:

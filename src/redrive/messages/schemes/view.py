@@ -66,4 +66,4 @@ class DeadLetterView:
 
 
 NO_SCHEME: Final = DeadLetterView()
-"""The view of a message that is no dead letter of any scheme."""
+"""The view of a message that is not a dead letter of any scheme."""

@@ -1,1 +1,1 @@
-"""Replays: plan what is to become of remaining messages, let the job do it, see how far it is."""
+"""Replays: plan what to do with remaining messages, let the job do it, see its progress."""

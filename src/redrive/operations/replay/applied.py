@@ -1,4 +1,4 @@
-"""A plan that somebody applies: who, why, and the partitions that its messages came from."""
+"""An applied plan: operator, reason, and the partitions that its messages came from."""
 
 from __future__ import annotations
 

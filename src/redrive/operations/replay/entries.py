@@ -40,7 +40,7 @@ class Writer:
 
         Raises:
             TransientFault: The broker refused, or gave no answer in time.
-            FencedFault: Somebody else applies the plan.
+            FencedFault: Another command applies the plan.
             OutcomeUnknown: The answer to the commit was lost.
         """
         self.states.write([replay.entry()], records)
@@ -49,14 +49,14 @@ class Writer:
 def written_with_patience(
     job: JobConfiguration, cluster: Cluster, plan: str, write: Callable[[Writer], Replay]
 ) -> Replay:
-    """What ``write`` returns, called again while the broker is silent or somebody else applies.
+    """The result of ``write``, retried while the broker is silent or another command applies.
 
     Args:
         job: The application.
         cluster: Its cluster.
         plan: The id of the plan.
-        write: Writes what is not written yet. Whoever wrote before it is called is fenced, and what
-            he wrote is settled.
+        write: Writes what is not written yet. An earlier writer is fenced, and what he wrote is
+            settled.
 
     Raises:
         TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.
@@ -68,7 +68,7 @@ def written_with_patience(
             with _writer(job, cluster, plan) as states:
                 return write(Writer(states))
         except (TransientFault, FencedFault, OutcomeUnknown):
-            # Whoever applies the same plan at this moment fences us, and we them.
+            # Another command that applies the same plan now fences us, and we fence it.
             if _instructed(job, cluster, plan) != before:
                 failing_since = time.monotonic()
             if time.monotonic() - failing_since > PATIENCE:

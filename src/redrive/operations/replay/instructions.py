@@ -29,9 +29,9 @@ from redrive.operations.replay.placed import Look, PlannedMessages
 
 _CHUNK_RECORDS: Final = 5_000
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
-"""What one transaction carries: applying again does at most so much anew."""
+"""Instructions in one transaction: applying again repeats at most this many."""
 _AT_ONCE: Final = 4
-"""Partitions that are instructed by turns; each has a consumer, and a chunk in memory."""
+"""Partitions that are instructed round-robin; each has a consumer, and a chunk in memory."""
 
 Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
@@ -50,7 +50,7 @@ class Instructions(AppliedPlan):
             TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.
             EnvironmentFault: The cluster refused to make a replay topic, or the ledger can't be
                 read.
-            UsageError: The plan is too old: nothing tells any more what became of its messages.
+            UsageError: The plan is too old: the outcomes of its messages are gone.
         """
         self._ensure_topics()
         with collector_paused():
@@ -65,7 +65,7 @@ class Instructions(AppliedPlan):
         )
 
     def _write_all(self, writer: Writer) -> Replay:
-        # Only now: whoever wrote before is fenced, and what he wrote is settled.
+        # Only now: an earlier writer is fenced, and its transaction is settled.
         accepted = read_accepted(self._job, self._cluster).get(self._plan.plan)
         replay = accepted or self._new()
         self._written(replay.instructed)
@@ -122,7 +122,7 @@ class Instructions(AppliedPlan):
     def _every_chunk(
         self, spans: Mapping[TopicPartition, Span], looks: Mapping[TopicPartition, Look]
     ) -> Iterator[tuple[PlannedLane, list[OutputRecord], Span]]:
-        """What is still to be written, several lanes by turns: the job reads them side by side."""
+        """Instructions still to write, lanes round-robin: the job reads them in parallel."""
         left = [one for one in self._lanes if one.replay in looks]
         for start in range(0, len(left), _AT_ONCE):
             lanes = left[start : start + _AT_ONCE]

@@ -2,7 +2,7 @@
 
 No instruction is written. The lane of the retry topic reads on up to the last copy that is named,
 and tries it or lets it remain, as the plan says; so a message that comes due at this moment is
-taken once, by whoever takes it anyway.
+taken once, by its own lane.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_PARKED: Final = 100_000
 
 
 class ParkedOrder(AppliedPlan):
-    """Writes the entry of one plan about parked messages, once, whoever applies it and how often.
+    """Writes the entry of one plan about parked messages, once, however often it is applied.
 
     What ``written`` is told grows partition by partition.
     """
@@ -98,7 +98,7 @@ class ParkedOrder(AppliedPlan):
         return [one for one in places if one.partition < existing.get(one.topic, 0)]
 
     def _done_with(self, every: Mapping[str, Replay]) -> Iterator[Replay]:
-        """Earlier plans that were carried out, without the offsets that nobody reads any more."""
+        """Earlier plans that were carried out, without the offsets that are no longer needed."""
         named = [one for one in every.values() if any(it.named for it in one.spans.values())]
         lanes = sorted({lane for one in named for lane in one.spans})
         committed = self._cluster.committed(self._job.application, lanes) if lanes else {}

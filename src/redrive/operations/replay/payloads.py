@@ -1,4 +1,4 @@
-"""Where payloads are: on the topic of what remains, on the dead-letter topic only, or nowhere."""
+"""Locations of payloads: the remaining topic, only the dead-letter topic, or nowhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MissingCopies:
     """Messages that have no copy on the topic of what remains."""
 
     lost: list[Row] = field(default_factory=list)
-    """The dead-letter topic has the message still."""
+    """The dead-letter topic still has the message."""
     taken_away: list[Row] = field(default_factory=list)
     """They do not remain any more."""
     gone: list[Row] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Payloads:
         }
 
     def missing(self, rows: Sequence[Row]) -> MissingCopies:
-        """The messages of which there is no remaining copy.
+        """The messages without a remaining copy.
 
         Args:
             rows: Messages that remain, as the ledger tells; all of handlers of the job.
@@ -85,7 +85,7 @@ class Payloads:
         return found
 
     def _are_there(self, rows: Sequence[Row]) -> Iterator[bool]:
-        """Whether the dead-letter topic has each message still; one made anew has others."""
+        """Whether the dead-letter topic still has each message; a recreated topic has others."""
         places = [self._source_of(row) for row in rows]
         there = self._cluster.lanes(sorted({lane.topic for lane, _ in places}))
         extents = self._cluster.extents(there)
@@ -97,7 +97,7 @@ class Payloads:
             )
 
     def warnings(self, lost: Sequence[Row]) -> Iterator[Warned]:
-        """What to know of messages that only their dead-letter topics have.
+        """Notes about messages that only their dead-letter topics have.
 
         Args:
             lost: As ``missing`` told.
@@ -140,7 +140,7 @@ class Payloads:
 
 
 def name_in_origins(entries: Mapping[str, Mapping[str, Any]], topic: str) -> str:
-    """How dead letters of a topic as it is are named: one made anew has a number."""
+    """Prefix of the identities of a topic's dead letters: a recreated topic has a number."""
     return name_in_identities(topic, int(entries.get(f"topic/{topic}", {}).get("incarnation", 1)))
 
 

@@ -1,4 +1,4 @@
-"""What became of the messages of a plan before they are instructed.
+"""The outcomes of a plan's messages before its instructions are written.
 
 A message without a remaining copy was placed long ago, or its copy was lost. The missing copy does
 not tell which: tombstones last a day, and plans may be older. So the outcomes are asked. A message
@@ -70,7 +70,7 @@ class PlannedMessages:
         Args:
             planned: The lanes of the plan.
             spans: How far each of them is.
-            is_new: Whether nobody has begun with the plan before.
+            is_new: Whether the plan was not begun before.
 
         Returns:
             By the lane of instructions, what is known; lanes that are done with are left out.
@@ -106,7 +106,7 @@ class PlannedMessages:
         }
 
     def _outcomes(self, absent: Mapping[TopicPartition, Collection[bytes]]) -> LastOutcomes:
-        """What became of messages without a copy, but for those that this plan dealt with."""
+        """Outcomes of messages without a copy, except those that this plan moved."""
         origins = [key.decode() for keys in absent.values() for key in keys]
         if not origins:
             return LastOutcomes({}, {}, {})

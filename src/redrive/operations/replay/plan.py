@@ -26,13 +26,13 @@ _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/s)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to become of the messages of a plan."""
+    """What a plan does with its messages."""
 
     to: To
     target: Names = NO_NAMES
     """The queue of ``To.QUEUE``."""
     keeps_header: bool = False
-    """Whether the dead-letter header stays on what goes to a queue."""
+    """Whether the dead-letter header stays on messages that go to a queue."""
     rate: float | None = None
     """Messages a second; None for as fast as possible."""
 
@@ -91,7 +91,7 @@ class ReplayPlan:
     """Bytes of their bodies."""
     reasons: Sequence[Part] = ()
     exceptions: Sequence[Part] = ()
-    """By the exception that dead letters tell of; none if none of them does."""
+    """By the exception in dead letters' headers; none if none has one."""
     groups: Sequence[Part] = ()
     """By the consumer group that could not process them; as above."""
     targets: Sequence[Part] = ()
@@ -111,7 +111,7 @@ class ReplayPlan:
         return None if self.order.rate is None else self.count / self.order.rate
 
     def masked(self, mask: Mask) -> Self:
-        """The same without secrets in what is told of the messages: applied, it does the same.
+        """The same plan with secrets masked: applied, it does the same.
 
         Args:
             mask: What is not to be shown. The queue that the operator named is.
@@ -162,7 +162,7 @@ class ReplayPlan:
 
         Raises:
             EnvironmentFault: It can't be read.
-            UsageError: There is no such file, or it is no plan.
+            UsageError: There is no such file, or it is not a plan.
         """
         try:
             text = path.read_bytes()
@@ -246,7 +246,7 @@ def parse_rate(text: str) -> float:
     """``--rate``: messages a second, such as ``50/s`` or ``0.5/s``.
 
     Raises:
-        UsageError: It is no number above 0.
+        UsageError: It is not a number above 0.
     """
     match = _RATE.fullmatch(text.strip())
     if match is None or float(match[1]) <= 0:

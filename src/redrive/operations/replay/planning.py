@@ -92,7 +92,7 @@ class Planner:
 
         Args:
             rows: The messages, as ``Inventory.places`` tells them.
-            order: What is to become of them.
+            order: What to do with them.
             notes: Why messages may be missing.
         """
         mine = [row for row in rows if row["handler"] in self._handlers]

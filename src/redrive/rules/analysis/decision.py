@@ -49,7 +49,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a message, as long as every attempt fails."""
+    """The decision about a message, as long as every attempt fails."""
 
     steps: tuple[tuple[Put, int], ...]
     """The puts in order, each with the number of its attempts; equal puts that follow each other

@@ -23,7 +23,7 @@ from redrive.rules.source import physical_lines
 from redrive.rules.table import RulesTable
 
 _NOTES: Final = {"NOTHING_AFTER_RETRY", "OVERLAP"}
-"""Findings that are no warnings."""
+"""Findings that are not warnings."""
 _PAIR_LIMIT: Final = 20_000
 """Pairs of rules that are compared at most."""
 

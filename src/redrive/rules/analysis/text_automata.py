@@ -25,7 +25,7 @@ _STATE_LIMIT: Final = 20_000
 tenth of a second."""
 
 _PADDING: Final = "\0"
-"""No value contains it, because the first NUL ends a value (question Q-12)."""
+"""No value contains it, because the first NUL ends a value."""
 _OTHERS: Final = "XYZQJKVWABCDEFGHILMNOPRSTU0123456789xyz" + "".join(map(chr, range(192, 592)))
 """Characters that may stand for all those which no pattern names, readable ones first."""
 _MAY_MATCH_PADDING: Final = re.compile(r" [ *]*$")

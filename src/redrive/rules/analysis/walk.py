@@ -68,7 +68,7 @@ class _Node:
     places: tuple[int, int] = (0, 0)
     """The next rule of each table."""
     ends: tuple[str, str] = ("", "")
-    """What became of the messages in the end; empty as long as the table goes on."""
+    """Final result of the messages; empty while the table continues."""
     last: tuple[int | None, int | None] = (None, None)
     """The last rule of each table that was applied."""
     ahead: int = _OLD

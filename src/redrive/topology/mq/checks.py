@@ -1,7 +1,7 @@
 """Findings about a whole topology: what its definitions do together.
 
 Each script may be right by itself and still lead puts nowhere. Every alias and remote definition
-is resolved and followed, so that a finding says what would become of a put to it.
+is resolved and followed, so that a finding gives the result of a put to it.
 
 In IBM MQ a member of a cluster learns of queues and of other members from full repositories, and
 finds these by cluster-sender channels that are named like the cluster-receiver channels of the
@@ -97,7 +97,7 @@ def _ignored(manager: QueueManager) -> Iterator[Diagnostic]:
         (manager.attributes,), manager.queues.values(), manager.channels.values()
     )
     for definition in definitions:
-        # What comes with a queue manager nobody asked for.
+        # Default objects of a queue manager are not reported.
         if definition.name not in SYSTEM_NAMES:
             for written, consequence in ignored_attributes(definition):
                 message = f"{written} of {definition} has no effect: {consequence}"
@@ -222,7 +222,7 @@ def _followed(
     request: OpenRequest,
     others: Container[str],
 ) -> Iterator[Diagnostic]:
-    """What becomes of a put through an alias or a remote definition."""
+    """The result of a put through an alias or a remote definition."""
     route = follow_route(network, manager.name, request, _PUT)
     if (
         request.queue == _ANY_QUEUE

@@ -42,7 +42,7 @@ def check_name(text: str, longest: int = MAX_NAME_LENGTH) -> str:
     """A name of an object without its padding; empty for a blank one.
 
     Raises:
-        ValueProblem: It is too long or has a character that no name may have (B.1).
+        ValueProblem: It is too long or has a character that no name may have.
     """
     name = text.rstrip(" ")
     expected = f"up to {longest} of the characters A-Z a-z 0-9 . / _ %"

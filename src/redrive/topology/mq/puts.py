@@ -107,7 +107,7 @@ def _refusal(opened: Resolution, message: PutMessage, depths: Mapping[str, int])
 
 
 def reply_to_names(manager: QueueManager, names: Names) -> Names:
-    """The reply-to names that travel with a message put on a manager (B.8, third use).
+    """The reply-to names that travel with a message put on a manager.
 
     They are unchanged if they name a manager; else they are those of the remote definition that
     ReplyToQ names, or completed by the name of the local manager.

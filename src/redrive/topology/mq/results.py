@@ -71,7 +71,7 @@ class OpenRequest:
     """Decides among equal cluster queues, and the generated part of dynamic names."""
     from_cluster_channel: bool = False
     publishes: bool = True
-    """Whether a topic object can be put to; nobody subscribes to those of the job."""
+    """Whether a topic object can be put to; the job's have no subscribers."""
 
 
 def job_request(
@@ -187,7 +187,7 @@ class PutMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutResult:
-    """What became of one put at one queue manager."""
+    """The result of one put at one queue manager."""
 
     resolution: Resolution
     """Where its names led; for a cluster queue chosen per message, the choice."""

@@ -88,7 +88,7 @@ class _Journey:
     hops: list[Hop] = field(default_factory=list)
 
     def put(self, at: str, request: OpenRequest) -> PutResult:
-        """Put at one manager, and keep what became of it."""
+        """Put at one manager, and keep the result."""
         result = put_message(self.network, at, request, self.message)
         self.puts.append(result)
         return result

@@ -31,7 +31,7 @@ _EBCDIC_BYTES = frozenset([0x40, *range(0x81, 0xAA), *range(0xC1, 0xEA)])
 
 
 class ScriptProblem(Exception):
-    """What is wrong with one command; the reader goes on with the next.
+    """An error in one command; the reader continues with the next.
 
     ``offset`` and ``length`` say where in the command's text.
     """

@@ -1,4 +1,4 @@
-"""Adding a message to a queue: what it takes, and what becomes of the message (A.4, A.6)."""
+"""Adding a message to a queue: the conditions, and the result for the message (A.4, A.6)."""
 
 from __future__ import annotations
 

@@ -388,7 +388,7 @@ def _agreement(tables: NetworkTables, manager: mqe.QueueManager) -> Iterator[Dia
 
 
 def _followed(resolver: MqeResolver, manager: mqe.QueueManager) -> Iterator[Diagnostic]:
-    """What becomes of a put to a remote definition, as far as the definitions tell."""
+    """The result of a put to a remote definition, as far as the definitions determine it."""
     for queue in manager.queues:
         if not isinstance(queue, mqe.RemoteQueue):
             continue

@@ -15,7 +15,7 @@ from redrive.topology.names import Names
 
 
 class Failure(StrEnum):
-    """What went wrong; the value is the short text a person reads."""
+    """The error; the value is the short text for users."""
 
     NO_QUEUE_ACCEPTS = "fail: no queue accepts"
     UNKNOWN_QUEUE_MANAGER = "unknown queue manager"
@@ -178,7 +178,7 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The put failed, and whoever put the message still has it."""
+    """The put failed, and the application still has the message."""
 
     failure: Failure
     queue_manager: str
