@@ -179,7 +179,7 @@ class ValueReader:
     def _check_negation(self, pattern: Pattern, absent: str) -> None:
         if self._clause.is_negated and pattern.matches_anything:
             raise self._wrong(
-                "every message matches this, so none is left behind NOT",
+                "every message matches this, so NOT matches none",
                 "a value that not every message has",
                 f"for a message that does not have it write {absent}",
             )
