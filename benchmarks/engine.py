@@ -17,12 +17,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import orjson
 from benchmarks.clients import Sent, create
 from benchmarks.fault_proxy import HOST, FaultProxy, running
 from benchmarks.faults import FAULTS
@@ -396,13 +397,12 @@ def main(program: type[CrashProgram], description: str | None) -> int:
     return finished(chosen.run(), chosen.report)
 
 
+_INDENTED: Final = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
+
+
 def finished(report: Report, file: str) -> int:
     """Prints what happened, keeps it in a file, and gives the exit code."""
     findings = report.findings
-    if file:
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
-        document = {**asdict(report), "result": findings.line()}
-        Path(file).write_text(json.dumps(document, indent=1))
     if report.figures:
         print(json.dumps(report.figures, indent=2))
     print(f"{sum(report.commands.values())} operators' commands were started and killed")
@@ -412,6 +412,12 @@ def finished(report: Report, file: str) -> int:
         for text in getattr(findings, name)[:10]:
             print(f"  {name}: {text}")
     print(f"lost {len(findings.lost)}, duplicated {len(findings.duplicated)}")
+    if file:  # last: what was found is known, whatever becomes of the file
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        members = {one.name: getattr(report, one.name) for one in fields(report)}
+        document = {**members, "result": findings.line()}
+        # Not asdict: it counts the pairs of a Counter.
+        Path(file).write_bytes(orjson.dumps(document, option=_INDENTED))
     return 0 if findings.are_clean else 1
 
 
