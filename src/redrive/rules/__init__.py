@@ -35,19 +35,24 @@ from redrive.rules.patterns import (
     RegexPattern,
     StringPattern,
 )
-from redrive.rules.rule import Action, Authority, Control, Rule, Wait
+from redrive.rules.rule import Action, Authority, Control, RetryTo, Rule, Wait
 from redrive.rules.selection import Turn, rules_of, select_rule, select_untried, turns
 from redrive.rules.source import decode_source
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import (
+    GROUP_TOPIC,
     Target,
+    group_of,
+    group_topic,
     input_queue,
     input_queue_manager,
+    is_topic_name,
     missing_insert,
     resolve_target,
 )
 
 __all__ = [
+    "GROUP_TOPIC",
     "KEYWORDS",
     "PATTERN_KEYWORDS",
     "Action",
@@ -65,6 +70,7 @@ __all__ = [
     "Pattern",
     "RangePattern",
     "RegexPattern",
+    "RetryTo",
     "Rule",
     "RuleVerdict",
     "RulesTable",
@@ -75,8 +81,11 @@ __all__ = [
     "decode_source",
     "explain",
     "explain_rule",
+    "group_of",
+    "group_topic",
     "input_queue",
     "input_queue_manager",
+    "is_topic_name",
     "missing_insert",
     "parse",
     "resolve_target",

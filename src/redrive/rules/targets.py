@@ -6,11 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from redrive.messages.schemes import consumer_group
 from redrive.rules.keywords import NAME_LENGTH, TOPIC_LENGTH, Dialect
 from redrive.rules.patterns import FieldValue
 from redrive.rules.rule import Action, Control, Rule
 
 _INSERT: Final = re.compile("&([A-Z]+)")
+
+GROUP_TOPIC: Final = "{topic}.{group}.retry"
+"""The name of the topic of a group's rounds, if the settings do not say."""
+_TOPIC_NAME: Final = re.compile(rf"(?!\.\.?$)[A-Za-z0-9._-]{{1,{TOPIC_LENGTH}}}")
 
 
 class Target(NamedTuple):
@@ -55,6 +60,31 @@ def inserts(rule: Rule) -> Sequence[str]:
 def missing_insert(rule: Rule, fields: Mapping[str, FieldValue]) -> str:
     """An insert of FWDT that a message has no value for, so that the put fails; empty if none."""
     return next((f"&{name}" for name in inserts(rule) if not fields.get(name)), "")
+
+
+def group_of(fields: Mapping[str, FieldValue]) -> str:
+    """The consumer group that failed, by the fields of a message; empty if it is not told."""
+    return consumer_group(str(fields.get("GROUP", "")), str(fields.get("CONNECTOR", "")))
+
+
+def group_topic(form: str, *, topic: str, group: str) -> str:
+    """The topic of the rounds of a consumer group: where ``ACTION(RETRY) TO(GROUP)`` puts.
+
+    Args:
+        form: What names have in common, with ``{topic}`` and ``{group}``.
+        topic: The topic that the group failed on. If that is such a topic of the group, it is the
+            answer: its rounds need no other.
+        group: The consumer group.
+    """
+    before, after = (part.replace("{group}", group) for part in form.split("{topic}"))
+    is_one = topic.startswith(before) and topic.endswith(after)
+    is_one = is_one and len(topic) > len(before) + len(after)
+    return topic if is_one else f"{before}{topic}{after}"
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka allows a topic of this name."""
+    return _TOPIC_NAME.fullmatch(name) is not None
 
 
 def input_queue(arguments: Sequence[str], control: Control, dead_letter_queue: str) -> str:

@@ -11,7 +11,13 @@ from redrive.messages.schemes.own import OwnScheme, PlaceError, Told, schemes_id
 from redrive.messages.schemes.reading import Reading
 from redrive.messages.schemes.scheme import Message, Scheme
 from redrive.messages.schemes.table import KNOWN, SCHEME_NAMES, SchemeTable
-from redrive.messages.schemes.view import NO_SCHEME, UNKNOWN_ORIGIN, DeadLetterView, Origin
+from redrive.messages.schemes.view import (
+    NO_SCHEME,
+    UNKNOWN_ORIGIN,
+    DeadLetterView,
+    Origin,
+    consumer_group,
+)
 
 __all__ = [
     "KNOWN",
@@ -28,5 +34,6 @@ __all__ = [
     "Scheme",
     "SchemeTable",
     "Told",
+    "consumer_group",
     "schemes_id",
 ]

@@ -44,6 +44,8 @@ class Order:
                 return f"to {self.target}{header}"
             case To.ORIGINAL:
                 return "to their original destinations"
+            case To.GROUP:
+                return "to the topics of the groups that failed"
             case To.RULES:
                 return "through the rules tables again"
             case To.DISCARD:
@@ -227,17 +229,17 @@ def new_plan_id() -> str:
 
 
 def parse_target(text: str) -> tuple[To, Names]:
-    """``--to``: ``original``, ``rules``, or ``QUEUE[@QM]``.
+    """``--to``: ``original``, ``group``, ``rules``, or ``QUEUE[@QM]``.
 
     Raises:
         UsageError: It is empty.
     """
-    if text in {To.ORIGINAL, To.RULES}:
+    if text in {To.ORIGINAL, To.GROUP, To.RULES}:
         return To(text), NO_NAMES
     queue, _, manager = text.rpartition("@") if "@" in text else (text, "", "")
     if not queue:
         raise UsageError(
-            f"--to {text!r} names no queue", hint="give original, rules, QUEUE or QUEUE@QM"
+            f"--to {text!r} names no queue", hint="give original, group, rules, QUEUE or QUEUE@QM"
         )
     return To.QUEUE, Names(queue=queue, queue_manager=manager)
 
