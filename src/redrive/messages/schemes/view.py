@@ -70,13 +70,17 @@ class DeadLetterView:
         return consumer_group(self.group, self.connector)
 
 
+CONNECT_GROUP: Final = "connect-"
+"""How the consumer groups of sink connectors begin."""
+
+
 def consumer_group(group: str | None, connector: str | None) -> str:
     """The consumer group that failed; empty if it is not told.
 
     Dead letters of Connect name only the connector. Its group is ``connect-<connector>``, unless
     its settings override that.
     """
-    return group or (f"connect-{connector}" if connector else "")
+    return group or (f"{CONNECT_GROUP}{connector}" if connector else "")
 
 
 NO_SCHEME: Final = DeadLetterView()
