@@ -50,6 +50,7 @@ from redrive.rules import (
     group_topic,
     is_topic_name,
     missing_insert,
+    original_target,
     resolve_target,
 )
 from redrive.rules.backoff import jitter_of
@@ -416,8 +417,11 @@ class RulesDecider:
                     rule=rule,
                     replay=replay,
                 )
-        queue, queue_manager = resolve_target(rule, profile.fields)
-        target = Names(queue=queue, queue_manager=queue_manager)
+        is_retry = rule.action is Action.RETRY
+        names = (
+            original_target(profile.fields) if is_retry else resolve_target(rule, profile.fields)
+        )
+        target = Names(queue=names.queue, queue_manager=names.queue_manager)
         original = destination = self._destination(
             profile, rule, target, counted=attempts.counted, hops=hops, seed=seed
         )
@@ -428,7 +432,6 @@ class RulesDecider:
                 profile, rule, attempts, target=target, refusal=destination, replay=replay
             )
         assert isinstance(original, Destination), "it has led to this one"
-        is_retry = rule.action is Action.RETRY
         return self._decisions.write(
             Put,
             Result.RETRIED if is_retry else Result.FORWARDED,

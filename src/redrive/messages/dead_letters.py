@@ -179,11 +179,16 @@ def read_view(
 ) -> DeadLetterView:
     """What one message says of its failure, with everything that a profile leaves out.
 
+    What failed on the topic of its group's rounds names the original topic, if the headers have
+    Redrive's own among them; its offset there is not known.
+
     Returns:
         The view; ``NO_SCHEME`` if the message is not a dead letter. Nothing that a message contains
         makes this raise.
     """
-    return schemes.reading([name for name, _ in headers]).find(key, value, headers).view
+    view = schemes.reading([name for name, _ in headers]).find(key, value, headers).view
+    group_topic = own.read_group_topic(dict(headers).get(own.GROUP_TOPIC))
+    return view if group_topic is None else _original_view(view, group_topic)
 
 
 def _profile(
@@ -232,18 +237,27 @@ def with_original(
         group_topic: What Redrive's header says; it counts only if the origin is that topic, since a
             service may copy the header to another event.
     """
-    view, header = profile.view, profile.header
-    if group_topic is None or header is None or view.origin.topic != group_topic.name:
+    header = profile.header
+    if group_topic is None or header is None or profile.view.origin.topic != group_topic.name:
         return profile
-    name, partition = group_topic.original, group_topic.partition
+    name = group_topic.original
     return replace(
         profile,
         fields={**profile.fields, "DESTQ": name},
         header=replace(header, dest_q_name=name),
-        view=replace(view, origin=replace(view.origin, topic=name, partition=partition)),
+        view=_original_view(profile.view, group_topic),
         origins=tuple(name if it == group_topic.name else it for it in profile.origins),
         group_topic=group_topic,
     )
+
+
+def _original_view(view: DeadLetterView, group_topic: own.GroupTopic) -> DeadLetterView:
+    if view.origin.topic != group_topic.name:
+        return view
+    origin = replace(
+        view.origin, topic=group_topic.original, partition=group_topic.partition, offset=None
+    )
+    return replace(view, origin=origin)
 
 
 def _odd_format(raw: bytes | None) -> str:

@@ -48,6 +48,7 @@ from redrive.rules.targets import (
     input_queue_manager,
     is_topic_name,
     missing_insert,
+    original_target,
     resolve_target,
 )
 
@@ -87,6 +88,7 @@ __all__ = [
     "input_queue_manager",
     "is_topic_name",
     "missing_insert",
+    "original_target",
     "parse",
     "resolve_target",
     "rules_of",

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from redrive.messages.schemes import consumer_group
 from redrive.rules.keywords import NAME_LENGTH, TOPIC_LENGTH, Dialect
 from redrive.rules.patterns import FieldValue
-from redrive.rules.rule import Action, Control, Rule
+from redrive.rules.rule import Action, Control, RetryTo, Rule
 
 _INSERT: Final = re.compile("&([A-Z]+)")
 
@@ -26,21 +26,31 @@ class Target(NamedTuple):
     """Empty for the local queue manager."""
 
 
-def resolve_target(rule: Rule, fields: Mapping[str, FieldValue]) -> Target:
+def original_target(fields: Mapping[str, FieldValue]) -> Target:
+    """The original destination of a message, where ``ACTION(RETRY) TO(TOPIC)`` puts it."""
+    queue = _substituted("&DESTQ", fields) or str(fields.get("TOPIC", ""))
+    return Target(queue, _substituted("&DESTQM", fields))
+
+
+def resolve_target(rule: Rule, fields: Mapping[str, FieldValue], form: str = GROUP_TOPIC) -> Target:
     """Where a rule puts a message (specification 4.3 and 4.4).
 
-    RETRY goes to the original destination. FWD goes to FWDQ on FWDQM, each name by itself: a blank
-    FWDQM is the local queue manager also when FWDQ is ``&DESTQ`` or ``&REPLYQ``. In DIALECT(KAFKA)
-    it may go to FWDT, in which fields of the message are inserted.
+    RETRY goes to the original destination, or with TO(GROUP) to the topic of the group's rounds,
+    which has this form of name (see ``group_topic``) and is blank if no group is told. FWD goes to
+    FWDQ on FWDQM, each name by itself: a blank FWDQM is the local queue manager also when FWDQ is
+    ``&DESTQ`` or ``&REPLYQ``. In DIALECT(KAFKA) it may go to FWDT, in which fields of the message
+    are inserted.
 
     The queue is blank if the field of the message is, and then the put fails.
 
     Raises:
         ValueError: The rule puts nothing.
     """
+    if rule.to is RetryTo.GROUP:
+        topic, group = original_target(fields).queue, group_of(fields)
+        return Target(group_topic(form, topic=topic, group=group) if topic and group else "", "")
     if rule.action is Action.RETRY:
-        queue = _substituted("&DESTQ", fields) or str(fields.get("TOPIC", ""))
-        return Target(queue, _substituted("&DESTQM", fields))
+        return original_target(fields)
     if rule.forward_topic:
         topic = _INSERT.sub(lambda it: str(fields.get(it[1], "")), rule.forward_topic)
         return Target(topic, "")

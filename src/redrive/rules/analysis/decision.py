@@ -20,7 +20,7 @@ from redrive.rules.patterns import FieldValue
 from redrive.rules.rule import Action, Authority, RetryTo, Rule
 from redrive.rules.selection import rules_of, select_untried
 from redrive.rules.table import RulesTable
-from redrive.rules.targets import inserts, resolve_target
+from redrive.rules.targets import inserts, original_target, resolve_target
 
 Message: TypeAlias = Mapping[str, FieldValue]
 """Match fields by pattern keyword."""
@@ -46,7 +46,7 @@ class Put:
     backoff: Backoff | None = None
     """The delays between its attempts; None for RETRYINT."""
     to: RetryTo = RetryTo.TOPIC
-    """Whether it goes to the topic of its group's rounds."""
+    """Whether it goes to the topic of its group's rounds instead of the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,8 @@ def decide_while_ageing(table: RulesTable, message: Message) -> tuple[list[tuple
 def _put_of(rule: Rule, message: Message) -> Put:
     """How a rule whose action can fail puts a message."""
     header = rule.action is Action.FWD and rule.header
-    target = resolve_target(rule, message)
+    is_retry = rule.action is Action.RETRY
+    target = original_target(message) if is_retry else resolve_target(rule, message)
     return Put(*target, header, rule.authority, bool(rule.forward_topic), rule.backoff, rule.to)
 
 
