@@ -10,7 +10,7 @@ from tests.conformance.rules_driver import IDENTITY
 from tests.engine.failed_processing import GROUPS, smallrye, spring, streams
 from tests.engine.test_rounds import BEGIN, Application
 
-from redrive.messages import Headers, OutputRecord
+from redrive.messages import Headers, OutputRecord, decode_dead_letter
 from redrive.messages import own_headers as own
 from redrive.rules import group_topic
 
@@ -47,6 +47,9 @@ def test_every_round_goes_to_the_topic_of_the_group_and_rules_see_the_original(f
     assert [(it.key, it.value, it.partition) for it in rounds] == [(b"k", b"{}", 0)] * 3
     assert {dict(it.headers or [])[own.GROUP] for it in rounds} == {group.encode()}
     assert {it["message"] for it in one.outcomes} == {"DLQ:0:0"}
+    (dead,) = one.topics.topics["orders.dead"]
+    letter = decode_dead_letter(dead.value, dead.headers or [], key=dead.key)
+    assert letter.fields["DESTQ"] == letter.view.origin.topic == "orders"
 
 
 @pytest.mark.parametrize("fail", GROUPS, ids=lambda it: it.__name__)

@@ -58,7 +58,7 @@ class Topics:
         return None
 
 
-def decided(topics: Topics, *, creates: bool = True, **more: str) -> tuple[Any, dict[str, Any]]:
+def decided(topics: Topics, *, creates: bool = True, **more: Any) -> tuple[Any, dict[str, Any]]:
     """The put, if there is one, and the outcome of a dead letter of partition 0 of ``orders``."""
     cluster: Any = topics
     answers = ClusterFacts(cluster, creates=creates).answers

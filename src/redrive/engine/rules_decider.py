@@ -546,11 +546,17 @@ class RulesDecider:
         original: Destination,
         destination: Destination,
     ) -> Headers:
-        """The headers that name the consumer group of a round, as far as it is known."""
+        """The headers about the consumer group that failed, as far as it is known.
+
+        A RETRY says whom its round is for; a FWD that keeps the dead-letter header keeps the
+        original topic with it.
+        """
         headers: Headers = []
         group = _group_of(profile)
         if self.profiles.is_kafka and rule.action is Action.RETRY and group:
             headers.append((own.GROUP, group.encode(errors="replace")))
+        if rule.action is Action.FWD and rule.header and profile.group_topic:
+            headers.append((own.GROUP_TOPIC, profile.group_topic.value))
         if destination is not original:
             partition = _partition(profile, original)
             number = None if partition < 0 else partition
