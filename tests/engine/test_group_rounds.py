@@ -10,7 +10,13 @@ from tests.conformance.rules_driver import IDENTITY
 from tests.engine.failed_processing import GROUPS, smallrye, spring, streams
 from tests.engine.test_rounds import BEGIN, Application
 
-from redrive.messages import Headers, OutputRecord, decode_dead_letter
+from redrive.messages import (
+    DeadLetterDecoder,
+    Headers,
+    OutputRecord,
+    Records,
+    decode_dead_letter,
+)
 from redrive.messages import own_headers as own
 from redrive.rules import group_topic
 
@@ -178,3 +184,18 @@ def test_a_damaged_header_names_no_original() -> None:
 def test_the_name_follows_the_setting(form: str, topic: str, expected: str) -> None:
     """A topic that already is the group's is its own answer."""
     assert group_topic(form, topic=topic, group="billing") == expected
+
+
+def test_each_message_has_the_original_topic_of_its_own_header() -> None:
+    """Also among messages that are equal but for that header, which are read together."""
+    letter = spring(OutputRecord("orders.billing.retry", b"k", b"{}", [], 5), 7, 5)
+    marks = [own.GroupTopic("orders.billing.retry", name, 0) for name in ("orders", "bills")]
+    foreign = own.GroupTopic("other.billing.retry", "other", 0)
+    headers = [
+        [*(letter.headers or []), (own.GROUP_TOPIC, mark.value)] for mark in (*marks, foreign)
+    ]
+    records = Records([b"k"] * 3, [b"{}"] * 3, headers, [5] * 3, [0, 1, 2])
+    codes, profiles = DeadLetterDecoder().decode(records)
+    assert [profiles[code].fields["DESTQ"] for code in codes.tolist()] == [
+        "orders", "bills", "orders.billing.retry"
+    ]  # fmt: skip
