@@ -70,6 +70,26 @@ def test_targets_may_be_named_and_may_begin_alike() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("target", "form", "prefix"),
+    [
+        ("orders", "{topic}.{group}.retry", "orders."),
+        ("orders*", "{topic}.{group}.retry", "orders"),
+        ("orders", "retry-{topic}-{group}", "retry-orders-"),
+    ],
+)
+def test_topics_of_groups_are_made_and_written_to(target: str, form: str, prefix: str) -> None:
+    """By what all of them begin with, if any rule has TO(GROUP)."""
+    Path("redrive.toml").write_text(f'{SETTINGS}[retry]\ngroup_topic = "{form}"\n')
+    assert b"makes the topics of groups" not in acls("--target", target, "--json").stdout_bytes
+    Path("orders.rul").write_text("DIALECT(KAFKA)\nACTION(RETRY) TO(GROUP)\n")
+    rights = rights_of(read_settings(Path("redrive.toml")).job, [target])
+    name = form.format(topic="orders", group="billing")
+    assert granted(rights, Resource.TOPIC, name, "Create")
+    assert granted(rights, Resource.TOPIC, name, "Write")
+    assert [one.name for one in rights if "topics of groups" in one.purpose][:1] == [prefix]
+
+
 def test_somebody_has_to_be_named() -> None:
     """A job without a user name gets no commands for nobody."""
     Path("redrive.toml").write_text(SETTINGS.replace("SASL_SSL", "SSL").replace("sasl_", "# "))

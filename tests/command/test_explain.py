@@ -217,6 +217,23 @@ def test_a_dialect_is_explained_by_fields(tmp_path: Path) -> None:
     assert "      30 s  rule at line 4: keep the message, also under other tables\n" in output
 
 
+def test_a_round_for_a_group_is_explained_with_its_topic(tmp_path: Path) -> None:
+    """A dead letter from that topic counts as one of the original; without a group it fails."""
+    table, message = tmp_path / "kafka.rul", tmp_path / "letter.json"
+    table.write_text("DIALECT(KAFKA)\nTOPIC(orders) ACTION(RETRY) TO(GROUP)\n")
+    there = "orders.connect-sink.retry"
+    told = {"topic": there, "partition": "3", "connector.name": "sink"}
+    headers = {f"__connect.errors.{name}": text for name, text in told.items()}
+    headers["redrive.group-topic"] = f"{there} orders 3"
+    message.write_text(json.dumps({"headers": headers, "value": "{}"}))
+    arguments = ["explain", str(table), "--message", str(message), "--json"]
+    document = json.loads(CliRunner().invoke(main, arguments).output)
+    assert (document["message"]["TOPIC"], document["message"]["DESTQ"]) == ("orders", "orders")
+    assert document["turns"][0]["target"]["queue"] == there
+    output = explain(table, "--field", "TOPIC=orders").output
+    assert "rule at line 2: fail, because the message names no consumer group" in output
+
+
 def test_a_dialect_is_explained_by_a_message(tmp_path: Path) -> None:
     """What the headers of the scheme and the value say."""
     table, message = tmp_path / "kafka.rul", tmp_path / "letter.json"

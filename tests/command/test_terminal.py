@@ -32,8 +32,8 @@ from redrive.operations.replay.progress import ReplayStatus
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.history import Found, History, Next
 from redrive.outcomes.inventory import Group, Listing, Selection
+from redrive.rules import GROUP_TOPIC, parse
 from redrive.rules import explain as explain_message
-from redrive.rules import parse
 from redrive.text_log import TextFormatter
 from redrive.topology.names import Names
 
@@ -104,7 +104,7 @@ def explained() -> None:
     """What a table does with a message."""
     table = parse("DESTQ('a*') ACTION(FWD) FWDQ(&DESTQ)\n").required()
     fields: dict[str, str | int] = {"DESTQ": EVIL, "REASON": 2053}
-    told(*explain._lines(table, fields, explain_message(table, fields), NO_MASK))
+    told(*explain._lines(table, fields, explain_message(table, fields), NO_MASK, GROUP_TOPIC))
 
 
 def story_of(put_on: str) -> History:

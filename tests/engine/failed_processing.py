@@ -18,6 +18,7 @@ def connect(record: OutputRecord, offset: int, now: int) -> OutputRecord:
         (f"{prefix}topic", record.topic.encode()),
         (f"{prefix}partition", b"0"),
         (f"{prefix}offset", b"%d" % offset),
+        (f"{prefix}connector.name", b"sink"),
         (f"{prefix}exception.class.name", b"org.acme.WriteException"),
     ]
     return OutputRecord("DLQ", record.key, record.value, headers, record.timestamp)
@@ -45,6 +46,7 @@ def spring_retry_topic(record: OutputRecord, offset: int, now: int) -> OutputRec
         (f"{prefix}original-topic", record.topic.encode()),
         (f"{prefix}original-partition", bytes(4)),
         (f"{prefix}original-offset", offset.to_bytes(8, "big")),
+        ("kafka_dlt-original-consumer-group", b"billing"),
         (f"{prefix}exception-fqcn", b"org.acme.WriteException"),
         ("retry_topic-attempts", bytes([0, 0, 0, 4])),
     ]
@@ -87,6 +89,27 @@ def share_group(record: OutputRecord, offset: int, now: int) -> OutputRecord:
     return OutputRecord("DLQ", None, None, headers, now)
 
 
+def karafka(record: OutputRecord, offset: int, now: int) -> OutputRecord:
+    """Karafka: headers are a map."""
+    headers = {
+        **dict(record.headers or []),
+        "source_topic": record.topic.encode(),
+        "source_partition": b"0",
+        "source_offset": b"%d" % offset,
+        "source_consumer_group": b"billing",
+        "source_key": record.key,
+    }
+    return OutputRecord("DLQ", b"0", record.value, [*headers.items()], now)
+
+
 SCHEMES = (connect, spring, spring_retry_topic, smallrye, streams, share_group)
+GROUPS = {
+    connect: "connect-sink",
+    spring: "billing",
+    spring_retry_topic: "billing",
+    karafka: "billing",
+    share_group: "billing",
+}
+"""The consumer group that failed, of the schemes that tell it."""
 LATE = (connect, streams)
 """They do not say when the processing failed: it is counted from when the job sees it."""

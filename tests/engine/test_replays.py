@@ -7,8 +7,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.engine.failed_processing import spring
 from tests.engine.known_cluster import KnownCluster
 from tests.engine.samples import NOW, dead_letter, handler_of, record, slice_of, written
 
@@ -82,6 +84,23 @@ def test_a_replay_to_the_original_puts_the_message_and_takes_its_copy_away() -> 
     assert outcome["result"] == "retried"
     assert (outcome["replay"], outcome["operator"]) == ("p", "ann")
     assert outcome["purpose"] == "it is there again"
+
+
+@pytest.mark.parametrize("table", ["ACTION(IGNORE)\n", "DIALECT(KAFKA)\nACTION(IGNORE)\n"])
+def test_a_replay_to_the_group_puts_to_its_topic_under_any_table(table: str) -> None:
+    """And what names no group stays where it was; the outcome says why."""
+    replay = Replay(plan="p", to=To.GROUP)
+    records = instructions((ORIGINS[0], "p"), (ORIGINS[1], "p"))
+    letter = spring(OutputRecord("orders", b"k", b"{}", [], 5), 7, 5)
+    mine = [pair for pair in records.headers[0] if pair[0].startswith("redrive.")]
+    records.headers[0][:] = [*(letter.headers or []), *mine]
+    entries = carried_out(records, replay, handler=handler_of(table))
+    (put,) = written(entries, "orders.billing.retry")
+    told = own.read_own(put.headers or []).group_topic
+    assert told == own.GroupTopic("orders.billing.retry", "orders", 0)
+    first, second = outcomes_in(entries)
+    assert (first["result"], second["result"]) == ("retried", "remains")
+    assert "names no consumer group" in second["detail"]
 
 
 def test_a_replay_to_a_queue_keeps_or_strips_the_header_as_the_operator_says() -> None:

@@ -39,6 +39,8 @@ class Application:
     table: str = TABLE
     succeeds_at: int = 1 << 30
     """Number of the delivery whose processing succeeds."""
+    rounds: str = "orders"
+    """The topic from which it reads rounds."""
     topics: MemoryTopics = field(default_factory=MemoryTopics)
     failures: list[float] = field(default_factory=list)
     """Seconds; when the processing failed."""
@@ -71,27 +73,33 @@ class Application:
 
     def _step(self, now: float) -> bool:
         known = {
-            RecordQuestion("orders", 0, offset): Original(
+            RecordQuestion(topic, 0, offset): Original(
                 one.key, one.value, one.headers or [], one.timestamp
             )
-            for offset, one in enumerate(self.topics.topics["orders"])
+            for topic in {"orders", self.rounds}
+            for offset, one in enumerate(self.topics.topics[topic])
         }
         self.driver.cluster = replace(self.driver.cluster, records=known)
         return self.driver.step(now) is not None
 
     def _process(self, now: float) -> bool:
-        orders = self.topics.topics["orders"]
-        done = self.topics.committed["orders"]
-        for offset in range(done, len(orders)):
-            if offset:
+        topics = sorted({"orders", self.rounds})
+        return sum(self._process_topic(topic, now) for topic in topics) > 0
+
+    def _process_topic(self, topic: str, now: float) -> bool:
+        records = self.topics.topics[topic]
+        done = self.topics.committed[topic]
+        for offset in range(done, len(records)):
+            delivery = offset + (topic != "orders")
+            if delivery:
                 self.puts.append(now)
-            if offset < self.succeeds_at:
+            if delivery < self.succeeds_at:
                 failed = now + PROCESSING
                 self.failures.append(failed)
-                letter = self.fail(orders[offset], offset, int(1000 * failed))
+                letter = self.fail(records[offset], offset, int(1000 * failed))
                 self.topics.topics["DLQ"].append(letter)
-        self.topics.committed["orders"] = len(orders)
-        return len(orders) > done
+        self.topics.committed[topic] = len(records)
+        return len(records) > done
 
     @property
     def outcomes(self) -> list[dict[str, Any]]:

@@ -99,6 +99,19 @@ def test_the_first_table_has_a_rule_for_what_is_frequent() -> None:
     ) in text
 
 
+def test_the_first_table_offers_rounds_for_the_group_that_failed() -> None:
+    """As a comment: the rule itself would put messages where nobody reads yet."""
+    headers: Headers = [
+        ("__connect.errors.topic", b"orders"),
+        ("__connect.errors.connector.name", b"sink"),
+    ]
+    text = first_table(identified("dlq", [stored(0, b"k", b"v", headers)], KNOWN))
+    assert "orders.connect-sink.retry" in text
+    assert all("TO(GROUP)" not in line for line in text.splitlines() if line[:1] != "*")
+    plain = first_table(identified("dlq", [stored(0, b"k", b"v", headers[:1])], KNOWN))
+    assert "TO(GROUP)" not in plain
+
+
 def test_an_empty_topic_has_a_table_too() -> None:
     """It has the rule for all that comes."""
     assert parse(first_table(identified("dlq", [], KNOWN))).table is not None

@@ -145,6 +145,24 @@ def test_a_plan_counts_by_reason_exception_group_and_target(live: dict[bytes, in
     assert plan.messages == {"dlq": {"dlq:0": [1, 2, 3]}}
 
 
+def test_a_plan_for_groups_names_their_topics_and_leaves_out_the_others(
+    live: dict[bytes, int],
+) -> None:
+    """What names no group is told; a connector has the group that Connect gives it."""
+    del live
+    rows = [
+        row(1, consumer_group="billing"),
+        row(2, consumer_group="connect-sink", form="connect"),
+        row(3),
+    ]
+    plan = planned(rows, Order(to=To.GROUP))
+    assert plan.messages == {"dlq": {"dlq:0": [1, 2]}}
+    assert {one.name for one in plan.targets} == {
+        "ORDERS.billing.retry", "ORDERS.connect-sink.retry"
+    }  # fmt: skip
+    assert plan.notes == ["1 messages are left out: no consumer group of theirs is known"]
+
+
 @pytest.mark.parametrize(
     ("members", "queues", "expected"),
     [
@@ -318,6 +336,7 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
 def test_targets_and_rates_are_read_as_people_write_them() -> None:
     """And what is none is refused with a hint."""
     assert parse_target("original")[0] is To.ORIGINAL
+    assert parse_target("group")[0] is To.GROUP
     assert parse_target("rules")[0] is To.RULES
     assert parse_target("Q@QM") == (To.QUEUE, Names(queue="Q", queue_manager="QM"))
     assert parse_target("Q") == (To.QUEUE, Names(queue="Q"))

@@ -75,6 +75,9 @@ TOPIC('orders') ERRMSG(/a|b/) ACTION(RETRY) RETRY(5) BACKOFF(30s,2,10m)
 HEADER('x-tenant',acme|globex) ATTEMPTS(>=3) ACTION(FWD) FWDT('dead.&TOPIC')
 ACTION(QUARANTINE)
 """
+GROUP_TABLE = """DIALECT(KAFKA)
+TOPIC(orders) ACTION(RETRY) TO(GROUP) RETRY(5)
+"""
 
 
 @pytest.mark.parametrize(
@@ -83,11 +86,22 @@ ACTION(QUARANTINE)
         ("ACTION(RETRY)\n", "42d0c330f248f76e"),
         (IBM_TABLE, "466630d28d21271d"),
         (KAFKA_TABLE, "e348aba375ec3612"),
+        (GROUP_TABLE, "6c3f72285741fcd9"),
     ],
 )
 def test_hash_stays_the_same_from_version_to_version(text: str, expected: str) -> None:
     """Counts of parked messages belong to it: a new version goes on with them."""
     assert parse(text).required().hash.startswith(expected)
+
+
+def test_where_rounds_go_is_written_only_if_it_is_not_the_default() -> None:
+    """TO(TOPIC) is what every RETRY without TO means, so it changes neither text nor hash."""
+    table = parse(GROUP_TABLE).required()
+    assert table.canonical() == GROUP_TABLE
+    plain = parse(GROUP_TABLE.replace(" TO(GROUP)", "")).required()
+    told = parse(GROUP_TABLE.replace("TO(GROUP)", "to(topic)")).required()
+    assert (told, told.hash, told.canonical()) == (plain, plain.hash, plain.canonical())
+    assert plain.hash != table.hash
 
 
 def test_hash_tells_different_tables_apart() -> None:

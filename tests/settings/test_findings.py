@@ -34,6 +34,18 @@ def underlined(finding: Diagnostic) -> str:
         (GOOD + "[observe]\nlisten = '9464'\n", "BAD_VALUE", "'9464'", "host:port"),
         (GOOD + "[observe]\nlisten = 'a:65536'\n", "BAD_VALUE", "'a:65536'", "127.0.0.1:9464"),
         (GOOD + "[observe]\nlisten = ':9464'\n", "BAD_VALUE", "':9464'", "host:port"),
+        (
+            GOOD + "[retry]\ngroup_topic = '{topic}.retry'\n",
+            "BAD_VALUE",
+            "'{topic}.retry'",
+            "{group}",
+        ),
+        (
+            GOOD + "[retry]\ngroup_topic = '{topic} {group}'\n",
+            "BAD_VALUE",
+            "'{topic} {group}'",
+            "{topic}",
+        ),
         # Names of tables and keys
         ("aplication = 1\n" + GOOD, "UNKNOWN_KEY", "aplication", "did you mean application?"),
         ("[kafak]\n" + GOOD, "UNKNOWN_KEY", "kafak", "did you mean kafka?"),

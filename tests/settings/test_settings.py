@@ -91,6 +91,8 @@ spark_properties = {"spark.ssl.keyPassword" = "${KAFKA_PASSWORD}"}
 enrichment = "json:loads"
 allow_context_authority = true
 lenient_rules = true
+[retry]
+group_topic = "again-{group}-{topic}"
 [supervision]
 stalled_after = 30
 exit_after = 0
@@ -180,6 +182,7 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert job.reevaluation_rate == 250
     assert (job.spark_ui, job.enrichment) == (True, "json:loads")
     assert job.spark_properties == {"spark.ssl.keyPassword": PASSWORD}
+    assert job.group_topic == "again-{group}-{topic}"
     assert (job.stalled_after, job.exit_after) == (30.0, 0.0)
     assert (job.listen, job.retention_alarm) == ("0.0.0.0:9464", 12.0)
     assert (job.ledger.enabled, job.ledger.path) == (False, folder / "ledger")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaConsumer
+from kafka import KafkaAdminClient, KafkaConsumer
 from tests.conftest import eventually
-from tests.engine.failed_processing import LATE, SCHEMES
+from tests.engine.failed_processing import GROUPS, LATE, SCHEMES
 from tests.streaming.conftest import RunningJob, outcomes_of
 
 from redrive.configuration import EmitterChoice, JobConfiguration
@@ -181,7 +181,11 @@ def failing_consumer(servers: str, dlq: str, *topics: str) -> Iterator[Future[Fa
         producer = Producer({"bootstrap.servers": servers, "log_level": 0})
         settings: dict[str, Any] = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
         consumer = KafkaConsumer(
-            *topics, bootstrap_servers=servers, isolation_level="read_committed", **settings
+            *topics,
+            bootstrap_servers=servers,
+            isolation_level="read_committed",
+            metadata_max_age_ms=500,  # a topic may come later
+            **settings,
         )
         with closing(consumer):
             while not is_over.is_set():
@@ -245,3 +249,38 @@ def test_what_fails_in_processing_has_its_rounds_and_no_more(
             early = [put - failed < least * delay for failed, put, delay in rounds_of]
             # A program that copies the time of the record says first that it is an hour old.
             assert not any(early[value.startswith(copies) :]), (topic, value)
+
+
+def test_only_the_group_that_failed_sees_its_rounds(
+    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
+    configure: Configure, start_job: StartJob, bootstrap_servers: str,
+) -> None:  # fmt: skip
+    """Every other group reads each message once; the topics of groups are made on demand."""
+    dlq, dead, orders = queues("dlq"), queues("dead"), queues("orders", partitions=3)
+    table = (
+        "DIALECT(KAFKA) RETRYINT(1)\n"
+        f"TOPIC({orders}) ACTION(RETRY) TO(GROUP) RETRY(3)\n"
+        f"TOPIC({orders}) ACTION(FWD) FWDT('{dead}')\n"
+    )
+    groups = {one.__name__: group for one, group in GROUPS.items() if one in SCHEMES}
+    values = [f"{name} always".encode() for name in groups]
+    produce(orders, [{"key": b"k", "value": it, "partition": 0} for it in values])
+    theirs = [f"{orders}.{group}.retry" for group in sorted({*groups.values()})]
+    running = start_job(configure({dlq: table}))
+    with failing_consumer(bootstrap_servers, dlq, orders, *theirs) as processing:
+        eventually(
+            lambda: len(read_all(dead)) >= len(values) or running.error or processing.done(),
+            "all are given up",
+        )
+        running.stop()
+    processing.result()
+    assert Counter(record.value for record in read_all(orders)) == dict.fromkeys(values, 1)
+    assert Counter(record.value for record in read_all(dead)) == dict.fromkeys(values, 1)
+    rounds = [record for topic in theirs for record in read_all(topic)]
+    assert Counter((it.topic, it.value) for it in rounds) == {
+        (f"{orders}.{group}.retry", f"{name} always".encode()): 3 for name, group in groups.items()
+    }
+    assert {(it.partition, it.key) for it in rounds} == {(0, b"k")}
+    made = [topic for topic in admin.list_topics() if topic.startswith(f"{orders}.")]
+    assert sorted(made) == theirs
+    assert {len(it["partitions"]) for it in admin.describe_topics(theirs)} == {3}

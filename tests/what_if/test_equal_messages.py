@@ -18,6 +18,8 @@ from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import DeadLetterDecoder, Headers, Records, TopicPartition
+from redrive.messages.own_headers import GROUP_TOPIC, GroupTopic
+from redrive.rules import RetryTo, original_target
 from redrive.topology.put import Destination, QueueLimits, Refusal
 from redrive.what_if.equal_messages import (
     Disposition,
@@ -67,7 +69,8 @@ actions = st.sampled_from(
 def tables(dialect: str) -> st.SearchStrategy[str]:
     """Tables whose rules meet many of the messages."""
     some = patterns | kafka_patterns if dialect else patterns
-    more = actions | st.just("ACTION(QUARANTINE)") if dialect else actions
+    of_kafka = st.sampled_from(["ACTION(QUARANTINE)", "ACTION(RETRY) TO(GROUP) RETRY(2)"])
+    more = actions | of_kafka if dialect else actions
     rules = st.lists(st.tuples(some, more).map(" ".join), min_size=1, max_size=5)
     return rules.map(lambda lines: "\n".join([f"{dialect} RETRYINT(5)", *lines, ""]))
 
@@ -77,11 +80,21 @@ def letters(draw: st.DrawFn) -> tuple[bytes | None, bytes | None, Headers, int]:
     """A record on the dead-letter queue."""
     reason, queue = draw(st.sampled_from([2053, 2085])), draw(st.sampled_from(QUEUES))
     headers = dead_letter(reason, queue) if draw(st.integers(0, 9)) else []
+    headers = draw(st.just(headers) | st.booleans().map(lambda it: failed(queue, is_round=it)))
     more = draw(st.sampled_from([[], [("JMS_IBM_MQMD_Persistence", b"1")], [("x", b"y")]]))
     own = draw(st.sampled_from([[], [], [("redrive.id", b"DLQ:0:1"), ("redrive.hops", b"25")]]))
     value = draw(st.sampled_from([None, b"", b'{"a":1}', b"x" * 12, b"x" * 4000, b"x" * 30_000]))
     key = draw(st.sampled_from([None, b"k"]))
     return key, value, [*headers, *more, *own], draw(st.sampled_from([77, 20_000, NOW]))
+
+
+def failed(queue: str, *, is_round: bool) -> Headers:
+    """The headers of what a sink connector could not write, in a round for its group or not."""
+    topic = f"{queue}.connect-sink.retry" if is_round else queue
+    told = {"topic": topic, "partition": "0", "connector.name": "sink"}
+    headers: Headers = [(f"__connect.errors.{name}", it.encode()) for name, it in told.items()]
+    mark = GroupTopic(topic, queue, 0)
+    return [*headers, (GROUP_TOPIC, mark.value)] if is_round else headers
 
 
 def resolve(manager: str, queue: str) -> Destination | Refusal:
@@ -205,7 +218,9 @@ def walked(handler: RulesDecider, decision: Decision) -> tuple[list[str], bool, 
     """The queues of all attempts if each fails, and how it ends, by the job's own steps."""
     puts: list[str] = []
     while decision.rule is not None and decision.rule.action.can_fail:
-        puts.append(decision.target.queue)
+        is_for_group = decision.rule.to is RetryTo.GROUP  # a course has the original and TO(GROUP)
+        original = original_target(decision.profile.fields).queue
+        puts.append(original if is_for_group else decision.target.queue)
         if isinstance(decision, Put):
             decision = handler.on_refusal(decision, Refusal(2053, "it is full"))
         elif isinstance(decision, Wait):

@@ -90,7 +90,7 @@ def browse(
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if not (queue or files or remaining) and not _is_manager(queue_manager, config):
         topic, begin = queue_manager, Start(start)
-        connection, schemes, mask, group = TopicSource.of(config, bootstrap_server)
+        connection, schemes, mask, group, _ = TopicSource.of(config, bootstrap_server)
         with open_cluster(connection) as cluster:
             found = browse_topic(
                 cluster, topic, start=begin, count=count, group=group, schemes=schemes

@@ -10,7 +10,7 @@ import click
 
 from redrive.command.options import TABLE, json_option, lenient_option
 from redrive.command.output import print_json, print_lines
-from redrive.rules import RulesTable, decode_source, parse
+from redrive.rules import RetryTo, RulesTable, decode_source, parse
 from redrive.rules.analysis import (
     Comparison,
     Decision,
@@ -83,6 +83,7 @@ def _sentence(decision: Decision, lines: Sequence[int]) -> str:
         manager = f" on {put.queue_manager}" if put.queue_manager else ""
         header = "with" if put.header else "without"
         authority = ", PUTAUT(CTX)" if put.authority == "CTX" else ""
+        authority += ", TO(GROUP)" if put.to is RetryTo.GROUP else ""
         attempts = f", {tries} attempts" if tries > 1 else ""
         attempts += f", BACKOFF({put.backoff})" if put.backoff else ""
         parts.append(
@@ -111,6 +112,7 @@ def _decision(decision: Decision, lines: Sequence[int]) -> dict[str, Any]:
                 "header": put.header,
                 "authority": put.authority.value,
                 "attempts": tries,
+                **({"to": put.to.value} if put.to is RetryTo.GROUP else {}),
                 **({"backoff": str(put.backoff)} if put.backoff else {}),
             }
             for put, tries in decision.steps

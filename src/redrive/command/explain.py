@@ -23,9 +23,11 @@ from redrive.messages.constants import constant_name
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.printable import printable
 from redrive.rules import (
+    GROUP_TOPIC,
     Action,
     Explanation,
     FieldValue,
+    RetryTo,
     Rule,
     RulesTable,
     Turn,
@@ -123,9 +125,9 @@ def explain(
     text = decode_source(table.read_bytes())
     rules = parse(text, name=str(table), strict=not lenient).required()
     fields: dict[str, FieldValue] = {}
-    problem, mask = "", NO_MASK
+    problem, mask, form = "", NO_MASK, GROUP_TOPIC
     if message is not None:
-        written, schemes, mask = _written(message, key, config, bootstrap_server)
+        written, schemes, mask, form = _written(message, key, config, bootstrap_server)
         fields, problem = message_fields(written, schemes, rules)
     fields.update(parse_field(text, dialect=rules.control.dialect) for text in assignments)
     if problem and not assignments:
@@ -137,24 +139,24 @@ def explain(
     explanation = explain_message(rules, fields)
     fields = {name: hidden_field(mask, name, it) for name, it in fields.items()}
     if as_json:
-        print_json(_document(rules, fields, explanation, mask))
+        print_json(_document(rules, fields, explanation, mask, form))
     else:
-        click.echo("\n".join(_lines(rules, fields, explanation, mask)))
+        click.echo("\n".join(_lines(rules, fields, explanation, mask, form)))
 
 
 def _written(
     message: str, key: str | None, config: Path | None, bootstrap_server: str
-) -> tuple[WrittenRecord, SchemeTable, Mask]:
-    """The message in a file or at a place, the schemes, and the mask."""
+) -> tuple[WrittenRecord, SchemeTable, Mask, str]:
+    """The message in a file or at a place, the schemes, the mask, and the names of group topics."""
     path = Path(message)
     if key is None and path.is_file():
         if config is None:
-            return read_written(path), KNOWN, NO_MASK
+            return read_written(path), KNOWN, NO_MASK, GROUP_TOPIC
         from redrive.settings import read_settings  # noqa: PLC0415 - slow to import
 
         settings = read_settings(config)
         schemes = SchemeTable(one.scheme() for one in settings.job.schemes)
-        return read_written(path), schemes, settings.mask
+        return read_written(path), schemes, settings.mask, settings.job.group_topic
     if key is None and ":" not in message:
         raise UsageError(
             f"there is no file {message}",
@@ -170,18 +172,22 @@ def _written(
     )
 
     place = record_place(message) if key is None else None
-    connection, schemes, mask, _ = TopicSource.of(config, bootstrap_server)
+    connection, schemes, mask, _, form = TopicSource.of(config, bootstrap_server)
     with open_cluster(connection) as cluster:
         if place is not None:
             record = read_record(cluster, *place)
         else:
             record = find_by_key(cluster, message, parse_key(key or ""))
     written = WrittenRecord(record.key, record.value, record.headers, record.timestamp)
-    return written, schemes, mask
+    return written, schemes, mask, form
 
 
 def _lines(
-    table: RulesTable, fields: Mapping[str, FieldValue], explanation: Explanation, mask: Mask
+    table: RulesTable,
+    fields: Mapping[str, FieldValue],
+    explanation: Explanation,
+    mask: Mask,
+    form: str,
 ) -> Iterator[str]:
     yield "the message: " + ", ".join(
         f"{printable(name)} {_shown(name, value)}"
@@ -206,7 +212,7 @@ def _lines(
     else:
         yield "no rule matches:"
     for turn in explanation.turns:
-        yield from _turn_lines(table, fields, turn)
+        yield from _turn_lines(table, fields, turn, form)
     used = [table.rules[turn.rule] for turn in explanation.turns if turn.rule is not None]
     if any(rule.backoff is not None for rule in used):
         yield f"jitter: each delay of a BACKOFF is up to {JITTER:.0%} shorter"
@@ -222,13 +228,15 @@ def _shown(keyword: str, value: FieldValue) -> str:
     return f"{value} ({name})" if name else str(value)
 
 
-def _turn_lines(table: RulesTable, fields: Mapping[str, FieldValue], turn: Turn) -> Iterator[str]:
+def _turn_lines(
+    table: RulesTable, fields: Mapping[str, FieldValue], turn: Turn, form: str
+) -> Iterator[str]:
     if turn.rule is None:
         yield f"{turn.seconds:8} s  the message remains"
         return
     rule = table.rules[turn.rule]
     interval, attempts = table.control.retry_interval, turn.attempts
-    what = f"rule at line {rule.line}: {printable(_effect(rule, fields))}"
+    what = f"rule at line {rule.line}: {printable(_effect(rule, fields, form))}"
     shown = list(range(min(attempts, _SHOWN)))
     if attempts > _SHOWN:
         shown.append(attempts - 1)
@@ -240,19 +248,25 @@ def _turn_lines(table: RulesTable, fields: Mapping[str, FieldValue], turn: Turn)
         yield f"{turn.seconds + rule.seconds_to(number, interval):8} s  {what}{tries}"
 
 
-def _effect(rule: Rule, fields: Mapping[str, FieldValue]) -> str:
+def _effect(rule: Rule, fields: Mapping[str, FieldValue], form: str) -> str:
     if not rule.action.can_fail:
         return _EFFECTS[rule.action]
     if missing := missing_insert(rule, fields):
         return f"fail, because the message has no value for {missing}"
-    queue, manager = resolve_target(rule, fields)
+    queue, manager = resolve_target(rule, fields, form)
+    if rule.to is RetryTo.GROUP and not queue:
+        return "fail, because the message names no consumer group"
     header = "with" if rule.action is Action.FWD and rule.header else "without"
     where = f" on {manager}" if manager else ""
     return f"put to {queue or 'a blank queue'}{where}, {header} dead-letter header"
 
 
 def _document(
-    table: RulesTable, fields: Mapping[str, FieldValue], explanation: Explanation, mask: Mask
+    table: RulesTable,
+    fields: Mapping[str, FieldValue],
+    explanation: Explanation,
+    mask: Mask,
+    form: str,
 ) -> dict[str, Any]:
     return {
         "table": table.hash,
@@ -273,12 +287,12 @@ def _document(
             }
             for verdict in explanation.verdicts
         ],
-        "turns": [_turn_document(table, fields, turn) for turn in explanation.turns],
+        "turns": [_turn_document(table, fields, turn, form) for turn in explanation.turns],
     }
 
 
 def _turn_document(
-    table: RulesTable, fields: Mapping[str, FieldValue], turn: Turn
+    table: RulesTable, fields: Mapping[str, FieldValue], turn: Turn, form: str
 ) -> dict[str, Any]:
     if turn.rule is None:
         return {"seconds": turn.seconds, "action": "REMAINS", "attempts": 0}
@@ -290,5 +304,7 @@ def _turn_document(
         "attempts": turn.attempts,
         "interval": table.control.retry_interval,
         **({} if rule.backoff is None else {"backoff": str(rule.backoff)}),
-        **({"target": resolve_target(rule, fields)._asdict()} if rule.action.can_fail else {}),
+        **(
+            {"target": resolve_target(rule, fields, form)._asdict()} if rule.action.can_fail else {}
+        ),
     }

@@ -74,7 +74,7 @@ def identify(
     place = record_place(topic) if ":" in topic else None
     if place is not None and write is not None:
         raise UsageError("one record makes no rules", hint="name the topic alone with --write")
-    connection, schemes, mask, _ = TopicSource.of(config, bootstrap_server)
+    connection, schemes, mask, *_ = TopicSource.of(config, bootstrap_server)
     with open_cluster(connection) as cluster:
         if place is not None:
             view = RecordView.of(read_record(cluster, *place), schemes, mask)

@@ -16,6 +16,7 @@ from redrive.masking import NO_MASK, Mask
 from redrive.messages import SchemeTable
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory, Selection, State
+from redrive.rules import GROUP_TOPIC
 from redrive.settings import Settings, read_settings
 
 DEFAULT_SETTINGS: Final = Path("redrive.toml")
@@ -39,6 +40,8 @@ class TopicSource(NamedTuple):
     mask: Mask
     group: str = ""
     """The consumer group of the job; empty without settings."""
+    group_topic: str = GROUP_TOPIC
+    """See ``JobConfiguration.group_topic``."""
 
     @classmethod
     def of(cls, config: Path | None, bootstrap_server: str) -> TopicSource:
@@ -48,7 +51,8 @@ class TopicSource(NamedTuple):
             return cls(Connection(bootstrap_servers=bootstrap_server), SchemeTable(), NO_MASK)
         settings = read_settings(path)
         job = settings.job
-        return cls(job.connection, schemes_of(settings), settings.mask, job.application)
+        schemes = schemes_of(settings)
+        return cls(job.connection, schemes, settings.mask, job.application, job.group_topic)
 
 
 def schemes_of(settings: Settings) -> SchemeTable:

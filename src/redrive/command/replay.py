@@ -52,8 +52,9 @@ _to = combined(
         "--to",
         default="original",
         show_default=True,
-        metavar="original|rules|QUEUE[@QM]",
-        help="Where to: their original destinations, the rules from the first one on, or a queue.",
+        metavar="original|group|rules|QUEUE[@QM]",
+        help="Where to: their original destinations, the topics of the groups that failed, the"
+        " rules from the first one on, or a queue.",
     ),
     click.option(
         "--header",

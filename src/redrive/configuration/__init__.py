@@ -11,6 +11,7 @@ from redrive.checkpoints.instances import Share
 from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic, tables_topic
 from redrive.kafka.connection import Connection
 from redrive.messages.schemes import OwnScheme, schemes_id
+from redrive.rules import GROUP_TOPIC
 from redrive.topology.files import SourceText
 from redrive.topology.put import QueueLimits
 
@@ -98,6 +99,8 @@ class JobConfiguration:
     on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
     schemes: tuple[OwnScheme, ...] = ()
     """Schemes of dead letters beside those that are known, checked."""
+    group_topic: str = GROUP_TOPIC
+    """The name of the topic of a group's rounds, with ``{topic}`` and ``{group}``."""
     hop_limit: int = 25
     """How often one message is put on a queue before it counts as looping."""
     emitter: EmitterChoice = EmitterChoice.AUTO

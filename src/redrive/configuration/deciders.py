@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from redrive.configuration import OnUndeliverable
 from redrive.engine.commands import NO_STATES, States
 from redrive.engine.deciders import Decider
+from redrive.engine.facts import NewTopicQuestion
 from redrive.engine.names import HandlerIdentity, message_retry_topic, remaining_topic
 from redrive.engine.put_decider import PutDecider
 from redrive.engine.rules_decider import RulesDecider
@@ -24,7 +25,7 @@ from redrive.topology.put import Destination, Discovered, Refusal
 from redrive.topology.receiving import receiving_queue_managers, resolver_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.engine.facts import Facts
@@ -196,6 +197,8 @@ class DeciderFactory:
             resolve_topic=lambda topic: self._checked(
                 topics.resolve(queue=topic, queue_manager="", seed=0)
             ),
+            resolve_group_topic=self._group_topic,
+            group_topic_form=self._configuration.group_topic,
             schemes=SchemeTable(one.scheme() for one in self._configuration.schemes),
         )
 
@@ -221,7 +224,21 @@ class DeciderFactory:
             resolver.resolve(queue=queue, queue_manager=queue_manager, seed=seed)
         )
 
-    def _kafka_resolver(self) -> Resolver:
+    def _group_topic(self, name: str, original: str) -> Destination | Refusal:
+        """The topic of a group's rounds, which the job creates when it first puts to it."""
+        if not self._facts.topic(name).exists:
+            created = self._facts.created(NewTopicQuestion(name, original))
+            if created is not None and created.reason:
+                return Refusal(created.reason, created.detail)
+        resolver = self._kafka_resolver(lambda: (name,))
+        return self._checked(resolver.resolve(queue=name, queue_manager="", seed=0))
+
+    def _kafka_resolver(self, topics: Callable[[], Container[str]] | None = None) -> Resolver:
+        """What leads to topics.
+
+        Args:
+            topics: The topics that exist; None for those of the cluster.
+        """
         configuration = self._configuration
         own_topics = {
             name
@@ -233,7 +250,7 @@ class DeciderFactory:
             )
         }
         return KafkaResolver(
-            lambda: _Existing(self._facts),
+            topics or (lambda: _Existing(self._facts)),
             queue_managers=configuration.queue_managers,
             limits=configuration.limits,
             reserved=own_topics,

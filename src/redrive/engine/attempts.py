@@ -10,7 +10,7 @@ from typing import Final
 
 from redrive.engine.decision import NO_PROFILE
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
-from redrive.messages import DeadLetterProfile
+from redrive.messages import DeadLetterProfile, with_original
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
 from redrive.rules import Dialect, Rule, RulesTable, select_rule, select_untried
@@ -23,6 +23,9 @@ LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
 
 _NOT_KNOWN: Final = 1 << 62
 """Time of a failure that is only known to lie in the past."""
+
+_ORIGINALS: Final = 1_000
+"""The most profiles that are remembered with their original topic."""
 
 _CHAIN: Final = 8
 """The most topics of a chain of origins that a refusal names."""
@@ -43,6 +46,10 @@ class AttemptCounter:
         self._queue = queue
         self._is_kafka = table.control.dialect is Dialect.KAFKA
         self._numbers = {id(rule): number for number, rule in enumerate(table.rules)}
+        # Decisions are shared by the id of a profile, so each one gets one other object.
+        self._originals: dict[
+            tuple[int, own.GroupTopic], tuple[DeadLetterProfile, DeadLetterProfile]
+        ] = {}
 
     def following(self, candidates: int, attempts: Attempts) -> int | None:
         """The number of the rule that applies after these failed attempts; None if none is left.
@@ -95,11 +102,13 @@ class AttemptCounter:
         Returns:
             The message, and its failed attempts.
         """
+        if mine.group_topic and not message.group_topic:  # read from the record that failed
+            message = self._with_original(message, mine.group_topic)
         rounds, profile = mine.rounds, message.profile or NO_PROFILE
         known = message._replace(identity=mine.identity or message.identity, hops=mine.hops)
         if rounds is None or not self._is_kafka:
             return known, NO_ATTEMPTS
-        if profile.comes_from_kafka and profile.view.origin.topic != rounds.target:
+        if profile.comes_from_kafka and profile.failed_on != rounds.target:
             return message, NO_ATTEMPTS
         if message.failed_at <= rounds.put_at:  # some programs copy the time of the record
             known = known._replace(failed_at=_NOT_KNOWN)
@@ -109,6 +118,16 @@ class AttemptCounter:
             return known, Attempts(0, counted=rounds.counted)
         failures = sum(failed for _, failed in rounds.by_rule)
         return known, Attempts(failures, rounds.by_rule, counted=rounds.counted)
+
+    def _with_original(self, message: Message, group_topic: own.GroupTopic) -> Message:
+        """A dead letter whose program dropped the header that names its original topic."""
+        profile = message.profile or NO_PROFILE
+        key = id(profile), group_topic
+        if key not in self._originals:
+            if len(self._originals) >= _ORIGINALS:
+                self._originals.clear()
+            self._originals[key] = profile, with_original(profile, group_topic)
+        return message._replace(profile=self._originals[key][1], group_topic=group_topic)
 
     def may_lack_rounds(self, message: Message) -> bool:
         """Whether a fresh dead letter has no rounds because its program drops headers."""

@@ -32,6 +32,8 @@ class To(StrEnum):
 
     ORIGINAL = "original"
     """Put to their original destination, without the dead-letter header."""
+    GROUP = "group"
+    """Put to the topic of the rounds of the consumer group that failed, without the header."""
     QUEUE = "queue"
     """Put on a queue that the operator names."""
     RULES = "rules"

@@ -228,7 +228,7 @@ class DecisionWriter:
             target_topic=destination.topic if destination else "",
             form=profile.scheme,
             error_class=profile.view.error_root_class or profile.view.error_class or "",
-            consumer_group=profile.view.group or "",
+            consumer_group=profile.view.consumer_group,
             fields={name: profile.fields.get(name) for name in FIELDS} if profile.fields else {},
         )
         if destination is not None:

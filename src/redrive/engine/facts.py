@@ -114,6 +114,22 @@ class RecordQuestion(NamedTuple):
     offset: int
 
 
+class NewTopicQuestion(NamedTuple):
+    """Whether a missing topic could be created with the partitions and replicas of another one."""
+
+    name: str
+    like: str
+    """The other topic."""
+
+
+class Created(NamedTuple):
+    """The topic exists now, or can be created by the job; with a reason it can't."""
+
+    reason: int = 0
+    """MQRC_*."""
+    detail: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Original:
     """A record that a dead letter points at."""
@@ -148,10 +164,12 @@ class Questions:
     orders: frozenset[TopicPartition] = frozenset()
     """Partitions of retry topics."""
     replayed: frozenset[ReplayedQuestion] = frozenset()
+    new_topics: frozenset[NewTopicQuestion] = frozenset()
 
     def __bool__(self) -> bool:
         """Whether anything is asked."""
-        return bool(self.topics or self.depths or self.records or self.about_replays)
+        plain = self.topics or self.depths or self.records or self.new_topics
+        return bool(plain or self.about_replays)
 
     @property
     def about_replays(self) -> bool:
@@ -175,6 +193,7 @@ class Answers:
     orders: Mapping[TopicPartition, Sequence[Replay]] = field(default_factory=dict)
     """Replays about parked messages, the latest first."""
     replayed: Mapping[ReplayedQuestion, Replayed] = field(default_factory=dict)
+    new_topics: Mapping[NewTopicQuestion, Created] = field(default_factory=dict)
 
 
 class _Known(Generic[_Question, _Answer]):
@@ -218,6 +237,7 @@ class Facts:
         self._replays: _Known[str, Replay | None] = _Known()
         self._orders: _Known[TopicPartition, Sequence[Replay]] = _Known()
         self._replayed: _Known[ReplayedQuestion, Replayed] = _Known()
+        self._new_topics: _Known[NewTopicQuestion, Created] = _Known()
         self.is_crowded = False
         """Whether the records that a slice asks for are too large together."""
 
@@ -258,6 +278,10 @@ class Facts:
         """What instructions have moved; None and a question if unknown for this slice."""
         return self._replayed.get(question)
 
+    def created(self, question: NewTopicQuestion) -> Created | None:
+        """Whether a missing topic is created; None and a question if unknown for this slice."""
+        return self._new_topics.get(question)
+
     def begin_slice(self) -> None:
         """Drops outdated answers, and those that hold for one slice: all but topics."""
         now, topics = self._clock(), self._topics.answers
@@ -267,6 +291,7 @@ class Facts:
         self._replays.answers.clear()
         self._orders.answers.clear()
         self._replayed.answers.clear()
+        self._new_topics.answers.clear()
         self.is_crowded = False
         if len(topics) > _REMEMBERED:
             topics.clear()
@@ -290,6 +315,7 @@ class Facts:
             self._replays.take(),
             self._orders.take(),
             self._replayed.take(),
+            self._new_topics.take(),
         )
 
     def learn(self, answers: Answers) -> None:
@@ -305,3 +331,4 @@ class Facts:
         self._replays.answers.update(answers.replays)
         self._orders.answers.update(answers.orders)
         self._replayed.answers.update(answers.replayed)
+        self._new_topics.answers.update(answers.new_topics)

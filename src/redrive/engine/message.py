@@ -7,6 +7,7 @@ from zlib import crc32
 
 if TYPE_CHECKING:
     from redrive.messages import DeadLetterProfile, Headers
+    from redrive.messages.own_headers import GroupTopic
 
 __all__ = ["NO_ATTEMPTS", "Attempts", "Message", "seed_of"]
 
@@ -39,6 +40,8 @@ class Message(NamedTuple):
     failed_at: int = 0
     """Milliseconds; when the processing failed, from which a delay counts; now if that is not in
     the past. 0 for a message that has waited already."""
+    group_topic: GroupTopic | None = None
+    """The topic of a group's rounds that its last put was for; see ``GroupTopic``."""
 
 
 class Attempts(NamedTuple):

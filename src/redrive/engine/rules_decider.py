@@ -33,6 +33,7 @@ from redrive.messages import (
     decode_dead_letter,
     original_key,
     remove_header,
+    with_original,
     without_stacks,
 )
 from redrive.messages import own_headers as own
@@ -40,10 +41,16 @@ from redrive.messages.constants import constant_value
 from redrive.messages.reasons import Reason
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.rules import (
+    GROUP_TOPIC,
     Action,
+    RetryTo,
     Rule,
     RulesTable,
+    group_of,
+    group_topic,
+    is_topic_name,
     missing_insert,
+    original_target,
     resolve_target,
 )
 from redrive.rules.backoff import jitter_of
@@ -78,6 +85,8 @@ class RulesDecider:
         *,
         hop_limit: int,
         resolve_topic: Callable[[str], Destination | Refusal] | None = None,
+        resolve_group_topic: Callable[[str, str], Destination | Refusal] | None = None,
+        group_topic_form: str = GROUP_TOPIC,
         schemes: SchemeTable = KNOWN,
     ) -> None:
         """Build the index of the table.
@@ -89,6 +98,9 @@ class RulesDecider:
             hop_limit: Redrive's puts of one message before it counts as looping.
             resolve_topic: A topic's name to a destination or a refusal; None where queues are
                 topics of the same name.
+            resolve_group_topic: The topic of a group's rounds, and the topic that it stands for, to
+                a destination or a refusal; None where such topics exist.
+            group_topic_form: See ``group_topic``.
             schemes: The schemes of dead letters to look for.
         """
         self.identity = identity
@@ -100,6 +112,8 @@ class RulesDecider:
         self._hop_limit = hop_limit
         self._resolve = resolve
         self._resolve_topic = resolve_topic or (lambda topic: resolve("", topic, 0))
+        self._resolve_group_topic = resolve_group_topic or (lambda name, _: resolve("", name, 0))
+        self._group_topic_form = group_topic_form
         self._decisions = DecisionWriter(
             identity, self.table_id, identity.queue_manager, expects_dead_letters=True
         )
@@ -169,7 +183,7 @@ class RulesDecider:
         profile = decode_dead_letter(
             message.value, message.headers, key=message.key, schemes=self.schemes
         )
-        return message._replace(profile=profile)
+        return message._replace(profile=with_original(profile, message.group_topic))
 
     def _put(
         self, message: Message, put: Put, attempts: Attempts, facts: SliceContext, entry: int
@@ -403,16 +417,21 @@ class RulesDecider:
                     rule=rule,
                     replay=replay,
                 )
-        queue, queue_manager = resolve_target(rule, profile.fields)
-        target = Names(queue=queue, queue_manager=queue_manager)
-        destination = self._destination(
+        is_retry = rule.action is Action.RETRY
+        names = (
+            original_target(profile.fields) if is_retry else resolve_target(rule, profile.fields)
+        )
+        target = Names(queue=names.queue, queue_manager=names.queue_manager)
+        original = destination = self._destination(
             profile, rule, target, counted=attempts.counted, hops=hops, seed=seed
         )
+        if rule.to is RetryTo.GROUP and isinstance(original, Destination):
+            destination = self._of_group(profile, original)
         if isinstance(destination, Refusal):
             return self._after_failure(
                 profile, rule, attempts, target=target, refusal=destination, replay=replay
             )
-        is_retry = rule.action is Action.RETRY
+        assert isinstance(original, Destination), "it has led to this one"
         return self._decisions.write(
             Put,
             Result.RETRIED if is_retry else Result.FORWARDED,
@@ -420,11 +439,11 @@ class RulesDecider:
             attempts=attempts,
             attempt=attempts.failures + 1,
             rule=rule,
-            target=target,
+            target=target if destination is original else Names(queue=destination.queue),
             destination=destination,
             replay=replay,
             of_kind={
-                "partition": _partition(profile, destination) if is_retry else -1,
+                "partition": _partition(profile, original) if is_retry else -1,
                 "strip": is_retry or not rule.header,
                 "wait": self.attempts.wait(rule, attempts) if is_retry and replay is None else 0,
                 "rounds": self.attempts.rounds(rule, attempts, destination),
@@ -432,7 +451,7 @@ class RulesDecider:
                     *destination.headers,
                     (own.RULE, own.number(rule.line)),
                     (own.TABLE, self.table_id.encode("ascii")),
-                    *self._meant_for(profile, rule),
+                    *self._meant_for(profile, rule, original, destination),
                 ),
             },
         )
@@ -458,6 +477,25 @@ class RulesDecider:
         if isinstance(destination, Destination) and destination.topic == self.identity.topic:
             return Refusal(LOOP, "the target is the handler's own dead-letter queue")
         return destination
+
+    def _of_group(self, profile: DeadLetterProfile, original: Destination) -> Destination | Refusal:
+        """The topic of the rounds of the group that failed, in place of the original topic."""
+        group = _group_of(profile)
+        if not group:
+            detail = "the dead letter names no consumer group, so TO(GROUP) has no topic for it"
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
+        name = group_topic(self._group_topic_form, topic=original.topic, group=group)
+        if not is_topic_name(name):
+            detail = (
+                f"TO(GROUP) would put to {name!r}, and no topic has such a name:"
+                " up to 249 of the characters A-Z a-z 0-9 . _ -"
+            )
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
+        if name == original.topic:
+            return original
+        if name == self.identity.topic:
+            return Refusal(LOOP, "the target is the handler's own dead-letter queue")
+        return self._resolve_group_topic(name, original.topic)
 
     def _after_failure(
         self,
@@ -501,12 +539,30 @@ class RulesDecider:
             of_kind={"is_worth_logging": not is_known, **delay},
         )
 
-    def _meant_for(self, profile: DeadLetterProfile, rule: Rule) -> Headers:
-        """The header that names the consumer group of a round; none if it is unknown."""
-        group = profile.view.group
-        if not self.profiles.is_kafka or rule.action is not Action.RETRY or not group:
-            return []
-        return [(own.GROUP, group.encode(errors="replace"))]
+    def _meant_for(
+        self,
+        profile: DeadLetterProfile,
+        rule: Rule,
+        original: Destination,
+        destination: Destination,
+    ) -> Headers:
+        """The headers about the consumer group that failed, as far as it is known.
+
+        A RETRY says whom its round is for; a FWD that keeps the dead-letter header keeps the
+        original topic with it.
+        """
+        headers: Headers = []
+        group = _group_of(profile)
+        if self.profiles.is_kafka and rule.action is Action.RETRY and group:
+            headers.append((own.GROUP, group.encode(errors="replace")))
+        if rule.action is Action.FWD and rule.header and profile.group_topic:
+            headers.append((own.GROUP_TOPIC, profile.group_topic.value))
+        if destination is not original:
+            partition = _partition(profile, original)
+            number = None if partition < 0 else partition
+            name = own.GroupTopic(destination.topic, original.topic, number)
+            headers.append((own.GROUP_TOPIC, name.value))
+        return headers
 
     def _keep(
         self,
@@ -538,6 +594,8 @@ def _rule_of(replay: Replay) -> Rule | None:
             return None
         case To.ORIGINAL:
             return Rule(action=Action.RETRY)
+        case To.GROUP:
+            return Rule(action=Action.RETRY, to=RetryTo.GROUP)
         case To.DISCARD:
             return Rule(action=Action.DISCARD)
         case To.QUEUE:
@@ -547,6 +605,11 @@ def _rule_of(replay: Replay) -> Rule | None:
                 forward_queue_manager=replay.queue_manager,
                 header=replay.keeps_header,
             )
+
+
+def _group_of(profile: DeadLetterProfile) -> str:
+    """The consumer group that failed; empty if it is unknown."""
+    return profile.view.consumer_group or group_of(profile.fields)
 
 
 def _partition(profile: DeadLetterProfile, destination: Destination) -> int:

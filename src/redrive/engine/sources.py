@@ -34,6 +34,7 @@ from redrive.messages import (
     Records,
     TopicPartition,
     decode_dead_letter,
+    with_original,
 )
 from redrive.messages import own_headers as own
 from redrive.rules.backoff import PARTITIONS
@@ -218,7 +219,8 @@ class DeadLetterSource:
         headers = self._mine.others(row)
         if part.kind is SourceKind.DEAD_LETTERS:
             message = Message(
-                key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp
+                key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp,
+                mine.group_topic,
             )  # fmt: skip
             return *self.decider.attempts.returned(message, mine), None
         if part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}:
@@ -226,7 +228,9 @@ class DeadLetterSource:
             if key is None and value is None:
                 # It may be a pointer, which its copy does not show, as that has its own key.
                 schemes = self.decider.schemes
-                profile = decode_dead_letter(value, headers, key=key, schemes=schemes)
+                profile = with_original(
+                    decode_dead_letter(value, headers, key=key, schemes=schemes), mine.group_topic
+                )
         message = waiting.restore(
             key, value, headers, timestamp=timestamp, mine=mine, here=here, profile=profile
         )

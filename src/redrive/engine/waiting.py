@@ -96,6 +96,8 @@ def _waiting_headers(message: Message, table: str, attempts: Attempts) -> Header
         (own.FAILURES, own.number(attempts.failures)),
         (own.TABLE, table.encode("ascii")),
     ]
+    if message.group_topic:
+        headers.append((own.GROUP_TOPIC, message.group_topic.value))
     if message.cut:
         headers.append((own.CUT, message.cut.encode("ascii")))
     if attempts.by_rule:
@@ -138,4 +140,5 @@ def restore(
         hops=mine.hops,
         cut=mine.cut,
         profile=profile,
+        group_topic=mine.group_topic,
     )

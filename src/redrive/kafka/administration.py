@@ -21,7 +21,7 @@ from redrive.errors import EnvironmentFault
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import COORDINATOR, PAUSE, SILENCE, answer_of, under_way
 
-__all__ = ["NewTopic", "TopicAdministration"]
+__all__ = ["NewTopic", "TopicAdministration", "client_topic", "error_in"]
 
 _PARTITIONS_AT_ONCE: Final = 1_000
 """Partitions that one request asks for: a controller takes 10,000 records in one."""
@@ -121,20 +121,15 @@ class TopicAdministration:
     ) -> dict[str, KafkaError]:
         """The topics that the cluster refuses, with its reasons."""
         answers = self._admin.create_topics(
-            [_client_topic(one) for one in topics],
+            [client_topic(one) for one in topics],
             request_timeout=SILENCE,
             validate_only=validate_only,
         )
         with self._explained("does not say whether it creates topics"):
-            errors = {name: _error_of(answer) for name, answer in answers.items()}
+            errors = {name: error_in(answer, SILENCE) for name, answer in answers.items()}
         if not validate_only:
             self._await({name for name, error in errors.items() if error is None})
-        return {
-            name: error
-            for name, error in errors.items()
-            # Another client may have created it first.
-            if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS
-        }
+        return {name: error for name, error in errors.items() if error is not None}
 
     def _await(self, names: set[str]) -> None:
         """Waits until the broker that is asked knows the topics, for a while.
@@ -173,7 +168,8 @@ def _requests(topics: Sequence[NewTopic]) -> Iterator[Sequence[NewTopic]]:
         yield topics[first : first + size]
 
 
-def _client_topic(topic: NewTopic) -> ClientTopic:
+def client_topic(topic: NewTopic) -> ClientTopic:
+    """A topic, in the client's form."""
     return ClientTopic(
         topic.name,
         num_partitions=topic.partitions,
@@ -182,10 +178,11 @@ def _client_topic(topic: NewTopic) -> ClientTopic:
     )
 
 
-def _error_of(answer: Any) -> KafkaError | None:  # noqa: ANN401 - a future of the client
+def error_in(answer: Any, seconds: float) -> KafkaError | None:  # noqa: ANN401 - the client's future
+    """Why a topic was not created; None if it was, or if another client has created it first."""
     try:
-        answer_of(answer, SILENCE)
+        answer_of(answer, seconds)
     except KafkaException as exception:
         error: KafkaError = exception.args[0]
-        return error
+        return None if error.code() == KafkaError.TOPIC_ALREADY_EXISTS else error
     return None

@@ -32,13 +32,14 @@ _HOPELESS: Final = frozenset(
     }
 )
 """Errors after which waiting for a first answer is useless."""
-_AGAIN: Final = frozenset(
+AGAIN: Final = frozenset(
     {
         KafkaError._TIMED_OUT,  # noqa: SLF001 - no public name
         KafkaError._TRANSPORT,  # noqa: SLF001
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
         KafkaError._WAIT_COORD,  # noqa: SLF001
         KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_CONTROLLER,
         *STALE_METADATA,
     }
 )
@@ -172,7 +173,7 @@ class AskingClients:
                     time.sleep(LOOK)
                     continue
                 self.forget()
-                if left <= 0 or not (code is None or code in _AGAIN):
+                if left <= 0 or not (code is None or code in AGAIN):
                     raise
             seconds = max(ONE_TRY, left)
             time.sleep(PAUSE)

@@ -26,7 +26,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
 
 from redrive.engine.names import instances_group
 from redrive.errors import TransientFault
-from redrive.kafka.asking import AskingClients
+from redrive.kafka.administration import NewTopic, client_topic, error_in
+from redrive.kafka.asking import AGAIN, AskingClients
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import ANSWER, LOOK, ONE_TRY, answer_of
 from redrive.kafka.errors import translated
@@ -46,7 +47,7 @@ _PENDING: Final = (
     " the broker after two minutes; one that is older hangs on the broker: find it with"
     " kafka-transactions.sh find-hanging, and end it with abort"
 )
-_NOT_ALLOWED: Final = frozenset(
+NOT_ALLOWED: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 )
 
@@ -223,6 +224,31 @@ class Cluster:
             return found
 
         return self._clients.asked("settings of topics", ask)
+
+    def create(self, topic: NewTopic, *, validate_only: bool) -> KafkaError | None:
+        """Creates a topic; one that exists by now is fine.
+
+        Args:
+            topic: The topic.
+            validate_only: Only ask whether the cluster would create it.
+
+        Returns:
+            Why the cluster refuses; None if it does not.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+
+        def ask(seconds: float) -> KafkaError | None:
+            answers = self._clients.admin.create_topics(
+                [client_topic(topic)], request_timeout=seconds, validate_only=validate_only
+            )
+            error = error_in(answers[topic.name], seconds)
+            if error is not None and error.code() in AGAIN:
+                raise KafkaException(error)
+            return error
+
+        return self._clients.asked(f"creation of topic {topic.name}", ask)
 
     # -- offsets -------------------------------------------------------------------------------
 
@@ -494,6 +520,6 @@ def _answer_or_none(answer: Any, timeout: float) -> Any:  # noqa: ANN401 - the c
     try:
         return answer_of(answer, timeout)
     except KafkaException as exception:
-        if exception.args[0].code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, *_NOT_ALLOWED}:
+        if exception.args[0].code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, *NOT_ALLOWED}:
             return None
         raise

@@ -17,14 +17,26 @@ from redrive.engine.facts import (
     MISSING,
     NO_LIMIT,
     Answers,
+    Created,
     DepthQuestion,
+    NewTopicQuestion,
     Questions,
     TopicFacts,
 )
 from redrive.errors import TransientFault
-from redrive.kafka.cluster import LEGAL_NAME, Cluster, Extent, has_leader, settled_ends
+from redrive.kafka.administration import NewTopic
+from redrive.kafka.cluster import (
+    LEGAL_NAME,
+    NOT_ALLOWED,
+    Cluster,
+    Extent,
+    has_leader,
+    settled_ends,
+)
+from redrive.kafka.errors import described
 from redrive.kafka.originals import fetch_originals
 from redrive.messages import TopicPartition
+from redrive.messages.reasons import Reason
 
 _MARKERS: Final = 1.0
 """Seconds to wait for transaction markers before a depth is counted: they are written after a
@@ -39,9 +51,16 @@ class ClusterFacts:
     This class is responsible for the facts of a topic that a put needs, and the depth of a queue.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        """Take the cluster."""
+    def __init__(self, cluster: Cluster, *, creates: bool = False) -> None:
+        """Take the cluster.
+
+        Args:
+            cluster: Answers.
+            creates: Whether missing topics of groups are created; otherwise it is only asked
+                whether they could be.
+        """
         self._cluster = cluster
+        self._creates = creates
         self._counted: dict[DepthQuestion, tuple[tuple[Extent, ...], int]] = {}
 
     def answers(self, questions: Questions) -> Answers:
@@ -50,7 +69,32 @@ class ClusterFacts:
             self._topic_facts(questions.topics),
             {question: self._depth(question) for question in questions.depths},
             fetch_originals(self._cluster, questions.records) if questions.records else {},
+            new_topics={question: self._created(question) for question in questions.new_topics},
         )
+
+    def _created(self, question: NewTopicQuestion) -> Created:
+        """Creates a topic, or asks whether it could be created."""
+        name, like = question
+        model = self._cluster.descriptions([like])[like]
+        if model is None:
+            detail = f"{name} can't be created like {like}: this user may not describe {like}"
+            return Created(Reason.NOT_AUTHORIZED, detail)
+        size = self._cluster.settings_of([like]).get(like, {}).get("max.message.bytes")
+        # Messages of the model have to fit; everything else is the cluster's default.
+        is_usual = int(size or DEFAULT_MAX_MESSAGE_BYTES) == DEFAULT_MAX_MESSAGE_BYTES
+        topic = NewTopic(
+            name,
+            len(model.partitions),
+            {} if is_usual else {"max.message.bytes": str(size)},
+            len(model.partitions[0].replicas),
+        )
+        error = self._cluster.create(topic, validate_only=not self._creates)
+        if error is None:
+            return Created()
+        is_right = error.code() in NOT_ALLOWED
+        reason = Reason.NOT_AUTHORIZED if is_right else Reason.RESOURCE_PROBLEM
+        right = " (this user needs Create on it)" if is_right else ""
+        return Created(reason, f"topic {name} can't be created: {described(error)}{right}")
 
     def _topic_facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
         legal = [name for name in names if LEGAL_NAME.fullmatch(name)]

@@ -36,6 +36,7 @@ from redrive.messages.dead_letters import (
     original_key,
     read_view,
     remove_header,
+    with_original,
     without_stacks,
 )
 from redrive.messages.fields import (
@@ -104,5 +105,6 @@ __all__ = [
     "remove_header",
     "wire_size",
     "with_mqmd_headers",
+    "with_original",
     "without_stacks",
 ]

@@ -8,7 +8,7 @@ is decided for a profile holds for all its messages.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from operator import itemgetter
@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from redrive.messages import own_headers as own
 from redrive.messages.dead_letter_header import (
     EYE_CATCHERS,
     MQDLH,
@@ -83,6 +84,7 @@ _PROFILE_HEADERS: Final = frozenset(
         _FORMAT_HEADER,
         *REDRIVE.headers,
         *BINARY.headers,
+        own.GROUP_TOPIC,
     ]
 )
 _PUT_DATE: Final = MQDLH["PutDate"].offset
@@ -124,6 +126,14 @@ class DeadLetterProfile:
     """Headers of the message descriptor as they are without the dead-letter header."""
     taken: tuple[AnyScheme, ...] = field(default=(), repr=False)
     """The schemes whose headers are taken off when the message goes back."""
+    group_topic: own.GroupTopic | None = None
+    """The topic of its group's rounds, if it failed there; then everything else here names the
+    original topic instead."""
+
+    @property
+    def failed_on(self) -> str | None:
+        """The topic whose record failed; None if that is not told."""
+        return self.group_topic.name if self.group_topic else self.view.origin.topic
 
     @property
     def is_dead_letter(self) -> bool:
@@ -169,11 +179,16 @@ def read_view(
 ) -> DeadLetterView:
     """What one message says of its failure, with everything that a profile leaves out.
 
+    What failed on the topic of its group's rounds names the original topic, if the headers have
+    Redrive's own among them; its offset there is not known.
+
     Returns:
         The view; ``NO_SCHEME`` if the message is not a dead letter. Nothing that a message contains
         makes this raise.
     """
-    return schemes.reading([name for name, _ in headers]).find(key, value, headers).view
+    view = schemes.reading([name for name, _ in headers]).find(key, value, headers).view
+    group_topic = own.read_group_topic(dict(headers).get(own.GROUP_TOPIC))
+    return view if group_topic is None else _original_view(view, group_topic)
 
 
 def _profile(
@@ -189,7 +204,7 @@ def _profile(
     if isinstance(scheme, Scheme):
         header = scheme.header(view)
         taken = tuple(it for it in reading.schemes if isinstance(it, Scheme)) or (scheme,)
-        return DeadLetterProfile(
+        profile = DeadLetterProfile(
             scheme.name,
             "",
             _pattern_fields(last, header),
@@ -198,6 +213,7 @@ def _profile(
             origins=tuple(reading.origins(headers)) or (view.origin.topic or "",),
             taken=taken,
         )
+        return with_original(profile, own.read_group_topic(last.get(own.GROUP_TOPIC)))
     header = header or DeadLetterHeader()
     return DeadLetterProfile(
         scheme.name,
@@ -209,6 +225,39 @@ def _profile(
         replaced=mqmd_headers(replaced_fields(header)),
         taken=(scheme,),
     )
+
+
+def with_original(
+    profile: DeadLetterProfile, group_topic: own.GroupTopic | None
+) -> DeadLetterProfile:
+    """The profile of what failed on the topic of its group's rounds, as if on the original topic.
+
+    Args:
+        profile: The profile, whose origin is the topic that failed.
+        group_topic: What Redrive's header says; it counts only if the origin is that topic, since a
+            service may copy the header to another event.
+    """
+    header = profile.header
+    if group_topic is None or header is None or profile.view.origin.topic != group_topic.name:
+        return profile
+    name = group_topic.original
+    return replace(
+        profile,
+        fields={**profile.fields, "DESTQ": name},
+        header=replace(header, dest_q_name=name),
+        view=_original_view(profile.view, group_topic),
+        origins=tuple(name if it == group_topic.name else it for it in profile.origins),
+        group_topic=group_topic,
+    )
+
+
+def _original_view(view: DeadLetterView, group_topic: own.GroupTopic) -> DeadLetterView:
+    if view.origin.topic != group_topic.name:
+        return view
+    origin = replace(
+        view.origin, topic=group_topic.original, partition=group_topic.partition, offset=None
+    )
+    return replace(view, origin=origin)
 
 
 def _odd_format(raw: bytes | None) -> str:

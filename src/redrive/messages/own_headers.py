@@ -32,6 +32,9 @@ ROUNDS = "redrive.rounds"
 """On puts under a table in a dialect: the rounds of the message, see ``Rounds``."""
 GROUP = "redrive.group"
 """On puts by RETRY under a table in a dialect: the group that failed, which they are for."""
+GROUP_TOPIC = "redrive.group-topic"
+"""On puts to the topic of a group's rounds, and on parked and remaining copies of what failed
+there: which topic that is, and which one it stands for; see ``GroupTopic``."""
 COUNTED = "redrive.counted"
 """On parked and remaining copies: how many of ``redrive.hops`` a RETRY of the table's dead-letter
 queue counted."""
@@ -82,6 +85,27 @@ _ROUNDS = re.compile(
     rb"([0-9a-f]{16}) ((?:%b)?) ([0-9]{1,9}) ([0-9]{1,15}) (%b) (%b)"
     % (_FAILED.pattern, _TOPIC, _TOPIC)
 )
+_GROUP_TOPIC = re.compile(rb"(%b) (%b)(?: ([0-9]{1,9}))?" % (_TOPIC, _TOPIC))
+
+
+class GroupTopic(NamedTuple):
+    """The header ``GROUP_TOPIC``: a topic of the rounds of one consumer group.
+
+    What fails there has failed on the original topic as far as rules and views are concerned. The
+    header counts only for a dead letter whose origin is that topic.
+    """
+
+    name: str
+    original: str
+    """The topic that it stands for."""
+    partition: int | None = None
+    """The partition of the original topic; None if it is not known."""
+
+    @property
+    def value(self) -> bytes:
+        """The header's value."""
+        parts = [self.name, self.original] + [str(self.partition)] * (self.partition is not None)
+        return " ".join(parts).encode("ascii", "replace")
 
 
 class Rounds(NamedTuple):
@@ -135,6 +159,7 @@ class OwnHeaders(NamedTuple):
     """Of a restored instruction: partition and offset up to which outcomes were looked at."""
     rounds: Rounds | None = None
     counted: int = 0
+    group_topic: GroupTopic | None = None
 
 
 NO_OWN_HEADERS = OwnHeaders()
@@ -222,6 +247,7 @@ def _checked(own: Mapping[str, bytes | None]) -> OwnHeaders:
         _place(get(RESTORED)),
         _rounds(get(ROUNDS)),
         int(_text(get(COUNTED), _NUMBER) or 0),
+        read_group_topic(get(GROUP_TOPIC)),
     )
 
 
@@ -278,6 +304,16 @@ def _rounds(value: bytes | None) -> Rounds | None:
         return None
     table, rules, counted, put_at, queue, target = (part.decode("ascii") for part in found.groups())
     return Rounds(table, _failed(rules), int(counted), int(put_at), queue, target)
+
+
+def read_group_topic(value: bytes | None) -> GroupTopic | None:
+    """The value of the header ``GROUP_TOPIC``; None if it is missing or of another form."""
+    found = None if value is None else _GROUP_TOPIC.fullmatch(value)
+    if found is None:
+        return None
+    name, original, partition = found.groups()
+    number = None if partition is None else int(partition)
+    return GroupTopic(name.decode("ascii"), original.decode("ascii"), number)
 
 
 def _failed(text: str) -> tuple[tuple[int, int], ...]:

@@ -11,6 +11,7 @@ from typing import Final
 from redrive.messages import reason_name
 from redrive.messages.constants import constant_value
 from redrive.operations.identify import Case, Identification
+from redrive.rules import GROUP_TOPIC, group_topic
 
 _RULES: Final = 30
 """Cases that get a rule of their own."""
@@ -91,6 +92,25 @@ def _lines(found: Identification) -> Iterator[str]:
     yield ""
     yield from _comment(f"What is left: {_OTHERWISE[0]}")
     yield _OTHERWISE[1]
+    yield from _about_groups(found)
+
+
+def _about_groups(found: Identification) -> Iterator[str]:
+    """The comment that offers TO(GROUP), if dead letters name a group.
+
+    It is not written into rules: before the group reads the topic, nobody would.
+    """
+    views = (one.view for one in found.by_share() if one.view is not None)
+    view = next((one for one in views if one.consumer_group and one.origin.topic), None)
+    if view is not None:
+        group = view.consumer_group
+        name = group_topic(GROUP_TOPIC, topic=view.origin.topic or "", group=group)
+        yield ""
+        yield from _comment(
+            "Every consumer of the topic sees a round. To show it to the group that failed alone,"
+            f" have that group read a topic such as {name} too, and write"
+            " ACTION(RETRY) TO(GROUP)."
+        )
 
 
 def _rule(case: Case, errors: Counter[str], *, is_kafka: bool) -> Iterator[str]:

@@ -33,7 +33,13 @@ def rights_of(job: JobConfiguration, targets: Sequence[str] = ()) -> tuple[Right
         targets: Topics on which its rules put messages, beside those that tables and definitions
             name; ``orders.*`` for all whose names begin with ``orders.``.
     """
-    found = [*_own(job.application), *_sources(job), *_targets(job, targets), *_depths(job)]
+    found = [
+        *_own(job.application),
+        *_sources(job),
+        *_targets(job, targets),
+        *_group_topics(job, targets),
+        *_depths(job),
+    ]
     return tuple({(one.resource, one.name, one.operation): one for one in found}.values())
 
 
@@ -105,6 +111,21 @@ def _targets(job: JobConfiguration, further: Iterable[str]) -> Iterator[Right]:
             purpose="without it Kafka's defaults are taken for its limits until it refuses",
             is_needed=False,
         )
+
+
+def _group_topics(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Right]:
+    """Rights on the topics of groups, by what their names begin with."""
+    tables = (parse(one.rules, name=one.rules_name).table for one in job.handlers)
+    if not any(table.has_groups for table in tables if table):
+        return
+    for target in targets:
+        before, _, after = job.group_topic.partition("{topic}")
+        rest = "" if target.endswith("*") else after.partition("{group}")[0]
+        name = f"{before}{target.removesuffix('*')}{rest}"
+        if "{group}" not in name:
+            topics = partial(_topic, name=name, is_prefix=True)
+            yield topics(operation="Create", purpose="makes the topics of groups, by TO(GROUP)")
+            yield topics(operation="Write", purpose="puts rounds on the topics of groups")
 
 
 def _depths(job: JobConfiguration) -> Iterator[Right]:

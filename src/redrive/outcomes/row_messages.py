@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.outcome import FIELDS, Result
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
-from redrive.messages.schemes.view import DeadLetterView
+from redrive.messages.schemes.known import CONNECT
+from redrive.messages.schemes.view import CONNECT_GROUP, DeadLetterView
 from redrive.outcomes.rows import Row, pattern_fields
 from redrive.rules import Dialect
 
@@ -30,10 +31,13 @@ def message_of(row: Row) -> Message:
     """
     is_letter = row["form"] != NO_VALID_SCHEME
     problem = "" if is_letter else row.get("detail") or "no valid dead-letter header"
+    group = row["consumer_group"]
+    is_connect = row["form"] == CONNECT.name  # it names the connector, and so the group
     view = DeadLetterView(
         scheme=row["form"] if is_letter else None,
         error_class=row["error_class"],
-        group=row["consumer_group"],
+        group=None if is_connect else group,
+        connector=group.removeprefix(CONNECT_GROUP) if is_connect and group else None,
     )
     return Message(
         key=None,

@@ -35,19 +35,25 @@ from redrive.rules.patterns import (
     RegexPattern,
     StringPattern,
 )
-from redrive.rules.rule import Action, Authority, Control, Rule, Wait
+from redrive.rules.rule import Action, Authority, Control, RetryTo, Rule, Wait
 from redrive.rules.selection import Turn, rules_of, select_rule, select_untried, turns
 from redrive.rules.source import decode_source
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import (
+    GROUP_TOPIC,
     Target,
+    group_of,
+    group_topic,
     input_queue,
     input_queue_manager,
+    is_topic_name,
     missing_insert,
+    original_target,
     resolve_target,
 )
 
 __all__ = [
+    "GROUP_TOPIC",
     "KEYWORDS",
     "PATTERN_KEYWORDS",
     "Action",
@@ -65,6 +71,7 @@ __all__ = [
     "Pattern",
     "RangePattern",
     "RegexPattern",
+    "RetryTo",
     "Rule",
     "RuleVerdict",
     "RulesTable",
@@ -75,9 +82,13 @@ __all__ = [
     "decode_source",
     "explain",
     "explain_rule",
+    "group_of",
+    "group_topic",
     "input_queue",
     "input_queue_manager",
+    "is_topic_name",
     "missing_insert",
+    "original_target",
     "parse",
     "resolve_target",
     "rules_of",

@@ -34,7 +34,7 @@ LINE_LENGTH: Final = 72
 
 _INDENT: Final = "  "
 _BARE: Final = re.compile(r"[A-Z0-9./_%*?]+")
-_ALWAYS_WRITTEN: Final = {"DIALECT", "ACTION", "FWDQ", "FWDT", "BACKOFF"}
+_ALWAYS_WRITTEN: Final = {"DIALECT", "ACTION", "FWDQ", "FWDT", "TO", "BACKOFF"}
 _DEFAULTS: Final = {**Control().keywords(), **Rule(action=Action.FWD).keywords()}
 
 

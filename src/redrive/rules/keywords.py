@@ -97,7 +97,7 @@ class Keyword:
 
 def _by_name(keywords: Iterable[Keyword]) -> Mapping[str, Keyword]:
     """Keywords in the order in which a canonical table writes them."""
-    first = ("DIALECT", "ACTION", "FWDT")
+    first = ("DIALECT", "ACTION", "FWDT", "TO")
     ordered = sorted(keywords, key=lambda it: (it.role.value, it.name not in first))
     return MappingProxyType({keyword.name: keyword for keyword in ordered})
 
@@ -164,6 +164,7 @@ _ADDED: Final = (
     _number_in_kafka("SIZE", units=_BYTES, is_varied=True),
     _text_in_kafka("KEY", is_varied=True),
     _action("FWDT", value=Value.TOPIC, length=TOPIC_LENGTH, references=_INSERTS),
+    _action("TO", value=Value.WORD, words=("TOPIC", "GROUP")),
     _action("BACKOFF", value=Value.BACKOFF, units=_SECONDS),
 )
 _WITH_ARGUMENT: Final = (

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from redrive.diagnostics import did_you_mean
-from redrive.messages.schemes import SCHEME_NAMES
+from redrive.messages.schemes import GROUP_SCHEMES, SCHEME_NAMES
 from redrive.rules.canonical import LINE_LENGTH, write_clause
 from redrive.rules.diagnosis import Reporter
 from redrive.rules.keywords import Dialect, Value
 from redrive.rules.patterns import NotPattern, StringPattern, members_of
-from redrive.rules.rule import Action, Control, Rule
+from redrive.rules.rule import Action, Control, RetryTo, Rule
 from redrive.rules.source import BLANKS, Entry, entries_of
 from redrive.rules.syntax import Clause
 from redrive.rules.table import RulesTable
@@ -99,6 +99,7 @@ def lint_table(
         found = [*_rule_warnings(rule, queue, table.control)]
         if known is not None and "SCHEME" in rule.patterns:
             found += _scheme_warnings(rule, known)
+            found += _group_warnings(rule, known)
         for code, subject, message, hint in found:
             report.warning(code, message, rule.line, subject=subject, hint=hint)
 
@@ -123,9 +124,10 @@ def _rule_warnings(rule: Rule, queue: str, control: Control) -> _Warnings:
         and rule.retry > 1
         and control.retry_interval < _CLOSE
     ):
+        readers = "every consumer of its topic" if rule.to is RetryTo.TOPIC else "its group"
         message = (
             f"a message that goes on failing is processed {rule.retry} times,"
-            f" {control.retry_interval} s apart, by every consumer of its topic"
+            f" {control.retry_interval} s apart, by {readers}"
         )
         yield "CLOSE_ROUNDS", "RETRY", message, "add delays that grow: BACKOFF(30s,2,10m)"
     if rule.forward_queue == "&REPLYQ" and _may_be_blank(rule, "REPLYQ"):
@@ -151,6 +153,17 @@ def _scheme_warnings(rule: Rule, schemes: Sequence[str]) -> _Warnings:
             name = one.text if isinstance(one, StringPattern) else ""
             hint = did_you_mean(name, schemes) or f"one of {', '.join(schemes)}, or of the settings"
             yield "UNKNOWN_SCHEME", "SCHEME", message, hint
+
+
+def _group_warnings(rule: Rule, schemes: Sequence[str]) -> _Warnings:
+    """The warning about TO(GROUP) for schemes of which none names a group."""
+    if rule.to is not RetryTo.GROUP:
+        return
+    pattern = rule.patterns["SCHEME"]
+    found = [name for name in schemes if pattern.matches(name)]
+    if found and not any(name in GROUP_SCHEMES or name not in SCHEME_NAMES for name in found):
+        message = f"every attempt fails: dead letters of {', '.join(found)} name no consumer group"
+        yield "NO_GROUP", "TO", message, "write TO(TOPIC), which is the default"
 
 
 def _may_be_blank(rule: Rule, name: str) -> bool:

@@ -19,7 +19,15 @@ from redrive.rules.diagnosis import EntryDiagnostic, Reporter
 from redrive.rules.keywords import IBM, Dialect, Role, Vocabulary, field_order, vocabulary_of
 from redrive.rules.lint import lint_entry, lint_table
 from redrive.rules.patterns import Pattern
-from redrive.rules.rule import DEFAULT_RETRY_INTERVAL, Action, Authority, Control, Rule, Wait
+from redrive.rules.rule import (
+    DEFAULT_RETRY_INTERVAL,
+    Action,
+    Authority,
+    Control,
+    RetryTo,
+    Rule,
+    Wait,
+)
 from redrive.rules.source import Entry, entries_of, physical_lines
 from redrive.rules.syntax import Clause, ClauseReader
 from redrive.rules.table import RulesTable
@@ -103,11 +111,15 @@ _MISPLACED_CONTROL: Final = (
     "one control entry, before all rules",
     "move it to the start of the table",
 )
-_WITH_FORWARD_ONLY: Final = {"FWDQ", "FWDQM", "FWDT", "HEADER"}
+_ONLY_WITH: Final = {
+    **dict.fromkeys(("FWDQ", "FWDQM", "FWDT", "HEADER"), Action.FWD),
+    "TO": Action.RETRY,
+}
 _CONFLICT_HINTS: Final = {
     ("RETRY", "HEADER"): "ACTION(RETRY) always removes the header",
     ("RETRY", "FWDQ"): "to try first and then forward, write two rules with the same pattern: "
     "ACTION(RETRY) RETRY(n), then ACTION(FWD) FWDQ(queue)",
+    ("FWD", "TO"): "FWDT('&TOPIC.&GROUP') names a topic with the group that failed",
 }
 
 
@@ -208,12 +220,12 @@ class _TableReader:
                 expected = "control keywords in an entry of their own, before all rules"
                 hint = f"move {name} to the first entry of the table"
                 self._conflict(entry, clause, message, expected, hint)
-            elif name not in _WITH_FORWARD_ONLY or action is None:
+            elif name not in _ONLY_WITH or action is None:
                 continue
-            elif action != Action.FWD:
-                message = f"{name} goes with ACTION(FWD) only, not with ACTION({action})"
+            elif action != (needed := _ONLY_WITH[name]):
+                message = f"{name} goes with ACTION({needed}) only, not with ACTION({action})"
                 hint = _CONFLICT_HINTS.get((str(action), name), "")
-                self._conflict(entry, clause, message, "ACTION(FWD)", hint)
+                self._conflict(entry, clause, message, f"ACTION({needed})", hint)
             elif name in {"FWDQ", "FWDQM"} and "FWDT" in clauses:
                 message = f"{name} and FWDT cannot stand together: a message goes to one place"
                 expected = "FWDT(topic), or FWDQ(queue) with or without FWDQM"
@@ -285,6 +297,7 @@ def _rule(line: int, patterns: Mapping[str, Pattern], settings: Mapping[str, Set
         forward_queue=str(settings.get("FWDQ", "")),
         forward_queue_manager=str(settings.get("FWDQM", "")),
         forward_topic=str(settings.get("FWDT", "")),
+        to=RetryTo(str(settings.get("TO", RetryTo.TOPIC))),
         header=settings.get("HEADER", "YES") == "YES",
         authority=Authority(str(settings.get("PUTAUT", "DEF"))),
         retry=int(str(settings.get("RETRY", 1))),

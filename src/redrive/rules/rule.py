@@ -43,6 +43,15 @@ class Action(StrEnum):
         return self in {Action.IGNORE, Action.QUARANTINE}
 
 
+class RetryTo(StrEnum):
+    """Where RETRY puts a message (TO, in DIALECT(KAFKA))."""
+
+    TOPIC = "TOPIC"
+    """To its original destination, where every consumer group sees it again."""
+    GROUP = "GROUP"
+    """To the topic of the rounds of the consumer group that failed."""
+
+
 class Authority(StrEnum):
     """Whose authority the put is made with (PUTAUT, specification 4.7)."""
 
@@ -115,6 +124,8 @@ class Rule:
     """FWDQM: a queue manager name, ``&DESTQM`` or ``&REPLYQM``; empty for the local one."""
     forward_topic: str = ""
     """FWDT: a topic's name with inserts such as ``&TOPIC``; empty unless it is given."""
+    to: RetryTo = RetryTo.TOPIC
+    """TO: where RETRY puts the message."""
     header: bool = True
     """HEADER: whether FWD leaves the dead-letter header on the message."""
     authority: Authority = Authority.DEF
@@ -132,7 +143,7 @@ class Rule:
         """The rule under the keywords of the language, defaults filled in.
 
         Patterns are under ``pattern``, names of constants as numbers; FWD has FWDQ and FWDQM, or
-        FWDT, and HEADER.
+        FWDT, and HEADER. TO is among them only if it is not the default.
         """
         action: dict[str, object] = {"ACTION": self.action.value}
         if self.action is Action.FWD:
@@ -142,6 +153,8 @@ class Rule:
                 action["FWDQ"] = self.forward_queue
                 action["FWDQM"] = self.forward_queue_manager or _BLANK
             action["HEADER"] = "YES" if self.header else "NO"
+        if self.to is not RetryTo.TOPIC:
+            action["TO"] = self.to.value
         return {
             "line": self.line,
             "pattern": {name: _plain(pattern) for name, pattern in self.patterns.items()},

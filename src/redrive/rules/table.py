@@ -9,7 +9,7 @@ from functools import cached_property
 
 from redrive.rules.backoff import BackoffPartitions
 from redrive.rules.canonical import write_entries
-from redrive.rules.rule import Control, Rule
+from redrive.rules.rule import Control, RetryTo, Rule
 from redrive.rules.targets import inserts
 
 
@@ -33,9 +33,16 @@ class RulesTable:
         """The fields of a message that determine its decision, as patterns name them.
 
         Those that no rule asks for are left out, and so are patterns that match anything. What a
-        rule inserts into a topic's name is among them.
+        rule inserts into a topic's name is among them, and the group of TO(GROUP).
         """
-        return frozenset(name for rule in self.rules for name in (*rule.selective, *inserts(rule)))
+        named = {"GROUP"} if self.has_groups else set[str]()
+        asked = (name for rule in self.rules for name in (*rule.selective, *inserts(rule)))
+        return frozenset({*asked, *named})
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether any rule puts to the topics of groups."""
+        return any(rule.to is RetryTo.GROUP for rule in self.rules)
 
     @property
     def has_backoff(self) -> bool:

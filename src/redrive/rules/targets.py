@@ -6,11 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from redrive.messages.schemes import consumer_group
 from redrive.rules.keywords import NAME_LENGTH, TOPIC_LENGTH, Dialect
 from redrive.rules.patterns import FieldValue
-from redrive.rules.rule import Action, Control, Rule
+from redrive.rules.rule import Action, Control, RetryTo, Rule
 
 _INSERT: Final = re.compile("&([A-Z]+)")
+
+GROUP_TOPIC: Final = "{topic}.{group}.retry"
+"""The name of the topic of a group's rounds, if the settings do not say."""
+_TOPIC_NAME: Final = re.compile(rf"(?!\.\.?$)[A-Za-z0-9._-]{{1,{TOPIC_LENGTH}}}")
 
 
 class Target(NamedTuple):
@@ -21,21 +26,31 @@ class Target(NamedTuple):
     """Empty for the local queue manager."""
 
 
-def resolve_target(rule: Rule, fields: Mapping[str, FieldValue]) -> Target:
+def original_target(fields: Mapping[str, FieldValue]) -> Target:
+    """The original destination of a message, where ``ACTION(RETRY) TO(TOPIC)`` puts it."""
+    queue = _substituted("&DESTQ", fields) or str(fields.get("TOPIC", ""))
+    return Target(queue, _substituted("&DESTQM", fields))
+
+
+def resolve_target(rule: Rule, fields: Mapping[str, FieldValue], form: str = GROUP_TOPIC) -> Target:
     """Where a rule puts a message (specification 4.3 and 4.4).
 
-    RETRY goes to the original destination. FWD goes to FWDQ on FWDQM, each name by itself: a blank
-    FWDQM is the local queue manager also when FWDQ is ``&DESTQ`` or ``&REPLYQ``. In DIALECT(KAFKA)
-    it may go to FWDT, in which fields of the message are inserted.
+    RETRY goes to the original destination, or with TO(GROUP) to the topic of the group's rounds,
+    which has this form of name (see ``group_topic``) and is blank if no group is told. FWD goes to
+    FWDQ on FWDQM, each name by itself: a blank FWDQM is the local queue manager also when FWDQ is
+    ``&DESTQ`` or ``&REPLYQ``. In DIALECT(KAFKA) it may go to FWDT, in which fields of the message
+    are inserted.
 
     The queue is blank if the field of the message is, and then the put fails.
 
     Raises:
         ValueError: The rule puts nothing.
     """
+    if rule.to is RetryTo.GROUP:
+        topic, group = original_target(fields).queue, group_of(fields)
+        return Target(group_topic(form, topic=topic, group=group) if topic and group else "", "")
     if rule.action is Action.RETRY:
-        queue = _substituted("&DESTQ", fields) or str(fields.get("TOPIC", ""))
-        return Target(queue, _substituted("&DESTQM", fields))
+        return original_target(fields)
     if rule.forward_topic:
         topic = _INSERT.sub(lambda it: str(fields.get(it[1], "")), rule.forward_topic)
         return Target(topic, "")
@@ -55,6 +70,31 @@ def inserts(rule: Rule) -> Sequence[str]:
 def missing_insert(rule: Rule, fields: Mapping[str, FieldValue]) -> str:
     """An insert of FWDT that a message has no value for, so that the put fails; empty if none."""
     return next((f"&{name}" for name in inserts(rule) if not fields.get(name)), "")
+
+
+def group_of(fields: Mapping[str, FieldValue]) -> str:
+    """The consumer group that failed, by the fields of a message; empty if it is not told."""
+    return consumer_group(str(fields.get("GROUP", "")), str(fields.get("CONNECTOR", "")))
+
+
+def group_topic(form: str, *, topic: str, group: str) -> str:
+    """The topic of the rounds of a consumer group: where ``ACTION(RETRY) TO(GROUP)`` puts.
+
+    Args:
+        form: What names have in common, with ``{topic}`` and ``{group}``.
+        topic: The topic that the group failed on. If that is such a topic of the group, it is the
+            answer: its rounds need no other.
+        group: The consumer group.
+    """
+    before, after = (part.replace("{group}", group) for part in form.split("{topic}"))
+    is_one = topic.startswith(before) and topic.endswith(after)
+    is_one = is_one and len(topic) > len(before) + len(after)
+    return topic if is_one else f"{before}{topic}{after}"
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka allows a topic of this name."""
+    return _TOPIC_NAME.fullmatch(name) is not None
 
 
 def input_queue(arguments: Sequence[str], control: Control, dead_letter_queue: str) -> str:

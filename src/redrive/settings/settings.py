@@ -138,6 +138,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
         schemes=read_schemes(root.section("schemes")),
         ledger=_ledger(root.section("ledger"), directory),
         **_converted({**options, **conflict}),
+        **root.section("retry").data,
         **root.section("supervision").data,
         **root.section("observe").data,
     )

@@ -94,6 +94,7 @@ class Settings:
             "topology": [text.name for text in job.topology],
             "on_undeliverable": job.on_undeliverable.value,
             "job": _described("job", job),
+            "retry": _described("retry", job),
             "supervision": _described("supervision", job),
             "observe": _described("observe", job),
             "ledger": _described("ledger", job.ledger),

@@ -74,7 +74,7 @@ class GroupCluster:
             configuration: The job, whose consumer group's offsets are its progress.
         """
         self._cluster = cluster
-        self._facts = ClusterFacts(cluster)
+        self._facts = ClusterFacts(cluster, creates=True)
         self._configuration = configuration
         self._group = configuration.application
         self._copies = LiveCopies(cluster)

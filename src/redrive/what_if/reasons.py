@@ -8,6 +8,7 @@ from redrive.masking import Mask
 from redrive.rules import (
     ClauseVerdict,
     FieldValue,
+    RetryTo,
     RulesTable,
     RuleVerdict,
     explain,
@@ -47,7 +48,8 @@ def _steps(course: Decision) -> Iterable[str]:
         manager = f"@{put.queue_manager}" if put.queue_manager else ""
         header = ", with its header" if put.header else ""
         times = f" {number} times" if number > 1 else ""
-        yield f"put to {put.queue or 'a blank queue'}{manager}{times}{header}"
+        group = " for the group that failed" if put.to is RetryTo.GROUP else ""
+        yield f"put to {put.queue or 'a blank queue'}{manager}{group}{times}{header}"
     if course.discarded:
         yield "DISCARD"
     else:

@@ -239,6 +239,7 @@ def between(old: str, new: str) -> Compared:
             "JSON($.n,<=1) ACTION(IGNORE)\nJSON($.n,<2|>=2) ACTION(DISCARD)",
         ),
         ("TOPIC(a) ACTION(FWD) FWDT('&TOPIC.x')", "TOPIC(a) ACTION(FWD) FWDT('a.x')"),
+        ("ACTION(RETRY)", "ACTION(RETRY) TO(TOPIC)"),
         (
             "ACTION(RETRY) RETRY(3) BACKOFF(30s,1,30s)",
             "ACTION(RETRY) RETRY(2) BACKOFF(30s,2,30s)\nACTION(RETRY) BACKOFF(30s,1,30s)",
@@ -264,6 +265,7 @@ def test_tables_that_say_the_same_in_other_words_are_equal(old: str, new: str) -
         ("ATTEMPTS(*) ACTION(DISCARD)", "ATTEMPTS(>=0) ACTION(DISCARD)"),
         ("ERRMSG(/time(d )?out/) ACTION(DISCARD)", "ACTION(QUARANTINE)"),
         ("ACTION(IGNORE)", "ACTION(QUARANTINE)"),
+        ("ACTION(RETRY)", "ACTION(RETRY) TO(GROUP)"),
         ("TOPIC(A) ACTION(DISCARD)", "TOPIC(a) ACTION(DISCARD)"),
         ("JSON($.n,>1) ACTION(DISCARD)", "JSON($.n,>=1) ACTION(DISCARD)"),
         ("JSON($.n,=1) ACTION(DISCARD)", "JSON($.n,1) ACTION(DISCARD)"),

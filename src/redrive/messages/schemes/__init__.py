@@ -10,10 +10,17 @@ from redrive.messages.schemes.known import SCHEMES
 from redrive.messages.schemes.own import OwnScheme, PlaceError, Told, schemes_id
 from redrive.messages.schemes.reading import Reading
 from redrive.messages.schemes.scheme import Message, Scheme
-from redrive.messages.schemes.table import KNOWN, SCHEME_NAMES, SchemeTable
-from redrive.messages.schemes.view import NO_SCHEME, UNKNOWN_ORIGIN, DeadLetterView, Origin
+from redrive.messages.schemes.table import GROUP_SCHEMES, KNOWN, SCHEME_NAMES, SchemeTable
+from redrive.messages.schemes.view import (
+    NO_SCHEME,
+    UNKNOWN_ORIGIN,
+    DeadLetterView,
+    Origin,
+    consumer_group,
+)
 
 __all__ = [
+    "GROUP_SCHEMES",
     "KNOWN",
     "NO_SCHEME",
     "SCHEMES",
@@ -28,5 +35,6 @@ __all__ = [
     "Scheme",
     "SchemeTable",
     "Told",
+    "consumer_group",
     "schemes_id",
 ]

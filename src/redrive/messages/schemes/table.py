@@ -14,6 +14,11 @@ from redrive.messages.schemes.scheme import Scheme
 SCHEME_NAMES: Final = (*(scheme.name for scheme in SCHEMES), REDRIVE.name, BINARY.name)
 """The names of all schemes that are known without settings."""
 
+GROUP_SCHEMES: Final = frozenset(
+    scheme.name for scheme in SCHEMES if {"group", "connector"} & scheme.parts.keys()
+)
+"""The names of those whose dead letters can name the consumer group that failed."""
+
 _LAYOUTS: Final = 256
 """Layouts of header names that are remembered."""
 

@@ -64,6 +64,24 @@ class DeadLetterView:
     pointer: bool = False
     """Whether the payload is missing and has to be fetched from ``origin``."""
 
+    @property
+    def consumer_group(self) -> str:
+        """The consumer group that failed, see ``consumer_group``; empty if it is not told."""
+        return consumer_group(self.group, self.connector)
+
+
+CONNECT_GROUP: Final = "connect-"
+"""How the consumer groups of sink connectors begin."""
+
+
+def consumer_group(group: str | None, connector: str | None) -> str:
+    """The consumer group that failed; empty if it is not told.
+
+    Dead letters of Connect name only the connector. Its group is ``connect-<connector>``, unless
+    its settings override that.
+    """
+    return group or (f"{CONNECT_GROUP}{connector}" if connector else "")
+
 
 NO_SCHEME: Final = DeadLetterView()
 """The view of a message that is not a dead letter of any scheme."""

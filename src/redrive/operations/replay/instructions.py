@@ -208,6 +208,8 @@ def _copy_of(record: StoredRecord, origin: bytes, asked_until: tuple[int, int]) 
         (own.HOPS, own.number(mine.hops)),
         (own.RESTORED, b"%d:%d" % asked_until),
     ]
+    if mine.group_topic:
+        headers.append((own.GROUP_TOPIC, mine.group_topic.value))
     if cut:
         headers.append((own.CUT, cut.encode("ascii")))
     if key is not None:

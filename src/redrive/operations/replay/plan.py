@@ -21,6 +21,14 @@ from redrive.masking import Mask
 from redrive.topology.names import NO_NAMES, Names
 
 _VERSION: Final = 1
+_IN_WORDS: Final = {
+    To.ORIGINAL: "to their original destinations",
+    To.GROUP: "to the topics of the groups that failed",
+    To.RULES: "through the rules tables again",
+    To.DISCARD: "to be thrown away",
+    To.ATTEMPT: "to their next attempt, now",
+    To.REMAIN: "to what remains, without another attempt",
+}
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/s)?")
 
 
@@ -38,20 +46,10 @@ class Order:
 
     def __str__(self) -> str:
         """Where the messages go, in words."""
-        match self.to:
-            case To.QUEUE:
-                header = " with the dead-letter header" if self.keeps_header else ""
-                return f"to {self.target}{header}"
-            case To.ORIGINAL:
-                return "to their original destinations"
-            case To.RULES:
-                return "through the rules tables again"
-            case To.DISCARD:
-                return "to be thrown away"
-            case To.ATTEMPT:
-                return "to their next attempt, now"
-            case To.REMAIN:
-                return "to what remains, without another attempt"
+        if self.to is not To.QUEUE:
+            return _IN_WORDS[self.to]
+        header = " with the dead-letter header" if self.keeps_header else ""
+        return f"to {self.target}{header}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,17 +225,17 @@ def new_plan_id() -> str:
 
 
 def parse_target(text: str) -> tuple[To, Names]:
-    """``--to``: ``original``, ``rules``, or ``QUEUE[@QM]``.
+    """``--to``: ``original``, ``group``, ``rules``, or ``QUEUE[@QM]``.
 
     Raises:
         UsageError: It is empty.
     """
-    if text in {To.ORIGINAL, To.RULES}:
+    if text in {To.ORIGINAL, To.GROUP, To.RULES}:
         return To(text), NO_NAMES
     queue, _, manager = text.rpartition("@") if "@" in text else (text, "", "")
     if not queue:
         raise UsageError(
-            f"--to {text!r} names no queue", hint="give original, rules, QUEUE or QUEUE@QM"
+            f"--to {text!r} names no queue", hint="give original, group, rules, QUEUE or QUEUE@QM"
         )
     return To.QUEUE, Names(queue=queue, queue_manager=manager)
 

@@ -109,6 +109,9 @@ class Planner:
         left_out = {row["origin"] for row in (*found.taken_away, *found.gone)}
         mine = [row for row in mine if row["origin"] not in left_out]
         told += found.notes()
+        if order.to is To.GROUP and (without := sum(not row["consumer_group"] for row in mine)):
+            mine = [row for row in mine if row["consumer_group"]]
+            told.append(f"{without} messages are left out: no consumer group of theirs is known")
         puts = self._puts(mine, order)
         return ReplayPlan(
             plan=new_plan_id(),
@@ -159,7 +162,14 @@ class Planner:
         attempts = attempts_of([row], decider.table)
         profile = message.profile or NO_PROFILE
         fields = tuple(profile.fields.items())
-        key = row["handler"], profile.scheme, fields, profile.view.group, attempts, message.hops
+        key = (
+            row["handler"],
+            profile.scheme,
+            fields,
+            profile.view.consumer_group,
+            attempts,
+            message.hops,
+        )
         put = known.get(key)
         if put is None:
             if why := self._not_known(order, decider, attempts):
@@ -277,7 +287,8 @@ def _text(decision: Decision, order: Order) -> str:
     rule = decision.rule
     if rule is None or (isinstance(decision, Keep) and not decision.reason):
         return f"remains: {decision.detail}"
-    by = "" if order.to in {To.ORIGINAL, To.QUEUE} else f" by the rule at line {rule.line}"
+    is_by_order = order.to in {To.ORIGINAL, To.GROUP, To.QUEUE}
+    by = "" if is_by_order else f" by the rule at line {rule.line}"
     if isinstance(decision, Discard):
         return f"discarded{by}"
     return f"{str(decision.target) or 'no original destination'}{by}"

@@ -17,10 +17,10 @@ from redrive.rules.backoff import Backoff
 from redrive.rules.keywords import Dialect
 from redrive.rules.matcher import Matcher
 from redrive.rules.patterns import FieldValue
-from redrive.rules.rule import Action, Authority, Rule
+from redrive.rules.rule import Action, Authority, RetryTo, Rule
 from redrive.rules.selection import rules_of, select_untried
 from redrive.rules.table import RulesTable
-from redrive.rules.targets import inserts, resolve_target
+from redrive.rules.targets import inserts, original_target, resolve_target
 
 Message: TypeAlias = Mapping[str, FieldValue]
 """Match fields by pattern keyword."""
@@ -45,6 +45,8 @@ class Put:
     """Whether FWDT names the queue, which then is a topic."""
     backoff: Backoff | None = None
     """The delays between its attempts; None for RETRYINT."""
+    to: RetryTo = RetryTo.TOPIC
+    """Whether it goes to the topic of its group's rounds instead of the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,9 @@ def decide_while_ageing(table: RulesTable, message: Message) -> tuple[list[tuple
 def _put_of(rule: Rule, message: Message) -> Put:
     """How a rule whose action can fail puts a message."""
     header = rule.action is Action.FWD and rule.header
-    target = resolve_target(rule, message)
-    return Put(*target, header, rule.authority, bool(rule.forward_topic), rule.backoff)
+    is_retry = rule.action is Action.RETRY
+    target = original_target(message) if is_retry else resolve_target(rule, message)
+    return Put(*target, header, rule.authority, bool(rule.forward_topic), rule.backoff, rule.to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,4 +181,5 @@ def meaning_of(rule: Rule) -> tuple[object, ...]:
         rule.authority,
         rule.retry,
         rule.backoff,
+        rule.to,
     )

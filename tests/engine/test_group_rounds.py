@@ -1,0 +1,201 @@
+"""Rounds for the group that failed: TO(GROUP) puts to a topic that only this group reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.conformance.rules_driver import IDENTITY
+from tests.engine.failed_processing import GROUPS, smallrye, spring, streams
+from tests.engine.test_rounds import BEGIN, Application
+
+from redrive.messages import (
+    DeadLetterDecoder,
+    Headers,
+    OutputRecord,
+    Records,
+    decode_dead_letter,
+)
+from redrive.messages import own_headers as own
+from redrive.rules import group_topic
+
+TABLE = """DIALECT(KAFKA)
+TOPIC('orders') PARTITION(0) ACTION(RETRY) TO(GROUP) RETRY(3) BACKOFF(30s,2,10m)
+TOPIC('orders') ACTION(FWD) FWDT('&TOPIC.dead')
+"""
+
+
+def application(fail: Any, table: str = TABLE, group: str = "billing", **more: Any) -> Application:
+    """An application that reads rounds from the topic of its group."""
+    return Application(fail, table, rounds=f"orders.{group}.retry", **more)
+
+
+def puts_of(one: Application) -> Sequence[tuple[str, int, str]]:
+    """Target, rule and DESTQ of every put, as outcomes tell them."""
+    return [
+        (it["target_topic"], it["rule_line"], it["fields"]["DESTQ"])
+        for it in one.outcomes
+        if it["target_topic"]
+    ]
+
+
+@pytest.mark.parametrize("fail", GROUPS, ids=lambda it: it.__name__)
+def test_every_round_goes_to_the_topic_of_the_group_and_rules_see_the_original(fail: Any) -> None:
+    """As often as RETRY says; the name of the topic does not grow, and patterns go on matching."""
+    group = GROUPS[fail]
+    one = application(fail, group=group)
+    one.run()
+    there = f"orders.{group}.retry"
+    assert puts_of(one) == [(there, 2, "orders")] * 3 + [("orders.dead", 3, "orders")]
+    assert len(one.topics.topics["orders"]) == 1
+    rounds = one.topics.topics[there]
+    assert [(it.key, it.value, it.partition) for it in rounds] == [(b"k", b"{}", 0)] * 3
+    assert {dict(it.headers or [])[own.GROUP] for it in rounds} == {group.encode()}
+    assert {it["message"] for it in one.outcomes} == {"DLQ:0:0"}
+    (dead,) = one.topics.topics["orders.dead"]
+    letter = decode_dead_letter(dead.value, dead.headers or [], key=dead.key)
+    assert letter.fields["DESTQ"] == letter.view.origin.topic == "orders"
+
+
+@pytest.mark.parametrize("fail", GROUPS, ids=lambda it: it.__name__)
+def test_what_remains_keeps_its_original_topic(fail: Any) -> None:
+    """A copy of a dead letter from the topic of a group is decided as that dead letter was."""
+    group = GROUPS[fail]
+    keeps = TABLE.replace("RETRY(3)", "RETRY(1)").replace("FWD) FWDT('&TOPIC.dead')", "IGNORE)")
+    one = application(fail, keeps, group)
+    one.run()
+    assert one.topics.topics[IDENTITY.remaining_topic]
+    one.started(TABLE.replace("RETRY(3)", "RETRY(1)").replace("30s", "1s"))
+    one.run()
+    there = f"orders.{group}.retry"
+    last = [(there, 2, "orders")] * 2 + [("orders.dead", 3, "orders")]
+    assert puts_of(one) == last
+
+
+def test_the_next_rule_may_put_to_the_original_topic() -> None:
+    """TO(TOPIC) after TO(GROUP): to the original, not to the topic of the group."""
+    table = "DIALECT(KAFKA)\nACTION(RETRY) TO(GROUP) RETRY(2)\nACTION(RETRY) RETRY(1)\n"
+    one = application(spring, table)
+    one.run()
+    assert [target for target, _, _ in puts_of(one)] == ["orders.billing.retry"] * 2 + ["orders"]
+
+
+def test_a_service_that_copies_headers_to_another_event_makes_no_round() -> None:
+    """The event's dead letter comes from another topic, which is its original one."""
+    one = application(spring)
+    one.run(rounds=2)
+    copied = one.topics.topics["orders.billing.retry"][-1].headers or []
+    event = OutputRecord("invoices", b"i", b"[]", copied, 5)
+    one.topics.topics["DLQ"][:] = [spring(event, 9, int(1000 * BEGIN))]
+    one.topics.committed["DLQ"] = 0
+    one.started("DIALECT(KAFKA)\nACTION(RETRY) TO(GROUP) RETRY(3)\n")
+    one.driver.step(BEGIN + 1_000)
+    (put,) = [it for it in one.outcomes if it["target_topic"] == "invoices.billing.retry"]
+    assert put["fields"]["DESTQ"] == "invoices"
+    assert (put["message"], put["attempt"], put["hop"]) == ("DLQ:0:0", 1, 0)
+
+
+def test_a_group_that_drops_redrives_headers_gets_no_longer_name() -> None:
+    """Its rounds are not counted, but its topic has no topic of its own."""
+
+    def forgetful(record: OutputRecord, offset: int, now: int) -> OutputRecord:
+        headers = own.without_own(record.headers or [])
+        return spring(record._replace(headers=headers), offset, now)
+
+    one = application(forgetful, "DIALECT(KAFKA)\nACTION(RETRY) TO(GROUP) RETRY(2)\n")
+    one.run(rounds=5)
+    assert {target for target, _, _ in puts_of(one)} == {"orders.billing.retry"}
+
+
+@pytest.mark.parametrize("fail", [smallrye, streams], ids=lambda it: it.__name__)
+def test_a_dead_letter_without_a_group_is_a_failed_attempt(fail: Any) -> None:
+    """The reason says so, and the next rule has its turn."""
+    one = application(fail)
+    one.run()
+    failed = [it for it in one.outcomes if it["reason"]]
+    assert [it["reason_name"] for it in failed] == ["MQRC_UNKNOWN_OBJECT_NAME"] * 3
+    assert "names no consumer group" in failed[0]["detail"]
+    assert puts_of(one) == [("orders.dead", 3, "orders")]
+
+
+@pytest.mark.parametrize("group", ["with blank", "caf\u00e9", "g" * 240], ids=ascii)
+def test_a_name_that_no_topic_can_have_is_refused(group: str) -> None:
+    """It is never cut: two groups would share a topic."""
+
+    def fails(record: OutputRecord, offset: int, now: int) -> OutputRecord:
+        letter = spring(record, offset, now)
+        headers = [(n, group.encode() if "group" in n else v) for n, v in letter.headers or []]
+        return letter._replace(headers=headers)
+
+    one = application(fails)
+    one.run()
+    assert puts_of(one) == [("orders.dead", 3, "orders")]
+    assert "no topic has such a name" in next(it["detail"] for it in one.outcomes if it["reason"])
+
+
+@pytest.mark.parametrize("fail", GROUPS, ids=lambda it: it.__name__)
+def test_to_group_and_to_topic_differ_only_in_the_target(fail: Any) -> None:
+    """Same delays, attempts, keys, values and headers but those that name table and target."""
+
+    def told(table: str) -> list[Any]:
+        one = application(fail, table, GROUPS[fail])
+        one.run()
+        puts = [*one.topics.topics["orders"][1:], *one.topics.topics[one.rounds]]
+        vary = {own.TABLE, own.ROUNDS, own.GROUP_TOPIC}
+        records = [
+            replace_headers(it, [pair for pair in it.headers or [] if pair[0] not in vary])
+            for it in puts
+        ]
+        names = {"table", "target_topic", "target_queue"}
+        outcomes = [{k: v for k, v in it.items() if k not in names} for it in one.outcomes]
+        return [one.puts, one.failures, records, outcomes]
+
+    assert told(TABLE) == told(TABLE.replace(" TO(GROUP)", ""))
+
+
+def replace_headers(record: OutputRecord, headers: Headers) -> OutputRecord:
+    """A put without its topic, with other headers."""
+    return record._replace(topic="", headers=headers)
+
+
+def test_a_damaged_header_names_no_original() -> None:
+    """Anybody may write it; it never stops the job."""
+    good = own.GroupTopic("orders.billing.retry", "orders", 3)
+    assert own.read_group_topic(good.value) == good
+    assert own.read_group_topic(good._replace(partition=None).value) == good._replace(
+        partition=None
+    )
+    for value in (None, b"", b"orders", good.value + b" ", good.value.replace(b"3", b"x")):
+        assert own.read_group_topic(value) is None
+
+
+@pytest.mark.parametrize(
+    ("form", "topic", "expected"),
+    [
+        ("{topic}.{group}.retry", "orders", "orders.billing.retry"),
+        ("{topic}.{group}.retry", "orders.billing.retry", "orders.billing.retry"),
+        ("{topic}.{group}.retry", "orders.ship.retry", "orders.ship.retry.billing.retry"),
+        ("retry-{group}-{topic}", "orders", "retry-billing-orders"),
+        ("retry-{group}-{topic}", "retry-billing-orders", "retry-billing-orders"),
+        ("{topic}.{group}.retry", ".billing.retry", ".billing.retry.billing.retry"),
+    ],
+)
+def test_the_name_follows_the_setting(form: str, topic: str, expected: str) -> None:
+    """A topic that already is the group's is its own answer."""
+    assert group_topic(form, topic=topic, group="billing") == expected
+
+
+def test_each_message_has_the_original_topic_of_its_own_header() -> None:
+    """Also among messages that are equal but for that header, which are read together."""
+    letter = spring(OutputRecord("orders.billing.retry", b"k", b"{}", [], 5), 7, 5)
+    marks = [own.GroupTopic("orders.billing.retry", name, 0) for name in ("orders", "bills")]
+    foreign = own.GroupTopic("other.billing.retry", "other", 0)
+    headers = [
+        [*(letter.headers or []), (own.GROUP_TOPIC, mark.value)] for mark in (*marks, foreign)
+    ]
+    records = Records([b"k"] * 3, [b"{}"] * 3, headers, [5] * 3, [0, 1, 2])
+    codes, profiles = DeadLetterDecoder().decode(records)
+    assert [profiles[code].fields["DESTQ"] for code in codes.tolist()] == [
+        "orders", "bills", "orders.billing.retry"
+    ]  # fmt: skip

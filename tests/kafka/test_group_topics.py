@@ -1,0 +1,132 @@
+"""The topic of a group's rounds is created when a rule first puts to it, like the original one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+from tests.configurations import handled, job_of
+from tests.engine.failed_processing import spring
+
+from redrive.configuration.deciders import DeciderFactory
+from redrive.engine.facts import Facts
+from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords
+from redrive.kafka.administration import NewTopic
+from redrive.kafka.facts import ClusterFacts
+from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
+
+THERE = "orders.billing.retry"
+NEW = NewTopic(THERE, 4, {}, 3)
+
+
+@dataclass
+class Topics:
+    """A cluster on which ``orders`` has four partitions with three replicas each."""
+
+    refusal: int | None = None
+    """The code with which it refuses to create a topic."""
+    settings: dict[str, str] = field(default_factory=dict)
+    created: list[NewTopic] = field(default_factory=list)
+    validated: list[NewTopic] = field(default_factory=list)
+
+    def descriptions(self, names: Any, *, with_rights: bool = False) -> dict[str, Any]:
+        """What the client says of topics."""
+        del with_rights
+        known = {"orders", *(one.name for one in self.created)}
+        leader, replicas = SimpleNamespace(id=1), [1, 2, 3]
+        partitions = [
+            SimpleNamespace(id=number, leader=leader, isr=replicas, replicas=replicas)
+            for number in range(4)
+        ]
+        topic = SimpleNamespace(partitions=partitions, authorized_operations=None)
+        return {name: topic if name in known else None for name in names}
+
+    def settings_of(self, names: Any) -> dict[str, Any]:
+        """Their settings."""
+        return dict.fromkeys(names, self.settings)
+
+    def create(self, topic: NewTopic, *, validate_only: bool) -> KafkaError | None:
+        """Creates a topic, or says why not."""
+        if self.refusal is not None:
+            return KafkaError(self.refusal)
+        (self.validated if validate_only else self.created).append(topic)
+        return None
+
+
+def decided(topics: Topics, *, creates: bool = True, **more: Any) -> tuple[Any, dict[str, Any]]:
+    """The put, if there is one, and the outcome of a dead letter of partition 0 of ``orders``."""
+    cluster: Any = topics
+    answers = ClusterFacts(cluster, creates=creates).answers
+    facts = Facts(lambda: 0.0)
+    table = "DIALECT(KAFKA)\nACTION(RETRY) TO(GROUP) BACKOFF(1s,1,1s)\n"
+    factory = DeciderFactory(job_of(handled("DLQ", table), **more), facts)
+    decider, kind = factory.deciders()["DLQ"]
+    letter = spring(OutputRecord("orders", b"k", b"{}", [], 5), 7, 5)
+    headers = [letter.headers or []]
+    records = Records([letter.key], [letter.value], headers, [letter.timestamp], [0])
+    part = PartitionRecords(TopicPartition("DLQ", 0), decider, kind, records)
+    work = Slice(
+        [part], DeadLetterDecoder(), facts, SliceSettings(outcomes_topic="outcomes", now=1_000_000)
+    )
+    work.resume({})
+    while questions := work.decide():
+        work.learn(answers(questions))
+    put = next((one for _, one in work.outputs if one.topic not in {"outcomes", "remaining"}), None)
+    outcome = next(one for _, one in work.outputs if one.topic == "outcomes")
+    return put, json.loads(outcome.value or b"")
+
+
+def test_it_is_created_with_the_partitions_and_replicas_of_the_original() -> None:
+    """Once; the put keeps key and partition."""
+    topics = Topics()
+    put, outcome = decided(topics)
+    assert topics.created == [NEW]
+    assert (put.topic, put.key, put.partition) == (THERE, b"k", 0)
+    assert (outcome["result"], outcome["target_topic"]) == ("retried", THERE)
+    decided(topics)
+    assert topics.created == [NEW]
+
+
+def test_it_takes_messages_as_large_as_the_original() -> None:
+    """Else a message that fits there would not fit here."""
+    topics = Topics(settings={"max.message.bytes": "5000000"})
+    decided(topics)
+    assert topics.created[0].settings == {"max.message.bytes": "5000000"}
+
+
+def test_a_view_only_asks_whether_it_could_be_created() -> None:
+    """And says the same as the job."""
+    topics = Topics()
+    assert decided(topics, creates=False)[0].topic == THERE
+    assert (topics.created, topics.validated) == ([], [NEW])
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "MQRC_NOT_AUTHORIZED"),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, "MQRC_NOT_AUTHORIZED"),
+        (KafkaError.POLICY_VIOLATION, "MQRC_RESOURCE_PROBLEM"),
+        (KafkaError.INVALID_REPLICATION_FACTOR, "MQRC_RESOURCE_PROBLEM"),
+    ],
+)
+@pytest.mark.parametrize("creates", [True, False])
+def test_a_topic_that_can_not_be_created_is_a_failed_attempt(
+    code: int, reason: str, *, creates: bool
+) -> None:
+    """The reason says what the cluster said."""
+    put, outcome = decided(Topics(refusal=code), creates=creates)
+    assert put is None
+    assert (outcome["result"], outcome["reason_name"]) == ("remains", reason)
+    assert f"topic {THERE} can't be created: " in outcome["detail"]
+
+
+def test_the_settings_name_it() -> None:
+    """With the topic and the group in any order."""
+    put, _ = decided(Topics(), group_topic="retry-{group}-{topic}")
+    assert put.topic == "retry-billing-orders"
