@@ -18,7 +18,9 @@ from redrive.engine.decision import (
     Skip,
     Wait,
     with_detail,
+    with_edit,
 )
+from redrive.engine.edits import NO_EDIT, Content, changes
 from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
@@ -186,12 +188,14 @@ class RulesDecider:
                     return Decided(message, again)
                 decision = again
             source = found
-        record = self._record(source, decision, facts)
+        record, edit = self._record(source, decision, facts)
+        if isinstance(record, Refusal):  # its sentence may be of this message alone: not cached
+            return Decided(message, self.on_refusal(decision, record))
         persistence = int(decision.profile.fields.get("PERSIST", 0))
         refusal = facts.check(entry, record, persistence, decision.destination)
         if refusal is not None:
             return Decided(message, facts.cache.on_refusal(self, decision, refusal))
-        return Decided(message, decision, ((entry, record),))
+        return Decided(message, with_edit(decision, edit), ((entry, record),))
 
     def _without_payload(self, put: Put, gone: Gone, facts: SliceContext) -> Decision:
         """The decision to keep a dead letter whose payload cannot be read."""
@@ -211,14 +215,23 @@ class RulesDecider:
             replay=put.replay,
         )
 
-    def _record(self, message: Message, put: Put, facts: SliceContext) -> OutputRecord:
-        """The record that a put writes."""
+    def _record(
+        self, message: Message, put: Put, facts: SliceContext
+    ) -> tuple[OutputRecord | Refusal, str]:
+        """The record that a put writes or why there is none, and what was changed in it."""
         key, value, headers = message.key, message.value, message.headers
         if put.strip:
             key = original_key(put.profile, key, headers)
             value, headers = remove_header(put.profile, value, headers)
         else:
             headers = without_stacks(put.profile, headers)
+        edit = ""
+        if edited := put.replay.edit if put.replay else NO_EDIT:
+            before = Content(value, headers)
+            after = edited.applied(before)
+            if isinstance(after, Refusal):
+                return after, ""
+            (value, headers), edit = after, changes(before, after)
         headers = [
             *headers,
             (own.ID, message.identity.encode("ascii")),
@@ -227,7 +240,7 @@ class RulesDecider:
         ]
         topic = put.destination.topic
         partition = facts.facts.topic(topic).partition(put.partition)
-        return OutputRecord(topic, key, value, headers, message.timestamp, partition)
+        return OutputRecord(topic, key, value, headers, message.timestamp, partition), edit
 
     # -- all messages of a profile ---------------------------------------------------------------
 
@@ -471,7 +484,8 @@ class RulesDecider:
     ) -> Park | Keep:
         """The decision after a rule's failed attempt: the next one, or the message remains."""
         attempts, following = before, None
-        if replay is None or replay.to in {To.RULES, To.ATTEMPT}:  # else the table decided nothing
+        # Otherwise the table decided nothing, or its next attempt would lack the edit.
+        if replay is None or (replay.to in {To.RULES, To.ATTEMPT} and not replay.edit):
             attempts = self.attempts.counted(rule, before)
             candidates = self.profiles.candidates_of(profile)
             following = self.attempts.following(candidates, attempts)
