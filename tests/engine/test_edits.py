@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.failed_processing import SCHEMES
-from tests.engine.known_cluster import KnownCluster
-from tests.engine.samples import NOW, dead_letter, handler_of, slice_of, written
+from tests.engine.known_cluster import OPEN, KnownCluster
+from tests.engine.samples import (
+    NOW,
+    dead_letter,
+    handler_of,
+    identity_of,
+    record,
+    resolve_anything,
+    slice_of,
+    written,
+)
 from tests.engine.test_replays import ORIGINS, carried_out, instructions, outcomes_in
 
 from redrive.engine.commands import Replay, To, read_replays
+from redrive.engine.context import Entry
 from redrive.engine.edits import (
     Content,
     DropHeader,
@@ -25,7 +36,9 @@ from redrive.engine.edits import (
     digest,
 )
 from redrive.engine.facts import Facts, Original, RecordQuestion
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import SourceKind
+from redrive.engine.transforms import FunctionTransform, PatchTransform, Transform
 from redrive.kafka.records import StoredRecord
 from redrive.masking import Mask
 from redrive.messages import Headers, OutputRecord, Records, TopicPartition
@@ -35,6 +48,7 @@ from redrive.messages.json_patch import JsonPatch
 from redrive.operations.replay import changes as previews
 from redrive.operations.replay.changes import Preview, change_of
 from redrive.operations.replay.plan import Order
+from redrive.rules import parse
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
 
@@ -245,3 +259,102 @@ def test_an_outcome_has_no_value_of_what_was_edited() -> None:
     (outcome,) = outcomes_in(entries)
     assert outcome["edit"] == "headers password"
     assert "S3CRET" not in str(outcome)
+
+
+TRANSFORMED = "DIALECT(KAFKA)\nACTION({}) TRANSFORM(t)\n"
+
+
+def transformed(action: str, change: Transform | None, value: bytes = BODY) -> list[Entry]:
+    """What is written for a fresh dead letter of a table with one transformation."""
+    decider = RulesDecider(
+        identity_of("DLQ", name="dlq", queue="DLQ"),
+        parse(TRANSFORMED.format(action)).required(),
+        lambda manager, queue, _: resolve_anything(manager, queue),
+        hop_limit=25,
+        transforms={} if change is None else {"t": change},
+    )
+    letter = record(value, [("trace", b"1"), *dead_letter(2053, "Q")])
+    return OPEN.decided(slice_of(letter, decider))
+
+
+def function(change: Any, seconds: float = 0.0) -> FunctionTransform:
+    """A function that takes some seconds."""
+    return FunctionTransform("t", change, cycle([0.0, seconds]).__next__)
+
+
+def raised(error: BaseException) -> Any:
+    """A function that raises."""
+
+    def change(value: bytes | None, headers: Headers) -> None:
+        raise error
+
+    return change
+
+
+ACTIONS = {"RETRY": "Q", "FWD) FWDT(R": "R"}
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_rule_puts_what_its_transformation_made(action: str) -> None:
+    """Of a fresh dead letter as of any other; the outcome says what changed."""
+    (_, retried), *_ = transformed(
+        action, function(lambda value, _: (value[::-1], [("new", None)]))
+    )
+    assert retried.topic == ACTIONS[action]
+    assert retried.value == BODY[::-1]
+    assert own.without_own(retried.headers or []) == [("new", None)]
+    entries = transformed(
+        action, PatchTransform("t", JsonPatch.of([{"op": "remove", "path": "/amount"}]))
+    )
+    (put,) = written(entries, ACTIONS[action])
+    assert put.value == b'{"currency":"EU"}'
+    (outcome,) = outcomes_in(entries)
+    assert outcome["edit"].startswith("value sha256:")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "told"),
+    [
+        (None, 2110, "the settings have no [transforms.t]"),
+        (
+            PatchTransform("t", JsonPatch.of([{"op": "remove", "path": "/a"}])),
+            2110,
+            "there is no /a",
+        ),
+        (function(raised(ValueError("bad"))), 2374, "TRANSFORM(t) failed: ValueError: bad"),
+        (function(raised(SystemExit(3))), 2374, "SystemExit: 3"),
+        (function(lambda *_: b"x"), 2374, "no pair of value and headers"),
+        (function(lambda *_: ("x", [])), 2374, "no pair of bytes and a list"),
+        (function(lambda *_: (b"x", [("a", "b")])), 2374, "no pair of text and bytes"),
+        (function(lambda *_: (b"x", [("redrive.id", b"")])), 2374, "are Redrive's own"),
+        (function(lambda *_: (b"x", []), 1.1), 2374, "it took 1.1 s"),
+    ],
+)
+def test_a_transformation_that_fails_is_a_failed_attempt(
+    change: Transform | None, reason: int, told: str
+) -> None:
+    """With its reason; the message remains as it was."""
+    entries = transformed("RETRY", change)
+    assert not written(entries, "Q")
+    (kept,) = written(entries, "REMAINING")
+    assert kept.value == BODY
+    (outcome,) = outcomes_in(entries)
+    assert (outcome["result"], outcome["reason"], outcome["attempt"]) == ("remains", reason, 1)
+    assert told in outcome["detail"]
+
+
+def test_an_edit_has_the_last_word_behind_a_transformation() -> None:
+    """What a person saw in the editor is what is put."""
+    edit = Edit((patch({"op": "test", "path": "", "value": 1}), SetHeader("a", b"2")))
+    replay = Replay(plan="p", to=To.RULES, edit=edit)
+    decider = RulesDecider(
+        identity_of("DLQ", name="dlq", queue="DLQ"),
+        parse(TRANSFORMED.format("RETRY")).required(),
+        lambda manager, queue, _: resolve_anything(manager, queue),
+        hop_limit=25,
+        transforms={"t": FunctionTransform("t", lambda *_: (b"1", [("a", b"1"), ("b", b"1")]))},
+    )
+    entries = carried_out(instructions((ORIGINS[0], "p")), replay, handler=decider)
+    (put,) = written(entries, "Q")
+    kept = own.without_own(put.headers or [])
+    assert Content(put.value, kept) == Content(b"1", [("a", b"2"), ("b", b"1")])

@@ -37,6 +37,7 @@ def test_the_schemes_of_the_page_read_what_it_shows(
     """All of its schemes together: the envelope, the headers, and what is assumed."""
     monkeypatch.chdir(tmp_path)
     Path("tickets.rul").write_text(RULES)
+    Path("fix.json").write_text(blocks("json")[0])
     Path("redrive.toml").write_text("\n".join(blocks("toml")))
     table = SchemeTable(one.scheme() for one in read_settings(Path("redrive.toml")).job.schemes)
     envelope = blocks("json")[-1].encode()

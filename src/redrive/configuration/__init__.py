@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from redrive.checkpoints.instances import Share
+from redrive.configuration.transforms import TransformConfiguration
 from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic, tables_topic
 from redrive.kafka.connection import Connection
 from redrive.messages.schemes import OwnScheme, schemes_id
@@ -98,6 +99,8 @@ class JobConfiguration:
     on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
     schemes: tuple[OwnScheme, ...] = ()
     """Schemes of dead letters beside those that are known, checked."""
+    transforms: tuple[TransformConfiguration, ...] = ()
+    """What TRANSFORM of rules tables may name, checked."""
     hop_limit: int = 25
     """How often one message is put on a queue before it counts as looping."""
     emitter: EmitterChoice = EmitterChoice.AUTO

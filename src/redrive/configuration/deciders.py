@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from redrive.configuration import OnUndeliverable
+from redrive.configuration.transforms import by_name
 from redrive.engine.commands import NO_STATES, States
 from redrive.engine.deciders import Decider
 from redrive.engine.names import HandlerIdentity, message_retry_topic, remaining_topic
@@ -197,6 +198,7 @@ class DeciderFactory:
                 topics.resolve(queue=topic, queue_manager="", seed=0)
             ),
             schemes=SchemeTable(one.scheme() for one in self._configuration.schemes),
+            transforms=by_name(self._configuration.transforms),
         )
 
     def resolver_for(

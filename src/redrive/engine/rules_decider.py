@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from redrive.engine.attempts import LOOP, AttemptCounter, loop_of
@@ -20,7 +21,7 @@ from redrive.engine.decision import (
     with_detail,
     with_edit,
 )
-from redrive.engine.edits import NO_EDIT, Content, changes
+from redrive.engine.edits import NO_EDIT, Content, Edit, changes
 from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
@@ -53,14 +54,16 @@ from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from redrive.engine.context import SliceContext
+    from redrive.engine.transforms import Transform
 
 __all__ = ["LOOP", "NO_PAYLOAD", "RulesDecider"]
 
 NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
 """Reason of a dead letter that points at a payload which cannot be read."""
+NO_TRANSFORMS: Final[Mapping[str, Transform]] = MappingProxyType({})
 
 
 class RulesDecider:
@@ -81,6 +84,7 @@ class RulesDecider:
         hop_limit: int,
         resolve_topic: Callable[[str], Destination | Refusal] | None = None,
         schemes: SchemeTable = KNOWN,
+        transforms: Mapping[str, Transform] = NO_TRANSFORMS,
     ) -> None:
         """Build the index of the table.
 
@@ -92,6 +96,7 @@ class RulesDecider:
             resolve_topic: A topic's name to a destination or a refusal; None where queues are
                 topics of the same name.
             schemes: The schemes of dead letters to look for.
+            transforms: What TRANSFORM of the table may name.
         """
         self.identity = identity
         self.table = table
@@ -101,6 +106,7 @@ class RulesDecider:
         self.profiles = ProfileMatcher(table, schemes)
         self._hop_limit = hop_limit
         self._resolve = resolve
+        self._transforms = transforms
         self._resolve_topic = resolve_topic or (lambda topic: resolve("", topic, 0))
         self._decisions = DecisionWriter(
             identity, self.table_id, identity.queue_manager, expects_dead_letters=True
@@ -226,9 +232,11 @@ class RulesDecider:
         else:
             headers = without_stacks(put.profile, headers)
         edit = ""
-        if edited := put.replay.edit if put.replay else NO_EDIT:
+        transform = put.rule.transform if put.rule else ""
+        edited = put.replay.edit if put.replay else NO_EDIT
+        if transform or edited:
             before = Content(value, headers)
-            after = edited.applied(before)
+            after = self._changed(before, transform, edited)
             if isinstance(after, Refusal):
                 return after, ""
             (value, headers), edit = after, changes(before, after)
@@ -241,6 +249,19 @@ class RulesDecider:
         topic = put.destination.topic
         partition = facts.facts.topic(topic).partition(put.partition)
         return OutputRecord(topic, key, value, headers, message.timestamp, partition), edit
+
+    def _changed(self, content: Content, transform: str, edit: Edit) -> Content | Refusal:
+        """What is put of a content; the operator's edit comes last, as the preview shows it."""
+        if transform:
+            known = self._transforms.get(transform)
+            if known is None:
+                detail = f"the settings have no [transforms.{transform}]"
+                return Refusal(Reason.FORMAT_ERROR, detail)
+            changed = known.applied(content)
+            if isinstance(changed, Refusal):
+                return changed
+            content = changed
+        return edit.applied(content)
 
     # -- all messages of a profile ---------------------------------------------------------------
 

@@ -45,6 +45,8 @@ class Put:
     """Whether FWDT names the queue, which then is a topic."""
     backoff: Backoff | None = None
     """The delays between its attempts; None for RETRYINT."""
+    transform: str = ""
+    """What changes the message before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,9 @@ def _put_of(rule: Rule, message: Message) -> Put:
     """How a rule whose action can fail puts a message."""
     header = rule.action is Action.FWD and rule.header
     target = resolve_target(rule, message)
-    return Put(*target, header, rule.authority, bool(rule.forward_topic), rule.backoff)
+    return Put(
+        *target, header, rule.authority, bool(rule.forward_topic), rule.backoff, rule.transform
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,4 +182,5 @@ def meaning_of(rule: Rule) -> tuple[object, ...]:
         rule.authority,
         rule.retry,
         rule.backoff,
+        rule.transform,
     )
