@@ -13,6 +13,7 @@ from tests.engine.test_edits import contents
 
 from redrive.command import main, replay
 from redrive.command.edits import edit_with, edited_file, read_edit, read_form, written_form
+from redrive.command.failures import why
 from redrive.command.replay_view import show_plan
 from redrive.engine.commands import To
 from redrive.engine.edits import NO_EDIT, Content, Edit, ReplaceContent, digest
@@ -198,6 +199,22 @@ def test_an_editor_and_options_do_not_go_together() -> None:
     result = CliRunner().invoke(main, ["replay", "--edit", "dlq:0:1", "--drop-header", "a"])
     assert result.exit_code == 2
     assert "--edit does not go with" in result.output
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"edit": "headers a"}, "changed headers a"),
+        ({"edit": "headers a", "replay": "p"}, "changed headers a; replay p by ann (ticket)"),
+        ({"reason": 2374, "detail": "bad"}, "transformation failed: bad"),
+        ({"edit": None}, ""),
+    ],
+)
+def test_a_history_says_what_was_changed(row: dict[str, Any], told: str) -> None:
+    """Beside who asked for it, and why an attempt failed."""
+    known = {"reason": 0, "detail": "", "replay": None, "operator": "ann", "purpose": "ticket"}
+    name = "MQRC_API_EXIT_ERROR" if row.get("reason") else ""
+    assert why({**known, "reason_name": name, **row}, mq=False) == told
 
 
 def plan_with(edit: Edit, order: Order, *changes: Change) -> ReplayPlan:
