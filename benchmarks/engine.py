@@ -251,7 +251,7 @@ class CrashProgram:
 
     def audit(self, scene: Scene) -> Findings:
         """Compares inputs, outcomes and puts."""
-        scene.reader.look()
+        scene.reader.read_all(self.patience)
         findings = scene.reader.reconciliation.finish(scene.inputs)
         if findings.inputs != scene.load.acknowledged:
             sent, ends = scene.load.acknowledged, scene.load.ends

@@ -368,8 +368,13 @@ class Reader:
         """Closes the reader."""
         self._consumer.close()
 
-    def look(self) -> None:
+    def look(self) -> bool:
         """Reads what was committed until now, and decides about inputs that have ended.
+
+        A reader that is behind decides nothing: it may have read an outcome long before the put.
+
+        Returns:
+            Whether it read all of it; it takes some seconds at most.
 
         Raises:
             KafkaError: A broker is away; nothing is lost, the next look goes on.
@@ -380,17 +385,21 @@ class Reader:
             self._consumer = self._opened()
             self._moved_at = time.monotonic()
         self._assign()
-        deadline = time.monotonic() + _LOOK
-        while time.monotonic() < deadline:
-            batches = self._consumer.poll(timeout_ms=500, max_records=5_000)
-            if not batches:
+        deadline, ends = time.monotonic() + _LOOK, self._consumer.end_offsets(list(self._positions))
+        while is_behind := any(self._consumer.position(lane) < end for lane, end in ends.items()):
+            if time.monotonic() > deadline:
                 break
-            self._moved_at = time.monotonic()
+            batches = self._consumer.poll(timeout_ms=500, max_records=5_000)
+            if batches:
+                self._moved_at = time.monotonic()
             for lane, records in batches.items():
                 for record in records:
                     self.reconciliation.take(record)
                 self._positions[lane] = records[-1].offset + 1
-        self.reconciliation.settle()
+        if not is_behind:
+            self._moved_at = time.monotonic()
+            self.reconciliation.settle()
+        return not is_behind
 
     def inputs(self) -> dict[int, int]:
         """How many dead letters each partition holds, those that were deleted by age included."""
@@ -415,8 +424,23 @@ class Reader:
             if self.reconciliation.taken > taken:
                 deadline = time.monotonic() + patience
         time.sleep(2)  # what was committed last is visible everywhere
-        self.look()
+        self.read_all(patience)
         return inputs
+
+    def read_all(self, patience: float) -> None:
+        """Reads what was committed until now, to its end.
+
+        Args:
+            patience: The most seconds.
+
+        Raises:
+            KafkaError: A broker is away.
+            SystemExit: It took longer.
+        """
+        deadline = time.monotonic() + patience
+        while not self.look():
+            if time.monotonic() > deadline:
+                raise SystemExit(f"the reader did not come to the end in {patience:g} s")
 
     def _opened(self) -> KafkaConsumer:
         consumer = KafkaConsumer(

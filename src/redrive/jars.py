@@ -1,9 +1,10 @@
 """The jars that Spark and the embedded broker need: fetched once, verified, then used offline.
 
-``jars.lock`` names every jar with its SHA-256. The Ivy inside pyspark fetches exactly these, with
-the default repository and the settings it would use for Spark itself. They lie in a folder of the
-user's cache that is named after the lock's content and appears only when it is complete: so its
-presence means that the sums were right, and a start only has to look for the files.
+``jars.lock`` names every jar with its SHA-256; a program may bring another lock. The Ivy inside
+pyspark fetches exactly these, with the default repository and the settings it would use for Spark
+itself. They lie in a folder of the user's cache that is named after the lock's content and appears
+only when it is complete: so its presence means that the sums were right, and a start only has to
+look for the files.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -52,9 +53,10 @@ class JarGroup(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One line of the lock."""
+    """One line of a lock."""
 
-    group: JarGroup
+    group: str
+    """A ``JarGroup``, in the lock of this package."""
     coordinate: str
     """``organisation:name:revision``"""
     sha256: str
@@ -70,71 +72,79 @@ class Jar:
 
 
 @cache
-def locked_jars() -> tuple[Jar, ...]:
-    """Every jar of the committed lock, in its order."""
-    lines = (line.split() for line in _lock_text().splitlines())
+def locked_jars(lock: str | None = None) -> tuple[Jar, ...]:
+    """Every jar of a lock, in its order.
+
+    Args:
+        lock: Text of the lock; by default that of this package, here as below.
+    """
+    lines = (line.split() for line in (lock or _lock_text()).splitlines())
     return tuple(
-        Jar(JarGroup(fields[0]), fields[1], fields[2], int(fields[3]))
+        Jar(fields[0], fields[1], fields[2], int(fields[3]))
         for fields in lines
         if fields and not fields[0].startswith("#")
     )
 
 
-def jar_directory() -> Path:
-    """The folder of the jars that this version of the lock names, present or not."""
-    name = sha256(_lock_text().encode()).hexdigest()[:16]
+def jar_directory(lock: str | None = None) -> Path:
+    """The folder of the jars that a lock names, present or not."""
+    name = sha256((lock or _lock_text()).encode()).hexdigest()[:16]
     return cache_directory() / "jars" / name
 
 
-def jar_files(group: JarGroup) -> list[Path]:
+def jar_files(group: str, lock: str | None = None) -> list[Path]:
     """The jars of one group, checked for presence and size: a fast check for every start.
 
     Raises:
         EnvironmentFault: One is missing or has another size.
     """
-    jars = [jar for jar in locked_jars() if jar.group is group]
-    if damaged := _damaged(jar_directory(), jars):
-        message = f"{_enumerate(damaged)} missing or damaged in {jar_directory()}"
+    jars, directory = [jar for jar in locked_jars(lock) if jar.group == group], jar_directory(lock)
+    if damaged := _damaged(directory, jars):
+        message = f"{_enumerate(damaged)} missing or damaged in {directory}"
         raise EnvironmentFault(message, hint="run `redrive setup` once, with a network")
-    return [jar_directory() / jar.path for jar in jars]
+    return [directory / jar.path for jar in jars]
 
 
-def fetch_jars(*, progress: Callable[[int, int], None] = lambda _done, _of: None) -> None:
+def fetch_jars(
+    lock: str | None = None, *, progress: Callable[[int, int], None] = lambda _done, _of: None
+) -> None:
     """Make every locked jar present; does nothing if they are.
 
     Several processes may call this at once: one fetches, the others wait for it.
 
     Args:
+        lock: Text of the lock.
         progress: Called with the number of steps done and of all steps; a jar is found, then
             fetched.
 
     Raises:
         EnvironmentFault: There is no network, a jar is not available, or its sum is wrong.
     """
-    target = jar_directory()
+    target, jars = jar_directory(lock), locked_jars(lock)
     with exclusively(target.parent):
-        if not _damaged(target, locked_jars()):
+        if not _damaged(target, jars):
             return
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetching-") as scratch:
             fetched = Path(scratch, "jars")
-            _fetch(find_java(), Path(scratch), progress)
-            verify_jars(fetched)
+            _fetch(find_java(), Path(scratch), jars, progress)
+            verify_jars(fetched, lock)
             if target.exists():
                 target.rename(Path(scratch, "damaged"))
             fetched.rename(target)
 
 
-def verify_jars(directory: Path | None = None) -> None:
+def verify_jars(directory: Path | None = None, lock: str | None = None) -> None:
     """Compare the content of every jar with the lock.
 
     Args:
         directory: A folder of jars; by default the one in the cache.
+        lock: Text of the lock.
 
     Raises:
         EnvironmentFault: Names the jars that are missing or have another SHA-256.
     """
-    directory = directory or jar_directory()
-    if damaged := _damaged(directory, locked_jars(), compare=True):
+    directory = directory or jar_directory(lock)
+    if damaged := _damaged(directory, locked_jars(lock), compare=True):
         message = f"{_enumerate(damaged)} missing, or not what the lock names, in {directory}"
         hint = (
             f"remove {directory} if it is there and run `redrive setup`; if the registry itself "
@@ -170,26 +180,28 @@ def _enumerate(coordinates: list[str], at_most: int = 3) -> str:
     return f"{names} {'is' if len(coordinates) == 1 else 'are'}"
 
 
-def _fetch(java: Java, scratch: Path, progress: Callable[[int, int], None]) -> None:
+def _fetch(
+    java: Java, scratch: Path, jars: Sequence[Jar], progress: Callable[[int, int], None]
+) -> None:
     """Run Ivy until it has retrieved every jar into ``scratch/jars``."""
     description = scratch / "ivy.xml"
-    description.write_bytes(_ivy_description())
+    description.write_bytes(_ivy_description(jars))
     log = jar_directory().parent / "fetch.log"
     for _ in range(_ATTEMPTS):
-        if _run_ivy(_ivy_command(java, description, scratch), log, progress):
+        if _run_ivy(_ivy_command(java, description, scratch), log, len(jars), progress):
             return
     raise _explain(log)
 
 
-def _ivy_description() -> bytes:
+def _ivy_description(jars: Sequence[Jar]) -> bytes:
     """The lock as Ivy reads it: no dependency brings another, so nothing unlocked can come."""
     module = ET.Element("ivy-module", version="2.0")
     ET.SubElement(module, "info", organisation="redrive", module="jars")
     configurations = ET.SubElement(module, "configurations")
-    for group in JarGroup:
+    for group in sorted({jar.group for jar in jars}):
         ET.SubElement(configurations, "conf", name=group)
     dependencies = ET.SubElement(module, "dependencies")
-    for jar in locked_jars():
+    for jar in jars:
         organisation, name, revision = jar.coordinate.split(":")
         attributes = {"org": organisation, "name": name, "rev": revision, "transitive": "false"}
         ET.SubElement(dependencies, "dependency", attributes, conf=f"{jar.group}->default")
@@ -240,9 +252,11 @@ def _proxy_arguments() -> list[str]:
     return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 80}"]
 
 
-def _run_ivy(command: list[str], log: Path, progress: Callable[[int, int], None]) -> bool:
-    """Whether Ivy retrieved everything; its report goes to ``log``."""
-    done, total = 0, 2 * len(locked_jars())
+def _run_ivy(
+    command: list[str], log: Path, jars: int, progress: Callable[[int, int], None]
+) -> bool:
+    """Whether Ivy retrieved so many jars; its report goes to ``log``."""
+    done, total = 0, 2 * jars
     progress(done, total)
     with (
         log.open("w", encoding="utf-8") as report,
