@@ -9,9 +9,13 @@ import orjson
 import pytest
 from tests.settings.conftest import RULES
 
+from redrive.engine.edits import Content, Edit, PatchValue, SetHeader
 from redrive.messages import Headers, SchemeTable, decode_dead_letter, read_view, remove_header
+from redrive.messages.json_patch import JsonPatch
+from redrive.operations.replay.changes import change_of
 from redrive.rules import parse
 from redrive.settings import read_settings
+from redrive.topology.put import Refusal
 
 PAGE = (Path(__file__).parents[2] / "docs" / "kafka.md").read_text(encoding="utf-8")
 
@@ -33,9 +37,10 @@ def test_the_schemes_of_the_page_read_what_it_shows(
     """All of its schemes together: the envelope, the headers, and what is assumed."""
     monkeypatch.chdir(tmp_path)
     Path("tickets.rul").write_text(RULES)
+    Path("fix.json").write_text(blocks("json")[0])
     Path("redrive.toml").write_text("\n".join(blocks("toml")))
     table = SchemeTable(one.scheme() for one in read_settings(Path("redrive.toml")).job.schemes)
-    envelope = blocks("json")[0].encode()
+    envelope = blocks("json")[-1].encode()
     letter = decode_dead_letter(envelope, [], schemes=table)
     assert (letter.scheme, letter.fields["DESTQ"]) == ("envelope", "tickets")
     assert letter.view.error_class == "java.net.SocketTimeoutException"
@@ -57,3 +62,14 @@ def test_the_schemes_of_the_page_read_what_it_shows(
     pipeline: Headers = [("fallback_error", b"no such host")]
     view = read_view(b"k", b"v", pipeline, schemes=table)
     assert (view.scheme, view.error_message) == ("pipeline", "no such host")
+
+
+def test_the_patch_of_the_page_changes_what_it_shows() -> None:
+    """Of a message that it is for; another stays as it is."""
+    patch = PatchValue(JsonPatch.of(orjson.loads(blocks("json")[0])))
+    edit = Edit((SetHeader("fixed", b"4711"), patch))
+    before = Content(b'{"order":17,"currency":"EU"}', [("trace", b"1")])
+    after = edit.applied(before)
+    assert isinstance(after, Content)
+    assert [*change_of("m", before, after).lines] == blocks("diff")[0].splitlines()
+    assert isinstance(edit.applied(Content(b'{"currency":"USD"}', [])), Refusal)

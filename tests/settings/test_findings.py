@@ -111,6 +111,33 @@ def underlined(finding: Diagnostic) -> str:
         (GOOD + SCHEME + "attempts = 'n as txt'", "BAD_VALUE", "'n as txt'", "decimal, int32be"),
         (GOOD + SCHEME + "payload = 'x'", "BAD_VALUE", "'x'", "$.payload"),
         (GOOD + "[schemes.connect]\nrecognise = 'x'", "BAD_VALUE", "connect", "a known scheme"),
+        # Transformations
+        (GOOD + "[transforms.a]\n", "MISSING", "a", "either json_patch or python"),
+        (GOOD + "[transforms.'a b']\npython = 'json:loads'", "BAD_VALUE", "'a b'", "underscores"),
+        (
+            GOOD + "[transforms.a]\npython = 'json'",
+            "BAD_VALUE",
+            "'json'",
+            "package.module:function",
+        ),
+        (
+            GOOD + "[transforms.a]\npython = 'json:lo'",
+            "BAD_VALUE",
+            "'json:lo'",
+            "no attribute 'lo'",
+        ),
+        (
+            GOOD + "[transforms.a]\njson_patch = 'no.json'",
+            "BAD_VALUE",
+            "'no.json'",
+            "can't be read",
+        ),
+        (
+            GOOD + "[transforms.a]\njson_patch = 'orders.rul'",
+            "BAD_VALUE",
+            "'orders.rul'",
+            "not JSON",
+        ),
         # Brokers and how to sign in
         (GOOD.replace(":9092", ""), "BAD_VALUE", '"localhost"', "host:port"),
         (GOOD.replace("9092", "99999"), "BAD_VALUE", '"localhost:99999"', "not an address"),
@@ -314,6 +341,15 @@ def test_rules_may_ask_for_schemes_of_the_settings(check: Check) -> None:
     Path("orders.rul").write_text("DIALECT(KAFKA)\nSCHEME(mine|min) ACTION(IGNORE)\n")
     (finding,) = check(GOOD + SCHEME)
     assert (finding.code, finding.hint) == ("UNKNOWN_SCHEME", "did you mean mine?")
+
+
+def test_rules_may_name_only_transformations_of_the_settings(check: Check) -> None:
+    """Any other name is an error at its clause, before anything starts."""
+    Path("orders.rul").write_text("DIALECT(KAFKA)\nACTION(RETRY) TRANSFORM(lods)\n")
+    found = check(GOOD + "[transforms.loads]\npython = 'json:loads'\n")
+    (finding,) = (one for one in found if one.severity == "error")
+    assert (finding.code, finding.hint) == ("UNKNOWN_TRANSFORM", "did you mean loads?")
+    assert (finding.line, finding.column, finding.length) == (2, 15, len("TRANSFORM(lods)"))
 
 
 def test_context_authority_is_accepted_when_the_settings_allow_it(check: Check) -> None:

@@ -99,6 +99,8 @@ exit_after = 0
 [observe]
 listen = "0.0.0.0:9464"
 retention_alarm = 12
+[transforms.parsed]
+python = "json:loads"
 [ledger]
 enabled = false
 path = "ledger"
@@ -118,6 +120,7 @@ EXCLUDED = {
     ("kafka", "sasl_password_file"),
     ("topology", "files"),
     ("schemes", "assume"),
+    ("transforms", "json_patch"),
     ("schema_registry", "password_file"),
 }
 """Keys that contradict others in the file with everything; they have tests of their own."""
@@ -219,6 +222,7 @@ def test_the_file_with_everything_uses_every_key() -> None:
         "[[handlers]]", "[handlers]"
     )
     tables = tables.replace("[schemes.mine]", "[schemes]")
+    tables = tables.replace("[transforms.parsed]", "[transforms]")
     written = Document.from_text(tables, name="", directory=Path()).data
     assert {name: tuple(table) for name, table in written.items()} == {
         name: tuple(key for key in keys if (name, key) not in EXCLUDED)

@@ -19,6 +19,7 @@ from tests.engine.failed_processing import GROUPS, LATE, SCHEMES
 from tests.streaming.conftest import RunningJob, outcomes_of
 
 from redrive.configuration import EmitterChoice, JobConfiguration
+from redrive.configuration.transforms import TransformConfiguration
 from redrive.messages import OutputRecord
 from redrive.messages import own_headers as own
 from redrive.rules import parse
@@ -53,7 +54,7 @@ def test_each_dead_letter_goes_where_its_own_text_and_body_say(
     emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any,
     configure: Configure, start_job: StartJob,
 ) -> None:  # fmt: skip
-    """Expressions, JSON, size and inserts; back to the partition it came from, in both ways."""
+    """Expressions, JSON, size, inserts, a transformation; back to its partition, in both ways."""
     dlq, orders, slow = queues("dlq", partitions=2), queues("orders", partitions=3), queues("slow")
     sink = queues("dead-sink")
     table = (
@@ -61,7 +62,8 @@ def test_each_dead_letter_goes_where_its_own_text_and_body_say(
         f"ERRMSG(/timed? ?out/) TOPIC({orders}) ACTION(RETRY)\n"
         "JSON('$.n',/^[02468]$/) ACTION(DISCARD)\n"
         f"SIZE(>100) ACTION(FWD) FWDT('{slow}')\n"
-        f"CONNECTOR(?*) ACTION(FWD) FWDT('{sink.removesuffix('sink')}&CONNECTOR') HEADER(NO)\n"
+        f"CONNECTOR(?*) ACTION(FWD) FWDT('{sink.removesuffix('sink')}&CONNECTOR') HEADER(NO)"
+        " TRANSFORM(seen)\n"
     )
     records = [
         connect(
@@ -74,8 +76,10 @@ def test_each_dead_letter_goes_where_its_own_text_and_body_say(
     ]
     records += [connect(orders, "broken", value=b'{"n": 4}'), {"value": b"no dead letter"}]
     produce(dlq, records)
-    configuration = configure({dlq: table}, emitter=emitter)
+    seen = TransformConfiguration("seen", b'[{"op": "add", "path": "/seen", "value": true}]')
+    configuration = configure({dlq: table}, emitter=emitter, transforms=(seen,))
     start_job(configuration).join()
+    assert {one.value.endswith(b',"seen":true}') for one in read_all(sink)} == {True}
     put = read_all(orders)
     assert len(put) == 20
     assert {record.partition for record in put} == {1}

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
@@ -253,3 +254,44 @@ def test_parked_messages_are_tried_now_or_no_more_and_all_others_wait(
     waiting = redrive("ls", "--status", "parked")["dead_letters"]
     assert sorted(int(one["origin"].rpartition(":")[2]) for one in waiting) == [2, 4, 6, 7]
     assert {one["attempt"] for one in waiting} == {1}
+
+
+def test_edited_messages_are_put_once_as_the_plan_showed_them(
+    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient, configure: Configure,
+    start_job: StartJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """By a patch, which one message refuses, and by an editor; the ledger says what changed."""
+    dlq = queues("dlq")
+    missing, patch = f"{dlq}.orders", tmp_path / "patch.json"
+    bodies = [b'{"order":%d,"currency":"%b"}' % (n, b"USD" if n == 1 else b"EU") for n in range(3)]
+    produce(dlq, [letter(2053, missing, body, key=b"k") for body in bodies])
+    rules = "REASON(2053) ACTION(RETRY) RETRY(1)\n"
+    configuration = configure({dlq: rules})
+    job = start_job(configuration)
+    job.wait_for_records(3)
+    admin.create_topics([NewTopic(missing, 1, 1)], wait_for_metadata=True)
+    redrive = commands(configuration, dlq, rules, tmp_path)
+    patch.write_text(
+        '[{"op": "test", "path": "/currency", "value": "EU"},'
+        ' {"op": "replace", "path": "/currency", "value": "EUR"}]'
+    )
+    words = ["--json-patch", str(patch), "--set-header", "fixed=1"]
+    plan = redrive("replay", "plan", *words)
+    shown = {one["message"]: one for one in plan["changes"]}
+    assert '+   "currency": "EUR"' in shown[f"{dlq}:0:0"]["lines"]
+    assert "the value there is another" in shown[f"{dlq}:0:1"]["problem"]
+    done = redrive("replay", "now", *words, "--yes", "--because", "ticket")
+    assert done["results"] == {"retried": 2, "remains": 1}
+    monkeypatch.setenv("VISUAL", "sed -i s/USD/EUR/")
+    edited = redrive("replay", "--edit", f"{dlq}:0:1", "--yes", "--because", "by hand")
+    assert edited["results"] == {"retried": 1}
+    job.stop()
+    put = {one.value: dict(one.headers) for one in read_all(missing)}
+    assert len(read_all(missing)) == 3
+    assert put.keys() == {b'{"order":%d,"currency":"EUR"}' % number for number in range(3)}
+    assert put[b'{"order":0,"currency":"EUR"}']["fixed"] == b"1"
+    assert "fixed" not in put[b'{"order":1,"currency":"EUR"}']
+    last = {one["message"]: one for one in outcomes_of(configuration, read_all)}
+    assert last[f"{dlq}:0:0"]["edit"].startswith("headers fixed; value sha256:")
+    assert last[f"{dlq}:0:1"]["edit"].startswith("value sha256:")
+    assert last[f"{dlq}:0:1"]["purpose"] == "by hand"

@@ -23,8 +23,9 @@ _IN_KAFKA: Final[Mapping[str, str]] = {
     "MQRC_LOOPING_PUBLICATION": "loop",
     "MQRC_NO_MSG_AVAILABLE": "original is gone",
     "MQRC_Q_FULL": "topic is full",
+    "MQRC_API_EXIT_ERROR": "transformation failed",
 }
-"""What a put to a topic fails with, by the name of MQ's reason."""
+"""Why an attempt to put to a topic fails, by the name of MQ's reason."""
 
 
 def shows_mq(job: JobConfiguration, *, mq: bool) -> bool:
@@ -59,11 +60,12 @@ def short_class(name: str | None) -> str:
 
 
 def why(row: Row, *, mq: bool) -> str:
-    """Why an attempt failed, and who asked for it if a person did; for people, may be empty."""
+    """Why an attempt failed, what it changed, and who asked for it; for people, may be empty."""
     number = f"{row['reason']} " if mq else ""
     reason = f"{number}{failure_text(row['reason_name'], mq=mq)}" if row["reason"] else ""
     failure = ": ".join(part for part in (reason, row["detail"]) if part)
-    return printable("; ".join(part for part in (failure, _replay(row)) if part))
+    edit = f"changed {row['edit']}" if row.get("edit") else ""
+    return printable("; ".join(part for part in (failure, edit, _replay(row)) if part))
 
 
 def failure_text(name: str, *, mq: bool) -> str:

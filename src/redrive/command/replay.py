@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from redrive.command.edits import edit_options, edit_with, edited_file
 from redrive.command.failures import shows_mq
 from redrive.command.opening import open_cluster
 from redrive.command.options import (
@@ -32,6 +34,8 @@ from redrive.command.replay_work import (
 )
 from redrive.command.selection import selection_options
 from redrive.engine.commands import To
+from redrive.engine.edits import Edit
+from redrive.errors import UsageError
 from redrive.operations.process import this_user
 from redrive.operations.replay.entries import read_accepted
 from redrive.operations.replay.plan import Order, ReplayPlan, parse_rate, parse_target
@@ -81,10 +85,21 @@ def _carry_out(
     only_plans: bool = False,
     purpose: str = "",
     yes: bool = False,
+    is_edited: bool = False,
 ) -> None:
     """Plan what is to become of messages; then write the plan, or ask and apply it."""
     settings, selection = read_settings(config), selection or Selection()
     mq = shows_mq(settings.job, mq=mq)
+    if is_edited and identity is not None:
+        with edited_file(identity) as path:
+            editor = partial(edit_with, path, identity)
+            of_one = replace(selection, message=identity)
+            found = planned_message(settings, of_one, order, editor)
+            if found.count and not found.order.edit:
+                click.echo(f"{identity} is unchanged: nothing is sent")
+            else:
+                plan_and_apply(settings.job, found, purpose, mq=mq, yes=yes, as_json=as_json)
+        return
     if identity is None:
         found = planned(settings, selection, order, limit)
     else:
@@ -97,6 +112,12 @@ def _carry_out(
 
 class _Verbs(click.Group):
     """Subcommands, or the id of one message in the place of one."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Takes ``--edit ID`` for an option of ``message``."""
+        if args[:1] == ["--edit"]:
+            args = ["message", *args]
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -124,6 +145,8 @@ def replay() -> None:
     redrive replay plan --where "field_destq = 'ORDERS'" --rate 50/s -o plan.json
     redrive replay apply plan.json --because "ticket 4711"
     redrive replay orders.dlq:0:17 --to ORDERS.REPAIR          one message
+    redrive replay --edit orders.dlq:0:17                      one message, edited before
+    redrive replay now --reason 2110 --json-patch fix.json     each message changed before
     redrive replay status 5f2ac9d01b7e
     redrive replay cancel 5f2ac9d01b7e
 
@@ -141,9 +164,10 @@ def replay() -> None:
 @_to
 @_rate
 @_limit
+@edit_options
 @_output
 @_shown
-def plan(*, to: str, header: str, rate: str | None, **given: Any) -> None:  # noqa: ANN401
+def plan(*, to: str, header: str, rate: str | None, edit: Edit, **given: Any) -> None:  # noqa: ANN401
     """Plan a replay: which messages, where to, what to know before. Nothing is touched.
 
     \b
@@ -152,7 +176,7 @@ def plan(*, to: str, header: str, rate: str | None, **given: Any) -> None:  # no
 
     The filters are those of redrive ls.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    _carry_out(_order(to, header, rate), only_plans=True, **given)
+    _carry_out(_order(to, header, rate, edit), only_plans=True, **given)
 
 
 @replay.command()
@@ -160,33 +184,46 @@ def plan(*, to: str, header: str, rate: str | None, **given: Any) -> None:  # no
 @_to
 @_rate
 @_limit
+@edit_options
 @_applied
-def now(*, to: str, header: str, rate: str | None, **given: Any) -> None:  # noqa: ANN401
+def now(*, to: str, header: str, rate: str | None, edit: Edit, **given: Any) -> None:  # noqa: ANN401
     """Plan a replay, show it, ask, and apply it.
 
     \b
     redrive replay now --reason MQRC_Q_FULL
     redrive replay now --older-than 1h --to rules --yes --because "ticket 4711"
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    _carry_out(_order(to, header, rate), **given)
+    _carry_out(_order(to, header, rate, edit), **given)
 
 
 @replay.command(hidden=True)
 @_identity
 @_to
+@edit_options
+@click.option("--edit", "is_edited", is_flag=True, help="Edit the message in $VISUAL or $EDITOR.")
 @_applied
-def message(*, to: str, header: str, **given: Any) -> None:  # noqa: ANN401
+def message(*, to: str, header: str, edit: Edit, is_edited: bool, **given: Any) -> None:  # noqa: ANN401
     """Replay one message.
 
-    Example: redrive replay orders.dlq:0:17 --to rules
-    """
-    _carry_out(_order(to, header, None), **given)
+    \b
+    redrive replay orders.dlq:0:17 --to rules
+    redrive replay --edit orders.dlq:0:17 --because "ticket 4711"
+
+    --edit opens the message as the replay would put it, headers as lines and the value as text or
+    indented JSON, shows what you changed, asks, and sends it. Nothing changed: nothing is sent.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    if edit and is_edited:
+        raise UsageError(
+            "--edit does not go with --set-header, --drop-header or --json-patch",
+            hint="make these changes in the editor too",
+        )
+    _carry_out(_order(to, header, None, edit), is_edited=is_edited, **given)
 
 
-def _order(to: str, header: str, rate: str | None) -> Order:
+def _order(to: str, header: str, rate: str | None, edit: Edit) -> Order:
     kind, target = parse_target(to)
     keeps_header = header == "keep" and kind is To.QUEUE
-    return Order(to=kind, target=target, keeps_header=keeps_header, rate=_parsed(rate))
+    return Order(to=kind, target=target, keeps_header=keeps_header, rate=_parsed(rate), edit=edit)
 
 
 def _parsed(rate: str | None) -> float | None:

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import click
+from rich.console import Console
 from rich.text import Text
 
 from redrive.command.output import console, print_notes, print_table
 from redrive.engine.commands import Replay, To
 from redrive.engine.outcome import Result
 from redrive.operations.durations import duration
+from redrive.operations.replay.changes import Change
 from redrive.operations.replay.plan import Order, Part, ReplayPlan
 from redrive.operations.replay.progress import ReplayStatus, target_of
 from redrive.printable import printable
@@ -47,6 +49,8 @@ def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
         if parts:  # a plan of another program may have none
             _show_parts(title, parts)
     lines = console()
+    for change in plan.changes:
+        _show_change(lines, change)
     for one in plan.warnings[:_MOST_WARNINGS]:
         about = f" ({messages_in_words(one.count)})" if one.count else ""
         lines.print(Text(f"warning: {printable(one.text)}{about}", style="yellow"))
@@ -86,7 +90,7 @@ def show_status(status: ReplayStatus) -> None:
     replay = status.replay
     rate = f", {replay.rate:g} a second" if replay.rate else ""
     target = Names(queue=replay.queue, queue_manager=replay.queue_manager)
-    order = Order(to=replay.to, target=target, keeps_header=replay.keeps_header)
+    order = Order(to=replay.to, target=target, keeps_header=replay.keeps_header, edit=replay.edit)
     click.echo(f"replay {replay.plan}: {status.state}, {printable(str(order))}{rate}")
     click.echo(f"  accepted {_when(replay.accepted)} from {printable(replay.operator)}")
     if replay.purpose:
@@ -135,6 +139,19 @@ def _results(status: ReplayStatus) -> Iterator[str]:
     yield from (f"{count} {result}" for result, count in sorted(status.results.items()))
     if status.replay.placed:
         yield f"{status.replay.placed} placed already"
+
+
+def _show_change(lines: Console, change: Change) -> None:
+    """Prints a difference; the same signs stand there without colours."""
+    lines.print(Text(f"changes in {printable(change.message)}"), soft_wrap=True)
+    for line in change.lines:
+        style = {"-": "red", "+": "green"}.get(line[:1], "")
+        lines.print(Text(f"  {printable(line)}", style=style), soft_wrap=True)
+    if change.problem:
+        text = f"  it stays where it is: {printable(change.problem)}"
+        lines.print(Text(text, style="yellow"), soft_wrap=True)
+    elif not change.lines:
+        lines.print(Text("  nothing"))
 
 
 def _show_parts(title: str, parts: Sequence[Part]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,7 @@ from redrive.command.opening import count_quarantined, notes_about_quarantined, 
 from redrive.command.output import ShowProgress, ask, print_json, print_notes, progress_bar
 from redrive.command.replay_view import question, show_plan, show_status
 from redrive.configuration import JobConfiguration
+from redrive.engine.edits import Content, Edit
 from redrive.errors import AlreadyRunningError, RedriveError, TransientFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CLOSE
@@ -51,7 +52,12 @@ _WITHOUT_JOB: Final = 30.0
 
 
 def planned(
-    settings: Settings, selection: Selection, order: Order, limit: int | None
+    settings: Settings,
+    selection: Selection,
+    order: Order,
+    limit: int | None,
+    *,
+    editor: Callable[[Content], Edit] | None = None,
 ) -> ReplayPlan:
     """A plan about what remains, or is parked, and is asked for.
 
@@ -60,6 +66,7 @@ def planned(
         selection: Which messages.
         order: What to do with them.
         limit: How many at most; None for all.
+        editor: Edits the content of the only message.
 
     Raises:
         UsageError: What is asked for is somewhere else.
@@ -91,7 +98,9 @@ def planned(
             entries=_entries(job, cluster) if rows else {},
             states=read_states(job, cluster),
         )
-        return planner.plan(rows, order, notes=notes).masked(settings.mask)
+        if editor is not None and rows:
+            order = replace(order, edit=editor(planner.preview.content(rows[0], order)))
+        return planner.plan(rows, order, notes=notes, mask=settings.mask).masked(settings.mask)
 
 
 def _entries(job: JobConfiguration, cluster: Cluster) -> Entries:
@@ -110,13 +119,18 @@ def _elsewhere(inventory: Inventory, selection: Selection) -> Iterator[str]:
         yield f"messages that {where} fit, though: {verb} is about those"
 
 
-def planned_message(settings: Settings, selection: Selection, order: Order) -> ReplayPlan:
+def planned_message(
+    settings: Settings,
+    selection: Selection,
+    order: Order,
+    editor: Callable[[Content], Edit] | None = None,
+) -> ReplayPlan:
     """A plan about one message, with a note about its last outcome if there is nothing to do.
 
     Raises:
         RedriveError: There is no outcome of such a message; else as for ``planned``.
     """
-    found = planned(settings, selection, order, None)
+    found = planned(settings, selection, order, None, editor=editor)
     if found.count:
         return found
     answer = Archive(settings.job).history(selection.message)

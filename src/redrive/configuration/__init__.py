@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from redrive.checkpoints.instances import Share
+from redrive.configuration.transforms import TransformConfiguration
 from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic, tables_topic
 from redrive.kafka.connection import Connection
 from redrive.messages.schemes import OwnScheme, schemes_id
@@ -101,6 +102,8 @@ class JobConfiguration:
     """Schemes of dead letters beside those that are known, checked."""
     group_topic: str = GROUP_TOPIC
     """The name of the topic of a group's rounds, with ``{topic}`` and ``{group}``."""
+    transforms: tuple[TransformConfiguration, ...] = ()
+    """What TRANSFORM of rules tables may name, checked."""
     hop_limit: int = 25
     """How often one message is put on a queue before it counts as looping."""
     emitter: EmitterChoice = EmitterChoice.AUTO

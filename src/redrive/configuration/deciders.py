@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from redrive.configuration import OnUndeliverable
+from redrive.configuration.transforms import by_name
 from redrive.engine.commands import NO_STATES, States
 from redrive.engine.deciders import Decider
 from redrive.engine.facts import NewTopicQuestion
@@ -200,6 +201,7 @@ class DeciderFactory:
             resolve_group_topic=self._group_topic,
             group_topic_form=self._configuration.group_topic,
             schemes=SchemeTable(one.scheme() for one in self._configuration.schemes),
+            transforms=by_name(self._configuration.transforms),
         )
 
     def resolver_for(

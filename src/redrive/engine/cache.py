@@ -157,6 +157,8 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
     if destination.is_choice or longest is None or topic.wants_keys or topic.silent:
         return None
     profile = put.profile
+    if put.rule is not None and put.rule.transform:
+        return None
     if profile.is_wrapped or profile.view.pointer or (put.rounds and profile.drops_headers):
         return None
     earliest, latest = topic.timestamps(facts.now)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from redrive.engine.edits import NO_EDIT, Edit
 from redrive.messages import TopicPartition
 
 REPLAY: Final = "replay/"
@@ -87,6 +88,8 @@ class Replay:
     """Whether the dead-letter header stays on messages that go to a queue."""
     rate: float | None = None
     """Messages per second, over all partitions; None for as fast as possible."""
+    edit: Edit = NO_EDIT
+    """What changes in each message before it is put."""
     operator: str = ""
     """The operator who applied it."""
     purpose: str = ""
@@ -131,6 +134,8 @@ class Replay:
             "instructed": self.instructed,
             "placed": self.placed,
             "is_complete": self.is_complete,
+            # Versions that know no edits must not put such a message without: they skip the plan.
+            **({"edit": self.edit.document()} if self.edit else {}),
             "spans": [
                 [*lane, one.first, one.count, one.end, one.read, one.until, *sorted(one.named)]
                 for lane, one in self.spans.items()
@@ -186,15 +191,18 @@ def read_replays(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Replay]:
 
 def _replay(plan: str, value: Mapping[str, Any], cancelled_by: str) -> Replay | None:
     try:
-        told = {name: value[name] for name in value if name not in {"to", "spans"}}
+        told = {name: value[name] for name in value if name not in {"to", "spans", "edit"}}
+        edit = Edit.of(value.get("edit", ()))
         spans = {
             TopicPartition(topic, number): Span(
                 first=first, count=count, end=end, read=read, until=until, named=frozenset(named)
             )
             for topic, number, first, count, end, read, until, *named in value["spans"]
         }
-        return Replay(plan=plan, to=To(value["to"]), cancelled_by=cancelled_by, spans=spans, **told)
-    except (KeyError, TypeError, ValueError):
+        return Replay(
+            plan=plan, to=To(value["to"]), edit=edit, cancelled_by=cancelled_by, spans=spans, **told
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
 

@@ -44,6 +44,7 @@ __all__ = [
     "Skip",
     "Wait",
     "with_detail",
+    "with_edit",
     "with_replay",
 ]
 
@@ -152,6 +153,18 @@ def with_replay(decision: _Kind, replay: Replay) -> _Kind:
     """A decision whose outcome names the replay that asked for it."""
     members = f"{decision.members},{replay_members(replay)}"
     return replace(decision, replay=replay, members=members)
+
+
+def with_edit(decision: _Kind, edit: str) -> _Kind:
+    """A decision whose outcome says what was changed in its message.
+
+    Args:
+        decision: The decision.
+        edit: What ``redrive.engine.edits.changes`` says; empty for nothing.
+    """
+    if not edit:
+        return decision
+    return replace(decision, members=f"{decision.members},{static_members({'edit': edit})}")
 
 
 class DecisionWriter:

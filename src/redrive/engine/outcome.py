@@ -230,6 +230,14 @@ class Outcome:
             is_added=True,
         ),
     ] = None
+    edit: Annotated[
+        str | None,
+        _text(
+            "what was changed in the message before it was put: names of headers, SHA-256 of the"
+            " value before and after; null for nothing",
+            is_added=True,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         """Name the reason."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from redrive.engine.attempts import LOOP, AttemptCounter, loop_of
@@ -18,7 +19,9 @@ from redrive.engine.decision import (
     Skip,
     Wait,
     with_detail,
+    with_edit,
 )
+from redrive.engine.edits import NO_EDIT, Content, Edit, changes
 from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
@@ -58,14 +61,16 @@ from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from redrive.engine.context import SliceContext
+    from redrive.engine.transforms import Transform
 
 __all__ = ["LOOP", "NO_PAYLOAD", "RulesDecider"]
 
 NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
 """Reason of a dead letter that points at a payload which cannot be read."""
+NO_TRANSFORMS: Final[Mapping[str, Transform]] = MappingProxyType({})
 
 
 class RulesDecider:
@@ -88,6 +93,7 @@ class RulesDecider:
         resolve_group_topic: Callable[[str, str], Destination | Refusal] | None = None,
         group_topic_form: str = GROUP_TOPIC,
         schemes: SchemeTable = KNOWN,
+        transforms: Mapping[str, Transform] = NO_TRANSFORMS,
     ) -> None:
         """Build the index of the table.
 
@@ -102,6 +108,7 @@ class RulesDecider:
                 a destination or a refusal; None where such topics exist.
             group_topic_form: See ``group_topic``.
             schemes: The schemes of dead letters to look for.
+            transforms: What TRANSFORM of the table may name.
         """
         self.identity = identity
         self.table = table
@@ -111,6 +118,7 @@ class RulesDecider:
         self.profiles = ProfileMatcher(table, schemes)
         self._hop_limit = hop_limit
         self._resolve = resolve
+        self._transforms = transforms
         self._resolve_topic = resolve_topic or (lambda topic: resolve("", topic, 0))
         self._resolve_group_topic = resolve_group_topic or (lambda name, _: resolve("", name, 0))
         self._group_topic_form = group_topic_form
@@ -200,12 +208,14 @@ class RulesDecider:
                     return Decided(message, again)
                 decision = again
             source = found
-        record = self._record(source, decision, facts)
+        record, edit = self._record(source, decision, facts)
+        if isinstance(record, Refusal):  # its sentence may be of this message alone: not cached
+            return Decided(message, self.on_refusal(decision, record))
         persistence = int(decision.profile.fields.get("PERSIST", 0))
         refusal = facts.check(entry, record, persistence, decision.destination)
         if refusal is not None:
             return Decided(message, facts.cache.on_refusal(self, decision, refusal))
-        return Decided(message, decision, ((entry, record),))
+        return Decided(message, with_edit(decision, edit), ((entry, record),))
 
     def _without_payload(self, put: Put, gone: Gone, facts: SliceContext) -> Decision:
         """The decision to keep a dead letter whose payload cannot be read."""
@@ -225,14 +235,25 @@ class RulesDecider:
             replay=put.replay,
         )
 
-    def _record(self, message: Message, put: Put, facts: SliceContext) -> OutputRecord:
-        """The record that a put writes."""
+    def _record(
+        self, message: Message, put: Put, facts: SliceContext
+    ) -> tuple[OutputRecord | Refusal, str]:
+        """The record that a put writes or why there is none, and what was changed in it."""
         key, value, headers = message.key, message.value, message.headers
         if put.strip:
             key = original_key(put.profile, key, headers)
             value, headers = remove_header(put.profile, value, headers)
         else:
             headers = without_stacks(put.profile, headers)
+        edit = ""
+        transform = put.rule.transform if put.rule else ""
+        edited = put.replay.edit if put.replay else NO_EDIT
+        if transform or edited:
+            before = Content(value, headers)
+            after = self._changed(before, transform, edited)
+            if isinstance(after, Refusal):
+                return after, ""
+            (value, headers), edit = after, changes(before, after)
         headers = [
             *headers,
             (own.ID, message.identity.encode("ascii")),
@@ -241,7 +262,20 @@ class RulesDecider:
         ]
         topic = put.destination.topic
         partition = facts.facts.topic(topic).partition(put.partition)
-        return OutputRecord(topic, key, value, headers, message.timestamp, partition)
+        return OutputRecord(topic, key, value, headers, message.timestamp, partition), edit
+
+    def _changed(self, content: Content, transform: str, edit: Edit) -> Content | Refusal:
+        """What is put of a content; the operator's edit comes last, as the preview shows it."""
+        if transform:
+            known = self._transforms.get(transform)
+            if known is None:
+                detail = f"the settings have no [transforms.{transform}]"
+                return Refusal(Reason.FORMAT_ERROR, detail)
+            changed = known.applied(content)
+            if isinstance(changed, Refusal):
+                return changed
+            content = changed
+        return edit.applied(content)
 
     # -- all messages of a profile ---------------------------------------------------------------
 
@@ -509,7 +543,8 @@ class RulesDecider:
     ) -> Park | Keep:
         """The decision after a rule's failed attempt: the next one, or the message remains."""
         attempts, following = before, None
-        if replay is None or replay.to in {To.RULES, To.ATTEMPT}:  # else the table decided nothing
+        # Otherwise the table decided nothing, or its next attempt would lack the edit.
+        if replay is None or (replay.to in {To.RULES, To.ATTEMPT} and not replay.edit):
             attempts = self.attempts.counted(rule, before)
             candidates = self.profiles.candidates_of(profile)
             following = self.attempts.following(candidates, attempts)

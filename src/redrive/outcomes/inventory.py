@@ -49,9 +49,9 @@ _QUARANTINED: Final = f"action = {sql_text(Action.QUARANTINE.value)}"
 
 
 PLACES: Final = (
-    "handler", "origin", "message", "message_key", "body_size", "table_hash", "form", "attempt",
-    "result", "rule_line", "hop", "reason", "reason_name", "time", "error_class", "consumer_group",
-    *FIELD_COLUMNS,
+    "handler", "outcome", "origin", "message", "message_key", "body_size", "table_hash", "form",
+    "attempt", "result", "rule_line", "hop", "reason", "reason_name", "time", "error_class",
+    "consumer_group", *FIELD_COLUMNS,
 )  # fmt: skip
 """Columns of the ledger that a plan to replay is made from."""
 

@@ -34,7 +34,9 @@ LINE_LENGTH: Final = 72
 
 _INDENT: Final = "  "
 _BARE: Final = re.compile(r"[A-Z0-9./_%*?]+")
-_ALWAYS_WRITTEN: Final = {"DIALECT", "ACTION", "FWDQ", "FWDT", "TO", "BACKOFF"}
+_ALWAYS_WRITTEN: Final = {"DIALECT", "ACTION", "FWDQ", "FWDT", "TO", "BACKOFF", "TRANSFORM"}
+_BARE_VALUES: Final = {Value.BACKOFF, Value.LABEL}
+"""Kinds of values that are written without quotes whatever their letters."""
 _DEFAULTS: Final = {**Control().keywords(), **Rule(action=Action.FWD).keywords()}
 
 
@@ -127,7 +129,7 @@ def _settings(values: Mapping[str, object]) -> Iterator[str]:
 def _clause(name: str, value: str) -> str:
     keyword = KAFKA.keywords[name]
     is_reference = value in keyword.references and keyword.value is Value.NAME
-    is_bare = _BARE.fullmatch(value) or is_reference or keyword.value is Value.BACKOFF
+    is_bare = _BARE.fullmatch(value) or is_reference or keyword.value in _BARE_VALUES
     return f"{name}({value if is_bare else _quoted(value)})"
 
 

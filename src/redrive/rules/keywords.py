@@ -66,6 +66,8 @@ class Value(Enum):
     """DIALECT(KAFKA): numbers and comparisons, one or a list of them."""
     TOPIC = auto()
     """DIALECT(KAFKA): a topic's name, with inserts such as ``&TOPIC``."""
+    LABEL = auto()
+    """DIALECT(KAFKA): a name from the settings."""
     BACKOFF = auto()
     """DIALECT(KAFKA): the first delay, a factor and the longest delay, such as ``30s,2,1h``."""
 
@@ -166,6 +168,7 @@ _ADDED: Final = (
     _action("FWDT", value=Value.TOPIC, length=TOPIC_LENGTH, references=_INSERTS),
     _action("TO", value=Value.WORD, words=("TOPIC", "GROUP")),
     _action("BACKOFF", value=Value.BACKOFF, units=_SECONDS),
+    _action("TRANSFORM", value=Value.LABEL, length=NAME_LENGTH),
 )
 _WITH_ARGUMENT: Final = (
     _text_in_kafka("HEADER", argument="name", is_varied=True),

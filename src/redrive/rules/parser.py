@@ -220,6 +220,10 @@ class _TableReader:
                 expected = "control keywords in an entry of their own, before all rules"
                 hint = f"move {name} to the first entry of the table"
                 self._conflict(entry, clause, message, expected, hint)
+            elif name == "TRANSFORM" and action is not None and not Action(str(action)).can_fail:
+                message = f"TRANSFORM goes with RETRY and FWD only, not with ACTION({action})"
+                hint = "only a message that is put somewhere can be changed"
+                self._conflict(entry, clause, message, "ACTION(RETRY) or ACTION(FWD)", hint)
             elif name not in _ONLY_WITH or action is None:
                 continue
             elif action != (needed := _ONLY_WITH[name]):
@@ -302,4 +306,5 @@ def _rule(line: int, patterns: Mapping[str, Pattern], settings: Mapping[str, Set
         authority=Authority(str(settings.get("PUTAUT", "DEF"))),
         retry=int(str(settings.get("RETRY", 1))),
         backoff=backoff if isinstance(backoff, Backoff) else None,
+        transform=str(settings.get("TRANSFORM", "")),
     )

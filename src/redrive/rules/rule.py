@@ -133,6 +133,8 @@ class Rule:
     """RETRY: how often to try, the first time included."""
     backoff: Backoff | None = None
     """BACKOFF: how long to wait after each failed attempt; None for RETRYINT."""
+    transform: str = ""
+    """TRANSFORM: what changes the message before the put, by its name in the settings."""
 
     @property
     def selective(self) -> dict[str, Pattern]:
@@ -162,6 +164,7 @@ class Rule:
             "PUTAUT": self.authority.value,
             "RETRY": self.retry,
             **({} if self.backoff is None else {"BACKOFF": str(self.backoff)}),
+            **({"TRANSFORM": self.transform} if self.transform else {}),
         }
 
     def wait_before(self, tried: int, interval: int) -> int:

@@ -97,6 +97,7 @@ _NEXT_CLAUSE: Final = re.compile(r"(?<=[ \t,)])[A-Za-z]+[ \t]*\(")
 _SEPARATED: Final = re.compile(r"[ \t,]|$")
 _VERBATIM: Final = {
     Value.TOPIC: re.compile(r"[^\s'(),|<>=]+"),
+    Value.LABEL: re.compile(r"[^\s'(),|<>=]+"),
     Value.BACKOFF: re.compile(r"[^\s'(),|&<>=]+(?:[ \t]*,[ \t]*[^\s'(),|&<>=]+)*"),
 }
 """Values without quotes whose letters are not folded."""

@@ -49,6 +49,7 @@ _OBSOLETE_REFERENCE: Final = "="
 _MEASURE: Final = re.compile(r"([0-9]+)([A-Za-z]*)")
 _DECIMAL: Final = re.compile(r"(-?)0*([0-9]+)(?:\.(?=[0-9])([0-9]*?)0*)?")
 _INSERT: Final = re.compile(r"&([A-Za-z]*)")
+_NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
 _FACTOR: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,2})?")
 _SLOWEST: Final = 1.1
@@ -87,6 +88,7 @@ class ValueReader:
         readers: Mapping[Value, Callable[[str], Setting]] = {
             Value.TOPIC: self._topic,
             Value.BACKOFF: self._backoff,
+            Value.LABEL: self._label,
             Value.NAME: self._name,
             Value.WORD: self._word,
             Value.COUNT: self._count,
@@ -302,6 +304,15 @@ class ValueReader:
         else:
             return _INSERT.sub(lambda it: it[0].upper(), value)
         raise self._wrong(message, expected, hint, code=code)
+
+    def _label(self, value: str) -> str:
+        length = self._keyword.length
+        wrong = _NOT_IN_LABELS.search(value)
+        if value and wrong is None and len(value) <= length:
+            return value
+        problem = f"{wrong[0]!r} is not part of such a name" if wrong else f"{value!r} is no name"
+        expected = f"up to {length} letters, digits, dots, hyphens, underscores"
+        raise self._wrong(problem, expected, "the settings have it as [transforms.NAME]")
 
     def _backoff(self, value: str) -> Backoff:
         keyword = self._keyword

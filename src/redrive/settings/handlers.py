@@ -70,6 +70,7 @@ class HandlersReader:
                 queue=queue,
                 queue_managers=local,
                 allow_context_authority=self.allow_context_authority,
+                transforms=self.root.section("transforms").data,
             )
             section.findings.extend(found)
         return HandlerConfiguration(

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from redrive.diagnostics import Diagnostic, Severity, SourceLocation
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation, did_you_mean
 from redrive.rules import (
     Action,
     Authority,
@@ -82,6 +82,7 @@ def check_rules(
     queue: str,
     queue_managers: Sequence[str] | None,
     allow_context_authority: bool,
+    transforms: Collection[str] = (),
 ) -> tuple[Diagnostic, ...]:
     """The findings of the parser, and those about the table and the settings together.
 
@@ -91,6 +92,7 @@ def check_rules(
         queue: The handler's own dead-letter queue.
         queue_managers: Names of queue managers that are local; None if all are.
         allow_context_authority: Whether PUTAUT(CTX) may be treated as PUTAUT(DEF).
+        transforms: Names of ``[transforms]``.
     """
     if result.table is None:
         return result.diagnostics
@@ -101,6 +103,8 @@ def check_rules(
             ours.append(_own_queue(place, rule, queue))
         if rule.authority is Authority.CTX and rule.action.can_fail and not allow_context_authority:
             ours.append(_context_authority(place))
+        if rule.transform and rule.transform not in transforms:
+            ours.append(_unknown_transform(place, rule.transform, transforms))
     looping = {finding.line for finding in ours if finding.subject in {"FWDQ", "FWDT"}}
     theirs = (
         finding
@@ -145,6 +149,17 @@ def _own_queue(place: _Place, rule: Rule, queue: str) -> Diagnostic:
         expected="another queue",
         hint="ACTION(IGNORE) leaves messages where they are",
         subject=keyword,
+    )
+
+
+def _unknown_transform(place: _Place, name: str, transforms: Collection[str]) -> Diagnostic:
+    return place("TRANSFORM").finding(
+        Severity.ERROR,
+        "UNKNOWN_TRANSFORM",
+        f"the settings have no [transforms.{name}]",
+        expected=", ".join(transforms) or "a transformation of the settings",
+        hint=did_you_mean(name, transforms) or f'[transforms.{name}] json_patch = "fix.json"',
+        subject="TRANSFORM",
     )
 
 

@@ -27,6 +27,7 @@ from redrive.settings.handlers import HandlersReader
 from redrive.settings.rules import RulesSource
 from redrive.settings.schemes import read_schemes
 from redrive.settings.topology import TopologySettings, read_topology
+from redrive.settings.transforms import read_transforms
 from redrive.settings.values import FIELDS, LogFormat, LogLevel, LogSettings, Settings
 from redrive.topology.put import QueueLimits
 
@@ -136,6 +137,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
         topology=topology.texts,
         on_undeliverable=topology.on_undeliverable,
         schemes=read_schemes(root.section("schemes")),
+        transforms=read_transforms(root.section("transforms")),
         ledger=_ledger(root.section("ledger"), directory),
         **_converted({**options, **conflict}),
         **root.section("retry").data,

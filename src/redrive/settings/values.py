@@ -91,6 +91,7 @@ class Settings:
             "queues": {queue: _described("queues", one) for queue, one in job.limits.items()},
             "queue_managers": job.queue_managers,
             "schemes": [one.name for one in job.schemes],
+            "transforms": [one.name for one in job.transforms],
             "topology": [text.name for text in job.topology],
             "on_undeliverable": job.on_undeliverable.value,
             "job": _described("job", job),

@@ -104,6 +104,7 @@ class Instructions(AppliedPlan):
             queue_manager=order.target.queue_manager,
             keeps_header=order.keeps_header,
             rate=order.rate,
+            edit=order.edit,
             operator=self._operator,
             purpose=self._purpose,
             accepted=time.time(),

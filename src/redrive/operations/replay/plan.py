@@ -16,8 +16,10 @@ from typing import Any, Final, Self
 import orjson
 
 from redrive.engine.commands import To
+from redrive.engine.edits import NO_EDIT, Edit
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.masking import Mask
+from redrive.operations.replay.changes import Change
 from redrive.topology.names import NO_NAMES, Names
 
 _VERSION: Final = 1
@@ -29,6 +31,8 @@ _IN_WORDS: Final = {
     To.ATTEMPT: "to their next attempt, now",
     To.REMAIN: "to what remains, without another attempt",
 }
+_WITH_EDIT: Final = 2
+"""Version of plans with an edit: versions that know none must not apply them."""
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/s)?")
 
 
@@ -43,9 +47,15 @@ class Order:
     """Whether the dead-letter header stays on messages that go to a queue."""
     rate: float | None = None
     """Messages a second; None for as fast as possible."""
+    edit: Edit = NO_EDIT
+    """What changes in each message before it is put."""
 
     def __str__(self) -> str:
-        """Where the messages go, in words."""
+        """Where the messages go and what changes in them, in words."""
+        return f"{self._where}; {self.edit}" if self.edit else self._where
+
+    @property
+    def _where(self) -> str:
         if self.to is not To.QUEUE:
             return _IN_WORDS[self.to]
         header = " with the dead-letter header" if self.keeps_header else ""
@@ -95,6 +105,8 @@ class ReplayPlan:
     targets: Sequence[Part] = ()
     handlers: Sequence[Part] = ()
     warnings: Sequence[Warned] = ()
+    changes: Sequence[Change] = ()
+    """What the edit changes in some of the messages, without secrets."""
     notes: Sequence[str] = field(default_factory=tuple)
     """What could not be read, or was left out."""
 
@@ -126,7 +138,7 @@ class ReplayPlan:
     def document(self) -> dict[str, Any]:
         """The plan as a JSON object."""
         return {
-            "redrive_plan": _VERSION,
+            "redrive_plan": _WITH_EDIT if self.order.edit else _VERSION,
             "plan": self.plan,
             "application": self.application,
             "created": self.created,
@@ -135,6 +147,7 @@ class ReplayPlan:
             "queue_manager": self.order.target.queue_manager,
             "keeps_header": self.order.keeps_header,
             "rate": self.order.rate,
+            **({"edit": self.order.edit.document()} if self.order.edit else {}),
             "count": self.count,
             "bytes": self.size,
             "seconds": self.seconds,
@@ -146,6 +159,7 @@ class ReplayPlan:
             "warnings": [
                 {"code": one.code, "text": one.text, "count": one.count} for one in self.warnings
             ],
+            **({"changes": [one.document() for one in self.changes]} if self.changes else {}),
             "notes": list(self.notes),
             "messages": {handler: dict(places) for handler, places in self.messages.items()},
         }
@@ -175,7 +189,7 @@ class ReplayPlan:
             ) from error
         try:
             return cls._of(orjson.loads(text))
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise UsageError(
                 f"{path} is no plan of this version of redrive",
                 hint="`redrive replay plan ... -o plan.json` writes one",
@@ -183,7 +197,7 @@ class ReplayPlan:
 
     @classmethod
     def _of(cls, document: Mapping[str, Any]) -> Self:
-        if document["redrive_plan"] != _VERSION:
+        if document["redrive_plan"] != (_WITH_EDIT if "edit" in document else _VERSION):
             raise ValueError(document["redrive_plan"])
         rate = document["rate"]
         return cls(
@@ -197,6 +211,7 @@ class ReplayPlan:
                 ),
                 keeps_header=bool(document["keeps_header"]),
                 rate=None if rate is None else float(rate),
+                edit=Edit.of(document.get("edit", ())),
             ),
             messages={
                 str(handler): {
@@ -214,6 +229,10 @@ class ReplayPlan:
             warnings=tuple(
                 Warned(str(one["code"]), str(one["text"]), int(one["count"]))
                 for one in document.get("warnings", ())
+            ),
+            changes=tuple(
+                Change(str(one["message"]), tuple(map(str, one["lines"])), str(one["problem"]))
+                for one in document.get("changes", ())
             ),
             notes=tuple(map(str, document.get("notes", ()))),
         )

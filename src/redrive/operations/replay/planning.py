@@ -16,8 +16,10 @@ from redrive.engine.decision import NO_PROFILE, Decision, Discard, Keep, Put
 from redrive.engine.facts import DepthQuestion, Facts
 from redrive.engine.rules_decider import LOOP, RulesDecider
 from redrive.errors import TransientFault
+from redrive.masking import NO_MASK, Mask
 from redrive.messages import NO_VALID_SCHEME
 from redrive.messages.constants import reason_name
+from redrive.operations.replay.changes import Preview
 from redrive.operations.replay.payloads import MissingCopies, Payloads
 from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned, new_plan_id, places_of
 from redrive.operations.restart import meaning_of
@@ -87,13 +89,26 @@ class Planner:
             if isinstance(decider := deciders[one.identity.topic][0], RulesDecider)
         }
 
-    def plan(self, rows: Sequence[Row], order: Order, *, notes: Sequence[str] = ()) -> ReplayPlan:
+    @property
+    def preview(self) -> Preview:
+        """Decides about single messages by the same deciders and facts."""
+        return Preview(self._cluster, self._handlers, self._deciders, self._facts, self._answers)
+
+    def plan(
+        self,
+        rows: Sequence[Row],
+        order: Order,
+        *,
+        notes: Sequence[str] = (),
+        mask: Mask = NO_MASK,
+    ) -> ReplayPlan:
         """A plan.
 
         Args:
             rows: The messages, as ``Inventory.places`` tells them.
             order: What to do with them.
             notes: Why messages may be missing.
+            mask: Hides secrets in what an edit changes.
         """
         mine = [row for row in rows if row["handler"] in self._handlers]
         told = [*notes]
@@ -130,6 +145,7 @@ class Planner:
                 *self._about_messages(mine, order),
                 *payloads.warnings(found.lost),
             ],
+            changes=[*self.preview.changes(mine, order, mask)] if order.edit and mine else (),
             notes=told,
         )
 
@@ -143,6 +159,7 @@ class Planner:
             queue=order.target.queue,
             queue_manager=order.target.queue_manager,
             keeps_header=order.keeps_header,
+            edit=order.edit,
         )
         for _ in range(_MOST):
             facts = SliceContext(self._facts, "", int(time.time() * 1000))

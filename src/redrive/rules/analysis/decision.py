@@ -47,6 +47,8 @@ class Put:
     """The delays between its attempts; None for RETRYINT."""
     to: RetryTo = RetryTo.TOPIC
     """Whether it goes to the topic of its group's rounds instead of the queue."""
+    transform: str = ""
+    """What changes the message before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,15 @@ def _put_of(rule: Rule, message: Message) -> Put:
     header = rule.action is Action.FWD and rule.header
     is_retry = rule.action is Action.RETRY
     target = original_target(message) if is_retry else resolve_target(rule, message)
-    return Put(*target, header, rule.authority, bool(rule.forward_topic), rule.backoff, rule.to)
+    return Put(
+        *target,
+        header,
+        rule.authority,
+        bool(rule.forward_topic),
+        rule.backoff,
+        rule.to,
+        rule.transform,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,4 +192,5 @@ def meaning_of(rule: Rule) -> tuple[object, ...]:
         rule.retry,
         rule.backoff,
         rule.to,
+        rule.transform,
     )

@@ -1,0 +1,294 @@
+"""Changes of messages on the command line and in an editor."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import orjson
+
+from redrive.command.options import FILE, combined
+from redrive.engine.edits import (
+    MAX_EDIT_BYTES,
+    NO_EDIT,
+    Content,
+    DropHeader,
+    Edit,
+    Operation,
+    PatchValue,
+    ReplaceContent,
+    SetHeader,
+    checked_name,
+    digest,
+)
+from redrive.errors import EnvironmentFault, UsageError
+from redrive.messages.json_patch import JsonPatch, read_json, write_json
+from redrive.operations.replay.changes import header_text, value_text
+
+__all__ = ["edit_options", "edit_with", "edited_file", "read_edit", "read_form", "written_form"]
+
+_HEAD: Final = """\
+# {message}: what the replay puts. Lines here that begin with # are left out.
+# A line for each header, NAME: VALUE; 0x and hexadecimal digits stand for bytes.
+# After the first empty line comes the value.
+"""
+_HEX: Final = "0x"
+_SHOWN: Final = 80
+"""Characters of a line that an error quotes."""
+
+_options = combined(
+    click.option(
+        "--set-header",
+        "set_headers",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set a header before the put. May be repeated.",
+    ),
+    click.option(
+        "--drop-header",
+        "dropped",
+        multiple=True,
+        metavar="NAME",
+        help="Remove a header before the put. May be repeated.",
+    ),
+    click.option(
+        "--json-patch",
+        "patch",
+        type=FILE,
+        help="Change the JSON value before the put, by a JSON Patch (RFC 6902).",
+    ),
+)
+
+
+def edit_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Options of an edit, which the command takes as ``edit``."""
+
+    @_options
+    @functools.wraps(command)
+    def with_edit(
+        *,
+        set_headers: Sequence[str],
+        dropped: Sequence[str],
+        patch: Path | None,
+        **given: Any,  # noqa: ANN401
+    ) -> None:
+        command(edit=read_edit(set_headers, dropped, patch), **given)
+
+    return with_edit
+
+
+def read_edit(set_headers: Iterable[str], dropped: Iterable[str], patch: Path | None) -> Edit:
+    """The edit that options describe.
+
+    Args:
+        set_headers: ``NAME=VALUE``.
+        dropped: Names of headers.
+        patch: A file with a JSON Patch; None for none.
+
+    Raises:
+        UsageError: One of them is not of its form, or two contradict each other.
+    """
+    operations: list[Operation] = [
+        DropHeader(_named("--drop-header", name)) for name in dict.fromkeys(dropped)
+    ]
+    for text in set_headers:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set-header {text} has no value", hint="write NAME=VALUE")
+        if any(name == one.name for one in operations if isinstance(one, SetHeader | DropHeader)):
+            raise UsageError(f"the header {name} is set or dropped twice", hint="name it once")
+        operations.append(SetHeader(_named("--set-header", name), os.fsencode(value)))
+    if patch is not None:
+        operations.append(PatchValue(_patch_of(patch)))
+    return _bounded(Edit(tuple(operations)))
+
+
+def _named(option: str, name: str) -> str:
+    try:
+        return checked_name(name)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}", hint="name a header of the message") from None
+
+
+def _patch_of(path: Path) -> JsonPatch:
+    try:
+        return JsonPatch.of(read_json(path.read_bytes()))
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}", hint="name a file") from error
+    except ValueError as error:
+        told = str(error).replace("the value", "the file", 1)
+        raise UsageError(
+            f"{path}: {told}",
+            hint='such as [{"op": "replace", "path": "/currency", "value": "EUR"}]',
+        ) from None
+
+
+def _bounded(edit: Edit) -> Edit:
+    """An edit that can be written with its replay."""
+    try:
+        size = len(orjson.dumps(edit.document()))
+    except TypeError:
+        raise UsageError(
+            "the patch has a number beyond 64 bits", hint="put it in quotes, or use --edit"
+        ) from None
+    if size > MAX_EDIT_BYTES:
+        raise UsageError(
+            f"the edit has {size:,} bytes; {MAX_EDIT_BYTES:,} are the most",
+            hint="change large values by --json-patch, or replay to a queue and correct them there",
+        )
+    return edit
+
+
+@contextmanager
+def edited_file(message: str) -> Iterator[Path]:
+    """A private file for an editor: deleted in the end, kept if the work on it would be lost.
+
+    Args:
+        message: Identity of the message.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="redrive-edit-"))
+    path = folder / f"{message.replace(':', '-').replace('/', '-')}.txt"
+    try:
+        yield path
+    except BaseException:
+        if path.exists():
+            click.echo(f"the edited message is kept in {path}", err=True)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def edit_with(path: Path, message: str, content: Content) -> Edit:
+    """Let a person edit a message; without a change the edit is empty.
+
+    Args:
+        path: The file for the editor.
+        message: Identity of the message.
+        content: What a replay would put.
+
+    Raises:
+        UsageError: The message is not text, or what the editor left can't be read.
+        EnvironmentFault: There is no editor, or it failed.
+    """
+    text = written_form(message, content)
+    path.touch(mode=0o600)
+    path.write_bytes(text.encode())
+    try:
+        click.edit(filename=str(path))
+    except click.ClickException as error:
+        raise EnvironmentFault(
+            f"the editor failed: {error.message}", hint="set VISUAL or EDITOR to another"
+        ) from error
+    edited = read_form(path.read_bytes(), content)
+    if edited == content:
+        return NO_EDIT
+    return _bounded(Edit((ReplaceContent(digest(content), edited),)))
+
+
+def written_form(message: str, content: Content) -> str:
+    """A message as a text to edit.
+
+    Args:
+        message: Its identity.
+        content: Its headers and value.
+
+    Raises:
+        UsageError: Its value is not text, or a header's name can't stand on a line.
+    """
+    body = value_text(content.value)
+    if body is None:
+        raise UsageError(
+            f"the value of {message} is binary: {len(content.value or b'')} bytes",
+            hint="--set-header and --drop-header change its headers; `redrive show --body hex`"
+            " shows the value",
+        )
+    lines = []
+    for name, raw in content.headers:
+        if not name or name.startswith("#") or ":" in name or name != " ".join(name.split()):
+            raise UsageError(
+                f"the header {name!r} of {message} can't be edited as a line",
+                hint="use --set-header and --drop-header",
+            )
+        lines.append(f"{name}: {header_text(raw)}\n")
+    return f"{_HEAD.format(message=message)}{''.join(lines)}\n{body}\n"
+
+
+def read_form(data: bytes, content: Content) -> Content:
+    """The content that an edited text describes; lines and a value that are the same stay so.
+
+    Args:
+        data: The text.
+        content: What was edited.
+
+    Raises:
+        UsageError: A line is not a header, or the value was JSON and is not any more.
+    """
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise UsageError("the edited file is not UTF-8", hint="save it as UTF-8") from None
+    known: defaultdict[str, list[tuple[str, bytes | None]]] = defaultdict(list)
+    for name, raw in content.headers:
+        known[f"{name}: {header_text(raw)}"].append((name, raw))
+    headers = []
+    rest, number, ending = text, 0, "\n"
+    while ending:
+        line, ending, rest = rest.partition("\n")
+        number, line = number + 1, line.removesuffix("\r")
+        if not line.strip():
+            break
+        if not line.startswith("#"):
+            headers.append(known[line].pop(0) if known[line] else _header(number, line))
+    return Content(_value(rest, content.value), headers)
+
+
+def _header(number: int, line: str) -> tuple[str, bytes]:
+    name, colon, value = (part.strip() for part in line.partition(":"))
+    problem = "" if colon else f"{line[:_SHOWN]!r} has no colon"
+    data = value.encode()
+    try:
+        if value.startswith(_HEX):
+            data = bytes.fromhex(value.removeprefix(_HEX))
+        checked_name(name)
+    except ValueError as error:
+        problem = problem or str(error)
+    if problem:
+        raise UsageError(
+            f"line {number} is not a header: {problem}",
+            hint="write NAME: VALUE, and an empty line before the value",
+        )
+    return name, data
+
+
+def _value(body: str, before: bytes | None) -> bytes | None:
+    shown = value_text(before) or ""
+    text = body.removesuffix("\n")
+    if text == shown:
+        return before
+    data = text.encode()
+    if not _is_json(before):
+        return data
+    try:
+        document = read_json(data)
+        return data if shown.encode() == before else write_json(document)
+    except ValueError as error:
+        raise UsageError(
+            f"the value was JSON: {error}", hint="`python -m json.tool` says where it is not"
+        ) from None
+
+
+def _is_json(value: bytes | None) -> bool:
+    """Whether a value is shown as JSON."""
+    try:
+        return isinstance(read_json(value), dict | list)
+    except ValueError:
+        return False

@@ -1,0 +1,247 @@
+"""Changes of a message that an operator makes before a replay puts it.
+
+An edit is part of its replay: preview and job apply the same operations to the record of the put,
+after the dead-letter header is removed. An edit that can't be made is a failed attempt.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
+
+from redrive.messages import own_headers as own
+from redrive.messages.json_patch import JsonPatch
+from redrive.messages.reasons import Reason
+from redrive.topology.put import Refusal
+
+if TYPE_CHECKING:
+    from redrive.messages import Headers
+
+__all__ = [
+    "MAX_EDIT_BYTES", "NO_EDIT", "Content", "DropHeader", "Edit", "Operation", "PatchValue",
+    "ReplaceContent", "SetHeader", "changes", "checked_name", "digest",
+]  # fmt: skip
+
+MAX_EDIT_BYTES: Final = 1024 * 1024
+"""Bytes of an edit as JSON: every process of the job keeps it with its replay."""
+
+
+class Content(NamedTuple):
+    """The part of a message that can be changed: its value and its headers."""
+
+    value: bytes | None
+    headers: Headers
+    """Without Redrive's own."""
+
+
+class SetHeader(NamedTuple):
+    """One header of a name, in the place of the first that had it, or behind all others."""
+
+    name: str
+    value: bytes
+
+    def applied(self, content: Content) -> Content:
+        """The content with the header."""
+        names = [name for name, _ in content.headers]
+        place = names.index(self.name) if self.name in names else len(names)
+        headers = [pair for pair in content.headers if pair[0] != self.name]
+        headers.insert(place, (self.name, self.value))
+        return content._replace(headers=headers)
+
+    def document(self) -> dict[str, Any]:
+        """The operation as a JSON object."""
+        return {"set_header": self.name, "to": _text(self.value)}
+
+    def __str__(self) -> str:
+        """The operation in words, without the value."""
+        return f"header {self.name} set"
+
+
+class DropHeader(NamedTuple):
+    """No header of a name."""
+
+    name: str
+
+    def applied(self, content: Content) -> Content:
+        """The content without the header."""
+        return content._replace(headers=[pair for pair in content.headers if pair[0] != self.name])
+
+    def document(self) -> dict[str, Any]:
+        """The operation as a JSON object."""
+        return {"drop_header": self.name}
+
+    def __str__(self) -> str:
+        """The operation in words."""
+        return f"header {self.name} dropped"
+
+
+class PatchValue(NamedTuple):
+    """The value after a JSON Patch."""
+
+    patch: JsonPatch
+
+    def applied(self, content: Content) -> Content:
+        """The content with the patched value.
+
+        Raises:
+            ValueError: The patch does not apply.
+        """
+        return content._replace(value=self.patch.applied(content.value))
+
+    def document(self) -> dict[str, Any]:
+        """The operation as a JSON object."""
+        return {"json_patch": list(self.patch.document)}
+
+    def __str__(self) -> str:
+        """The operation in words."""
+        return "value patched"
+
+
+class ReplaceContent(NamedTuple):
+    """A value and headers in the place of those that were edited."""
+
+    edited: str
+    """``digest`` of what was edited: no other message is replaced."""
+    content: Content
+
+    def applied(self, content: Content) -> Content:
+        """The new content.
+
+        Raises:
+            ValueError: The message is not the one that was edited.
+        """
+        if digest(content) != self.edited:
+            raise ValueError("the message is not as it was when it was edited")
+        return self.content
+
+    def document(self) -> dict[str, Any]:
+        """The operation as a JSON object."""
+        headers = [[name, _text(raw)] for name, raw in self.content.headers]
+        return {"edited": self.edited, "value": _text(self.content.value), "headers": headers}
+
+    def __str__(self) -> str:
+        """The operation in words."""
+        return "edited"
+
+
+Operation: TypeAlias = SetHeader | DropHeader | PatchValue | ReplaceContent
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Operations on a message, in their order; none changes nothing."""
+
+    operations: tuple[Operation, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.operations)
+
+    def __str__(self) -> str:
+        """The operations in words, without values."""
+        return ", ".join(map(str, self.operations))
+
+    def applied(self, content: Content) -> Content | Refusal:
+        """The content after all operations, or why one of them can't be made.
+
+        Args:
+            content: What the put would write.
+        """
+        try:
+            for one in self.operations:
+                content = one.applied(content)
+        except ValueError as error:
+            return Refusal(Reason.FORMAT_ERROR, f"the edit does not apply: {error}")
+        return content
+
+    def document(self) -> list[dict[str, Any]]:
+        """The operations as a JSON array."""
+        return [one.document() for one in self.operations]
+
+    @classmethod
+    def of(cls, document: Sequence[Mapping[str, Any]]) -> Self:
+        """Read what ``document`` writes.
+
+        Raises:
+            ValueError: It is something else.
+        """
+        return cls(tuple(map(_operation, document)))
+
+
+NO_EDIT: Final = Edit()
+
+
+def _operation(document: Mapping[str, Any]) -> Operation:
+    match document:
+        case {"set_header": str(name), "to": str(value)}:
+            return SetHeader(checked_name(name), _bytes(value) or b"")
+        case {"drop_header": str(name)}:
+            return DropHeader(checked_name(name))
+        case {"json_patch": patch}:
+            return PatchValue(JsonPatch.of(patch))
+        case {"edited": str(edited), "value": value, "headers": [*headers]}:
+            read: Headers = [(checked_name(str(name)), _bytes(raw)) for name, raw in headers]
+            return ReplaceContent(edited, Content(_bytes(value), read))
+    raise ValueError("an edit has another operation than this version knows")
+
+
+def checked_name(name: str) -> str:
+    """The name of a header that an edit may set or drop.
+
+    Args:
+        name: The name.
+
+    Raises:
+        ValueError: It is empty, or one of Redrive's own.
+    """
+    if not name or name.startswith(own.PREFIX):
+        raise ValueError(f"{name!r} can't be edited: headers {own.PREFIX}* are Redrive's own")
+    return name
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode("ascii")
+
+
+def _bytes(text: object) -> bytes | None:
+    return None if text is None else base64.b64decode(str(text), validate=True)
+
+
+def digest(content: Content) -> str:
+    """The SHA-256 of a value and its headers."""
+    found = sha256()
+    for part in (content.value, *(part for name, raw in content.headers for part in (name, raw))):
+        data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
+        found.update(b"-" if data is None else b"%d:%b" % (len(data), data))
+    return found.hexdigest()
+
+
+def changes(before: Content, after: Content) -> str:
+    """What is different in a message, for its outcome: names of headers, hashes of the value.
+
+    Returns:
+        A text without any value; empty exactly if nothing is different.
+    """
+    told = []
+    if names := _changed_names(before.headers, after.headers):
+        told.append(f"headers {', '.join(names)}")
+    elif before.headers != after.headers:
+        told.append("order of headers")
+    if before.value != after.value:
+        told.append(f"value {_hash(before.value)} -> {_hash(after.value)}")
+    return "; ".join(told)
+
+
+def _changed_names(before: Headers, after: Headers) -> list[str]:
+    names = dict.fromkeys(name for name, _ in (*before, *after))
+    return [
+        name
+        for name in names
+        if [raw for it, raw in before if it == name] != [raw for it, raw in after if it == name]
+    ]
+
+
+def _hash(value: bytes | None) -> str:
+    return "null" if value is None else f"sha256:{sha256(value).hexdigest()}"

@@ -1,0 +1,237 @@
+"""JSON Patch (RFC 6902) for the values of messages.
+
+What a patch does not name keeps its meaning: a value whose numbers, repeated members or characters
+would be lost by reading and writing it is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from copy import deepcopy
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, NoReturn, Self
+
+__all__ = ["JsonPatch", "read_json", "write_json"]
+
+_INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
+_ESCAPE: Final = re.compile("~(?![01])")
+_TAKES: Final = {
+    "add": "value", "replace": "value", "test": "value", "remove": "", "move": "from",
+    "copy": "from",
+}  # fmt: skip
+"""The member that each operation has beside its path."""
+_SHOWN: Final = 40
+"""Characters of a number or a name that an error quotes."""
+
+_Path = tuple[str, ...]
+
+
+def read_json(data: bytes | None) -> Any:  # noqa: ANN401 - any JSON
+    """The JSON value that a text in UTF-8 holds.
+
+    Args:
+        data: The text.
+
+    Raises:
+        ValueError: It is not JSON, or writing it again would lose something.
+    """
+    if data is None:
+        raise ValueError("the value is null")
+    try:
+        return json.loads(
+            data.decode(),
+            parse_float=_exact,
+            parse_constant=_no_constant,
+            object_pairs_hook=_distinct,
+        )
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise ValueError("the value is not JSON") from None
+    except RecursionError:
+        raise ValueError("the value is nested too deeply") from None
+
+
+def write_json(value: Any, *, indent: int | None = None) -> bytes:  # noqa: ANN401 - any JSON
+    """A JSON value as UTF-8.
+
+    Args:
+        value: The value.
+        indent: Columns of one level; None for a text without white space.
+
+    Raises:
+        ValueError: A string of it has half of a surrogate pair.
+    """
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(value, ensure_ascii=False, separators=separators, indent=indent)
+    return text.encode()
+
+
+def _exact(text: str) -> float:
+    number = float(text)
+    try:
+        is_exact = math.isfinite(number) and Decimal(text) == Decimal(repr(number))
+    except ArithmeticError:
+        is_exact = False
+    if not is_exact:
+        raise ValueError(f"the number {text[:_SHOWN]} has more digits than could be kept")
+    return number
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("the value repeats a member of an object")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    name: str
+    path: _Path
+    source: _Path
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.name} {_text(self.path)[:_SHOWN]!r}"
+
+    def apply(self, document: dict[str, Any]) -> None:
+        """Change a document, whose only member, without a name, is the value."""
+        match self.name:
+            case "test":
+                if not _equal(_found(document, self.path), self.value):
+                    raise ValueError("the value there is another")
+                return
+            case "add" | "replace":
+                value = deepcopy(self.value)
+            case "copy":
+                value = deepcopy(_found(document, self.source))
+            case _:
+                value = _removed(document, self.source)
+        if self.name == "replace":
+            _found(document, self.path)
+        if self.name != "remove":
+            _put(document, self.path, value, is_new=self.name != "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPatch:
+    """Operations on a JSON value, which take place together or not at all."""
+
+    document: tuple[Any, ...]
+    """The operations as RFC 6902 writes them."""
+    _operations: tuple[_Operation, ...]
+
+    @classmethod
+    def of(cls, document: object) -> Self:
+        """Read a patch.
+
+        Args:
+            document: The JSON array of its operations.
+
+        Raises:
+            ValueError: It is not a patch; the text names the operation.
+        """
+        if not isinstance(document, list) or not document:
+            raise ValueError("a JSON Patch is an array of operations")
+        found = []
+        for number, one in enumerate(document, 1):
+            try:
+                found.append(_operation(one))
+            except ValueError as error:
+                raise ValueError(f"operation {number}: {error}") from None
+        return cls(tuple(document), tuple(found))
+
+    def applied(self, value: bytes | None) -> bytes:
+        """The value after all operations.
+
+        Args:
+            value: A JSON text.
+
+        Raises:
+            ValueError: It is not JSON, a test fails, or a path is missing.
+        """
+        document = {"": read_json(value)}
+        for number, one in enumerate(self._operations, 1):
+            try:
+                one.apply(document)
+            except ValueError as error:
+                raise ValueError(f"operation {number}, {one}: {error}") from None
+            except RecursionError:
+                raise ValueError(f"operation {number}, {one}: nested too deeply") from None
+        try:
+            return write_json(document[""])
+        except RecursionError:
+            raise ValueError("the patched value is nested too deeply") from None
+
+
+def _operation(one: object) -> _Operation:
+    if not isinstance(one, dict) or one.get("op") not in _TAKES:
+        raise ValueError(f"op is none of {', '.join(_TAKES)}")
+    name, needed = one["op"], _TAKES[one["op"]]
+    if missing := [it for it in ("path", needed) if it and it not in one]:
+        raise ValueError(f"{name} needs {missing[0]}")
+    path = _path(one["path"])
+    source = _path(one["from"]) if needed == "from" else path
+    if name == "remove" and path == ("",):
+        raise ValueError("remove takes no path of the whole value")
+    if name == "move" and path[: len(source)] == source and path != source:
+        raise ValueError("a value can't be moved into itself")
+    return _Operation(name, path, source, one.get("value"))
+
+
+def _path(pointer: object) -> _Path:
+    """The names on the way from a document to a value of it (RFC 6901)."""
+    if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
+        raise ValueError("a path is a text that is empty or begins with /")
+    if _ESCAPE.search(pointer):
+        raise ValueError(f"{pointer[:_SHOWN]!r}: after ~ comes 0 or 1")
+    return tuple(it.replace("~1", "/").replace("~0", "~") for it in pointer.split("/"))
+
+
+def _text(path: _Path) -> str:
+    return "/".join(it.replace("~", "~0").replace("/", "~1") for it in path)
+
+
+def _found(at: Any, path: _Path) -> Any:  # noqa: ANN401 - any JSON
+    for depth, name in enumerate(path):
+        if isinstance(at, dict) and name in at:
+            at = at[name]
+        elif isinstance(at, list) and _INDEX.fullmatch(name) and int(name) < len(at):
+            at = at[int(name)]
+        else:
+            raise ValueError(f"there is no {_text(path[: depth + 1])}")
+    return at
+
+
+def _removed(document: dict[str, Any], path: _Path) -> Any:  # noqa: ANN401 - any JSON
+    value, parent = _found(document, path), _found(document, path[:-1])
+    del parent[path[-1] if isinstance(parent, dict) else int(path[-1])]
+    return value
+
+
+def _put(document: dict[str, Any], path: _Path, value: Any, *, is_new: bool) -> None:  # noqa: ANN401
+    parent, name = _found(document, path[:-1]), path[-1]
+    if isinstance(parent, dict):
+        parent[name] = value
+        return
+    if isinstance(parent, list):
+        place = len(parent) if name == "-" else int(name) if _INDEX.fullmatch(name) else -1
+        if 0 <= place <= len(parent):
+            parent[place : place + (not is_new)] = [value]
+            return
+    raise ValueError(f"nothing can be added at {_text(path)}")
+
+
+def _equal(one: Any, other: Any) -> bool:  # noqa: ANN401 - any JSON
+    """Whether values are equal as JSON: 1 is 1.0, and not true."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(one[it], other[it]) for it in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)

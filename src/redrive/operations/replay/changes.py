@@ -1,0 +1,256 @@
+"""What an edit changes in some messages of a plan, as the job would put them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from redrive.engine.commands import Replay
+from redrive.engine.context import SliceContext
+from redrive.engine.edits import NO_EDIT, Content
+from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind
+from redrive.errors import RedriveError, TransientFault
+from redrive.masking import NO_MASK, Mask
+from redrive.messages import DeadLetterDecoder, Records
+from redrive.messages import own_headers as own
+from redrive.messages.constants import reason_name
+from redrive.messages.json_patch import read_json, write_json
+from redrive.outcomes.bodies import Lost, find_record
+
+if TYPE_CHECKING:
+    from redrive.configuration import HandlerConfiguration
+    from redrive.engine.deciders import Decided
+    from redrive.engine.facts import Answers, Facts, Questions
+    from redrive.engine.rules_decider import RulesDecider
+    from redrive.kafka.cluster import Cluster
+    from redrive.kafka.records import StoredRecord
+    from redrive.operations.replay.plan import Order
+    from redrive.outcomes.rows import Row
+
+_MOST: Final = 16
+"""Times that one question about the cluster may lead to another."""
+_CONTEXT: Final = 1
+"""Equal lines of a value that are shown beside others."""
+_LONGEST: Final = 200
+"""Characters of a line that are shown."""
+_MOST_LINES: Final = 60
+"""Lines of one message that are shown."""
+
+_Item = TypeVar("_Item", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an edit changes in one message."""
+
+    message: str
+    """Its identity."""
+    lines: Sequence[str] = ()
+    """Lines with ``-`` before, ``+`` after, or neither; none if nothing changes."""
+    problem: str = ""
+    """Why the message would not be put with the edit; empty if it would."""
+
+    def document(self) -> dict[str, Any]:
+        """The change as a JSON object."""
+        return {"message": self.message, "lines": list(self.lines), "problem": self.problem}
+
+
+class Preview:
+    """Decides about single messages as the job would, and writes nothing."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        handlers: Mapping[str, HandlerConfiguration],
+        deciders: Mapping[str, RulesDecider],
+        facts: Facts,
+        answers: Callable[[Questions], Answers],
+    ) -> None:
+        """Take the job's deciders, by the names of their handlers."""
+        self._cluster = cluster
+        self._handlers = handlers
+        self._deciders = deciders
+        self._facts = facts
+        self._answers = answers
+
+    def content(self, row: Row, order: Order) -> Content:
+        """What a replay without an edit would put.
+
+        Args:
+            row: The last outcome of the message.
+            order: The replay.
+
+        Raises:
+            RedriveError: The message can't be read, or would not be put.
+        """
+        found = self._put(row, self._record(row), order, is_edited=False)
+        if isinstance(found, str):
+            raise RedriveError(
+                f"{row['message']} would not be put: {found}",
+                hint="--to names another destination",
+            )
+        return found
+
+    def changes(self, rows: Sequence[Row], order: Order, mask: Mask) -> Iterator[Change]:
+        """What the edit of a replay changes in the first, the middle and the last of some messages.
+
+        Args:
+            rows: The last outcomes of the messages, at least one.
+            order: The replay.
+            mask: Hides secrets.
+        """
+        for number in sorted({0, len(rows) // 2, len(rows) - 1}):
+            row = rows[number]
+            try:
+                record = self._record(row)
+                before = self._put(row, record, order, is_edited=False)
+                after = self._put(row, record, order, is_edited=True)
+            except RedriveError as error:
+                yield Change(row["message"], problem=mask.text(error.message))
+                continue
+            yield change_of(row["message"], before, after, mask)
+
+    def _record(self, row: Row) -> StoredRecord:
+        record = find_record(self._cluster, self._handlers[row["handler"]], row)
+        if isinstance(record, Lost):
+            raise RedriveError(f"{row['message']} can't be read: {record.reason}")
+        return record
+
+    def _put(
+        self, row: Row, record: StoredRecord, order: Order, *, is_edited: bool
+    ) -> Content | str:
+        """What the job would put, or why it would not."""
+        edit = order.edit if is_edited else NO_EDIT
+        replay = Replay(
+            plan=str(is_edited),
+            to=order.to,
+            queue=order.target.queue,
+            queue_manager=order.target.queue_manager,
+            keeps_header=order.keeps_header,
+            edit=edit,
+        )
+        _, decision, records = self._decided(row["handler"], record, replay)
+        if not records:
+            reason = f"{reason_name(decision.reason)}: " if decision.reason else ""
+            return f"{reason}{decision.detail or f'the rules say {decision.result}'}"
+        put = records[0][1]
+        # The put adds its own headers behind those of the message, the identity first.
+        kept = takewhile(lambda pair: pair[0] != own.ID, put.headers or [])
+        return Content(put.value, list(kept))
+
+    def _decided(self, handler: str, record: StoredRecord, replay: Replay) -> Decided:
+        decider = self._deciders[handler]
+        is_letter = record.lane.topic == decider.identity.topic
+        kind = SourceKind.DEAD_LETTERS if is_letter else SourceKind.REMAINING
+        records = Records(
+            [record.key], [record.value], [record.headers], [record.timestamp], [record.offset]
+        )
+        part = PartitionRecords(record.lane, decider, kind, records)
+        source = DeadLetterSource(decider, DeadLetterDecoder(schemes=decider.schemes))
+        source.load(part, 0)
+        message, attempts, _ = source.read(0)
+        for _ in range(_MOST):
+            facts = SliceContext(self._facts, "", int(time.time() * 1000))
+            decided = decider.decide(message, attempts, facts, replay=replay)
+            questions = self._facts.take_questions()
+            if not questions:
+                return decided
+            self._facts.learn(self._answers(questions))
+        raise TransientFault("what has to be known of the cluster changed while it was asked for")
+
+
+def change_of(
+    message: str, before: Content | str, after: Content | str, mask: Mask = NO_MASK
+) -> Change:
+    """The change of one message.
+
+    Args:
+        message: Its identity.
+        before: What would be put without an edit, or why nothing would be.
+        after: The same with the edit.
+        mask: Hides secrets.
+    """
+    for one in (after, before):
+        if isinstance(one, str):
+            return Change(message, problem=mask.text(one))
+    assert isinstance(before, Content)
+    assert isinstance(after, Content)
+    lines = [*_header_lines(before, after, mask), *_value_lines(before.value, after.value, mask)]
+    if (more := len(lines) - _MOST_LINES) > 0:
+        lines[_MOST_LINES:] = [f"... {more} more lines"]
+    return Change(message, tuple(lines))
+
+
+def _header_lines(before: Content, after: Content, mask: Mask) -> Iterator[str]:
+    for sign, (name, raw) in _compared(before.headers, after.headers, 0):
+        yield _cut(f"{sign} {name}: {header_text(mask.header(name, raw))}")
+
+
+def _value_lines(before: bytes | None, after: bytes | None, mask: Mask) -> Iterator[str]:
+    if before == after:
+        return
+    old, new = (_lines(mask.bytes_or_none(one)) for one in (before, after))
+    if old == new:
+        hidden = mask.bytes_or_none(before) == mask.bytes_or_none(after)
+        yield "  value: changed where it is masked" if hidden else "  value: written differently"
+    for sign, line in _compared(old, new, _CONTEXT):
+        yield _cut(f"{sign} {mask.text(line)}")
+
+
+def _compared(
+    before: Sequence[_Item], after: Sequence[_Item], context: int
+) -> Iterator[tuple[str, _Item]]:
+    matcher = SequenceMatcher(None, before, after)
+    for group in matcher.get_grouped_opcodes(context):
+        for tag, first, end, new_first, new_end in group:
+            if tag == "equal":
+                yield from ((" ", one) for one in before[first:end])
+            else:
+                yield from (("-", one) for one in before[first:end])
+                yield from (("+", one) for one in after[new_first:new_end])
+
+
+def _lines(value: bytes | None) -> list[str]:
+    """A value in lines: JSON with indents, text as it is, anything else by its length and bytes."""
+    if value is None:
+        return ["null"]
+    text = value_text(value)
+    return [f"{len(value)} bytes: 0x{value.hex()}"] if text is None else text.split("\n")
+
+
+def value_text(value: bytes | None) -> str | None:
+    """A value as people read and edit it: JSON with indents, or its text; None if it is binary."""
+    if not value:
+        return ""
+    try:
+        document = read_json(value)
+        if isinstance(document, dict | list):
+            return write_json(document, indent=2).decode()
+    except (ValueError, RecursionError):
+        pass
+    return _printable(value, "\t\r\n")
+
+
+def header_text(raw: bytes | None) -> str:
+    """The value of a header on one line; ``0x`` and hexadecimal digits if it is not plain text."""
+    if raw is None:
+        return "(null)"
+    text = _printable(raw, "\t")
+    is_plain = text is not None and text == text.strip() and not text.startswith(("0x", "(null)"))
+    return text if text is not None and is_plain else f"0x{raw.hex()}"
+
+
+def _printable(data: bytes, besides: str) -> str | None:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(one.isprintable() or one in besides for one in text) else None
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."

@@ -1,0 +1,132 @@
+"""JSON Patch (RFC 6902): what each operation does, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.messages.json_patch import JsonPatch, read_json, write_json
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda one: st.lists(one, max_size=4) | st.dictionaries(st.text("ab/~", max_size=3), one),
+    max_leaves=12,
+)  # fmt: skip
+
+
+def patched(document: Any, *operations: dict[str, Any]) -> Any:
+    """The document after a patch."""
+    return json.loads(JsonPatch.of(list(operations)).applied(json.dumps(document).encode()))
+
+
+@pytest.mark.parametrize(
+    ("before", "operation", "after"),
+    [
+        ({"a": "b"}, {"op": "add", "path": "/c", "value": "d"}, {"a": "b", "c": "d"}),
+        ({"foo": [1, 3]}, {"op": "add", "path": "/foo/1", "value": 2}, {"foo": [1, 2, 3]}),
+        ({"foo": [1]}, {"op": "add", "path": "/foo/-", "value": [2]}, {"foo": [1, [2]]}),
+        ({"foo": [1, 2]}, {"op": "add", "path": "/foo/2", "value": 3}, {"foo": [1, 2, 3]}),
+        ({"foo": None}, {"op": "add", "path": "/foo", "value": 1}, {"foo": 1}),
+        ({"a": 1}, {"op": "add", "path": "", "value": [None]}, [None]),
+        ({"baz": 1, "foo": 2}, {"op": "remove", "path": "/baz"}, {"foo": 2}),
+        ({"foo": [1, 2, 3]}, {"op": "remove", "path": "/foo/1"}, {"foo": [1, 3]}),
+        ({"baz": 1, "foo": 2}, {"op": "replace", "path": "/baz", "value": 3}, {"baz": 3, "foo": 2}),
+        ([1, 2], {"op": "replace", "path": "/0", "value": None}, [None, 2]),
+        ({"a": 1}, {"op": "replace", "path": "", "value": 2}, 2),
+        ({"a": {"b": 1}}, {"op": "move", "from": "/a/b", "path": "/c"}, {"a": {}, "c": 1}),
+        ({"a": [1, 2, 3]}, {"op": "move", "from": "/a/0", "path": "/a/2"}, {"a": [2, 3, 1]}),
+        ({"a": 1}, {"op": "move", "from": "/a", "path": "/a"}, {"a": 1}),
+        ({"a": [1]}, {"op": "copy", "from": "/a", "path": "/b"}, {"a": [1], "b": [1]}),
+        ([{"b": 2.0}], {"op": "test", "path": "", "value": [{"b": 2}]}, [{"b": 2.0}]),
+        ({"/": 9, "~1": 10}, {"op": "test", "path": "/~01", "value": 10}, {"/": 9, "~1": 10}),
+        ({"a/b": 1}, {"op": "remove", "path": "/a~1b"}, {}),
+        ({"": 1}, {"op": "replace", "path": "/", "value": 2}, {"": 2}),
+    ],
+)  # fmt: skip
+def test_an_operation_changes_what_the_rfc_says(
+    before: object, operation: dict[str, Any], after: object
+) -> None:
+    """The examples of its appendix, and the edges of arrays and of the whole value."""
+    assert patched(before, operation) == after
+
+
+@pytest.mark.parametrize(
+    ("value", "operation", "told"),
+    [
+        (b"not json", {"op": "remove", "path": "/a"}, "the value is not JSON"),
+        (None, {"op": "remove", "path": "/a"}, "the value is null"),
+        (b"\xff", {"op": "remove", "path": "/a"}, "the value is not JSON"),
+        (b'{"a": 1, "a": 2}', {"op": "remove", "path": "/a"}, "repeats a member"),
+        (b'{"a": 0.12345678901234567890}', {"op": "remove", "path": "/a"}, "more digits"),
+        (b'{"a": 1e999}', {"op": "remove", "path": "/a"}, "more digits"),
+        (b'{"a": NaN}', {"op": "remove", "path": "/a"}, "NaN is not JSON"),
+        (b"[" * 100_000, {"op": "remove", "path": "/a"}, "nested too deeply"),
+        (b'"\\ud800"', {"op": "test", "path": "", "value": "\ud800"}, "surrogates"),
+        (b"{}", {"op": "remove", "path": "/a"}, "operation 1, remove '/a': there is no /a"),
+        (b"{}", {"op": "replace", "path": "/a", "value": 1}, "there is no /a"),
+        (b"{}", {"op": "add", "path": "/a/b", "value": 1}, "there is no /a"),
+        (b"[]", {"op": "add", "path": "/1", "value": 1}, "nothing can be added at /1"),
+        (b"[1]", {"op": "replace", "path": "/-", "value": 1}, "there is no /-"),
+        (b"[1]", {"op": "remove", "path": "/00"}, "there is no /00"),
+        (b'{"a": "b"}', {"op": "add", "path": "/a/c", "value": 1}, "nothing can be added at /a/c"),
+        (b'{"a": true}', {"op": "test", "path": "/a", "value": 1}, "the value there is another"),
+        (b'{"a": "1"}', {"op": "test", "path": "/a", "value": 1}, "the value there is another"),
+    ],
+)  # fmt: skip
+def test_a_patch_that_does_not_apply_says_why(
+    value: bytes | None, operation: dict[str, Any], told: str
+) -> None:
+    """Nor does one to a value that would lose something on the way."""
+    with pytest.raises(ValueError, match=told):
+        JsonPatch.of([operation]).applied(value)
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({}, "an array of operations"),
+        ([], "an array of operations"),
+        ([{"op": "test", "path": "", "value": 1}, 7], "operation 2: op is none of add, replace"),
+        ([{"op": "merge", "path": ""}], "op is none of"),
+        ([{"op": "add", "path": "/a"}], "add needs value"),
+        ([{"op": "remove"}], "remove needs path"),
+        ([{"op": "copy", "path": "/a"}], "copy needs from"),
+        ([{"op": "remove", "path": "a"}], "begins with /"),
+        ([{"op": "remove", "path": "/~2"}], "after ~ comes 0 or 1"),
+        ([{"op": "remove", "path": ""}], "of the whole value"),
+        ([{"op": "move", "from": "/a", "path": "/a/b"}], "moved into itself"),
+    ],
+)
+def test_what_is_no_patch_is_refused_before_it_is_applied(document: object, told: str) -> None:
+    """With the number of the operation."""
+    with pytest.raises(ValueError, match=told):
+        JsonPatch.of(document)
+
+
+@given(values)
+def test_a_value_survives_reading_and_writing(value: object) -> None:
+    """Also indented, as an editor shows it."""
+    for indent in (None, 2):
+        assert read_json(write_json(value, indent=indent)) == value
+
+
+@given(values, values)
+def test_what_is_added_and_removed_again_changes_nothing(value: object, more: object) -> None:
+    """Any value, beside any other."""
+    patch = JsonPatch.of([{"op": "add", "path": "/0/new", "value": more}])
+    back = JsonPatch.of([{"op": "remove", "path": "/0/new"}])
+    before = write_json([{"old": value}])
+    assert back.applied(patch.applied(before)) == before
+
+
+def test_a_patch_is_the_same_for_each_message() -> None:
+    """Later operations change the value that an earlier one added, and not the patch."""
+    patch = JsonPatch.of([
+        {"op": "add", "path": "/a", "value": []}, {"op": "add", "path": "/a/-", "value": 1}
+    ])  # fmt: skip
+    assert patch.applied(b"{}") == patch.applied(b"{}") == b'{"a":[1]}'
