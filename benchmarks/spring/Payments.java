@@ -14,6 +14,7 @@ import org.springframework.kafka.annotation.RetryableTopic;
 import org.springframework.kafka.config.ConcurrentKafkaListenerContainerFactory;
 import org.springframework.kafka.core.DefaultKafkaConsumerFactory;
 import org.springframework.kafka.core.DefaultKafkaProducerFactory;
+import org.springframework.kafka.core.KafkaAdmin;
 import org.springframework.kafka.core.KafkaTemplate;
 import org.springframework.kafka.listener.DeadLetterPublishingRecoverer;
 import org.springframework.kafka.listener.DefaultErrorHandler;
@@ -75,6 +76,11 @@ public class Payments {
                 new ByteArrayDeserializer(), new ByteArrayDeserializer()));
             factory.setConcurrency(4);
             return factory;
+        }
+
+        @Bean
+        KafkaAdmin admin() {
+            return new KafkaAdmin(Map.of("bootstrap.servers", servers));
         }
 
         @Bean
