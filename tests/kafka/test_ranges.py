@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka import TopicPartition as ClientPartition
 
 from redrive.errors import TransientFault
 from redrive.kafka import reader
 from redrive.kafka.connection import Connection
-from redrive.messages import OffsetRange
+from redrive.messages import OffsetRange, TopicPartition
 
 
 def test_each_range_is_read_whole_in_order_and_no_further(
@@ -54,3 +55,57 @@ def test_a_range_that_is_not_there_is_not_passed_over(
     assert [one.value for one in next(read)] == [b"x"]
     with pytest.raises(TransientFault, match=f"{name}:1 gave nothing from offset 0 on"):
         list(read)
+
+
+class Interleaved:
+    """A client that gives the records of several partitions in turns."""
+
+    def __init__(self, _: object) -> None:
+        self.left: list[Stored] = []
+
+    def assign(self, lanes: list[ClientPartition]) -> None:
+        ends = {one.partition: range(one.offset, 6) for one in lanes}
+        self.left = [Stored(n, offset) for offset in range(6) for n in ends if offset in ends[n]]
+
+    def consume(self, most: int, timeout: float) -> list[Stored]:
+        del timeout
+        given, self.left = self.left[:most], self.left[most:]
+        return given
+
+    def incremental_unassign(self, _: object) -> None:
+        pass
+
+
+class Stored(NamedTuple):
+    """A record of the client."""
+
+    number: int
+    at: int
+
+    def topic(self) -> str:
+        return "turns"
+
+    def partition(self) -> int:
+        return self.number
+
+    def offset(self) -> int:
+        return self.at
+
+    def error(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+def test_no_run_of_a_partition_is_lost_if_the_client_takes_turns(
+    lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client may give more of a partition behind records of another, in the same answer."""
+    monkeypatch.setattr(reader, "Consumer", Interleaved)
+    starts = {TopicPartition("turns", number): 0 for number in range(lanes)}
+    runs = reader.Readers(Connection(bootstrap_servers="nowhere")).read(
+        starts, dict.fromkeys(starts, 5)
+    )
+    found: dict[int, list[int]] = {}
+    for run in runs:
+        found.setdefault(run.lane.partition, []).extend(one.offset() or 0 for one in run.messages)
+    assert found == {number: [0, 1, 2, 3, 4] for number in range(lanes)}

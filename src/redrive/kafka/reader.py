@@ -108,15 +108,16 @@ class Reader:
         self.positions = dict(starts)
         self._consumer.assign([ClientPartition(*lane, at) for lane, at in starts.items()])
 
-    def take(self, most: int, seconds: float) -> list[Run]:
-        """The client's records, run by run.
+    def take(self, most: int, seconds: float) -> Iterator[Run]:
+        """The client's records, run by run; the position of a lane is that behind its last run.
 
         Args:
             most: The number of messages; the client waits until it has them.
             seconds: The longest wait for them.
 
-        Returns:
-            Runs, which are empty at the end of a lane; the last run of a lane reached its end.
+        Yields:
+            Runs, which are empty at the end of a lane; the last run of a lane reached its end. A
+            lane may have several: the client takes turns between what it fetched.
 
         Raises:
             KafkaException: A permanent error.
@@ -124,11 +125,9 @@ class Reader:
         """
         # A million messages pass here: each costs only calls of the client.
         messages = self._consumer.consume(most, timeout=seconds)
-        return [
-            self._run(TopicPartition(topic, partition), list(run))
-            for topic, of_topic in groupby(messages, _topic)
-            for partition, run in groupby(of_topic, _partition)
-        ]
+        for topic, of_topic in groupby(messages, _topic):
+            for partition, run in groupby(of_topic, _partition):
+                yield self._run(TopicPartition(topic, partition), list(run))
 
     def read(
         self,
