@@ -28,7 +28,8 @@ from redrive.topology.names import Names
 _TARGET = "ELSEWHERE"
 _BEHIND = 0.8
 """Share of the orders that are about messages behind others that wait, if there are any."""
-_ABOUT_REMAINING = [one for one in To if not one.is_about_parked]
+_ABOUT_REMAINING = [one for one in To if not (one.is_about_parked or one is To.GROUP)]
+"""No dead letter of the simulation names a group."""
 _ABOUT_PARKED = [one for one in To if one.is_about_parked]
 
 
