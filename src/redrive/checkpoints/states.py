@@ -53,12 +53,7 @@ class StatesFollower:
     """
 
     def __init__(self, cluster: Cluster, application: str) -> None:
-        """Start to follow.
-
-        Args:
-            cluster: The cluster.
-            application: The application, whose control and tables topics exist.
-        """
+        """Start to follow; the application's control and tables topics exist."""
         self._entries: Entries = {}
         self._states = NO_STATES
         self._is_complete = False

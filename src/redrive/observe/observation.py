@@ -21,12 +21,7 @@ class Observation:
     """The metrics of a job, their page and the survey; a context, which ends what was begun."""
 
     def __init__(self, configuration: JobConfiguration, mask: Mask = NO_MASK) -> None:
-        """Prepare; nothing is begun yet.
-
-        Args:
-            configuration: The job.
-            mask: What is not to be shown.
-        """
+        """Prepare; nothing is begun yet."""
         self._configuration = configuration
         self.observer = MetricsObserver(configuration, mask)
         self.page: Page | None = None

@@ -69,7 +69,6 @@ class SchemaRegistry:
     """Reads bodies by the schemas of one registry."""
 
     def __init__(self, access: RegistryAccess) -> None:
-        """Ask nothing yet."""
         self._access = access
         self._known: dict[tuple[str, bool], _Schema] = {}
 

@@ -71,7 +71,6 @@ class Totals:
     """Counts messages by what two tables do with them; a value that processes can exchange."""
 
     def __init__(self) -> None:
-        """Count nothing yet."""
         self._old, self._new = _Counted(), _Counted()
         self.messages: Counter[Over] = Counter()
         self.matrix: Counter[Cell] = Counter()
