@@ -16,7 +16,6 @@ import os
 import socket
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -186,12 +185,7 @@ class StatesWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             if error is None:
                 self._await_readers()
