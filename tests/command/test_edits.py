@@ -172,12 +172,10 @@ def test_a_message_is_edited_and_sent_or_is_unchanged_and_stays(
     sent: list[Edit] = []
 
     def planned(settings: object, selection: Any, order: Order, edited: Any) -> ReplayPlan:
-        del settings
         assert selection.message == "dlq:0:1"
         return plan_with(edited(ORDER), order)
 
     def applied(job: object, found: ReplayPlan, purpose: str, **_: object) -> None:
-        del job
         assert purpose == "a ticket"
         sent.append(found.order.edit)
 

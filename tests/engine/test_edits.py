@@ -242,7 +242,6 @@ def test_an_edited_message_whose_target_is_full_is_not_parked_without_its_edit()
     """The table's next attempt would put it as it was."""
 
     def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
-        del queue_manager, queue
         return Refusal(2053, "full")
 
     replay = Replay(plan="p", to=To.RULES, edit=Edit((SetHeader("a", b"1"),)))

@@ -105,7 +105,6 @@ def test_the_depth_of_a_queue_that_can_be_full_is_asked_for() -> None:
     limits = QueueLimits(max_depth=3, consumer_group="group")
 
     def resolve(queue_manager: str, queue: str) -> Destination | Refusal:
-        del queue_manager
         given = limits if queue == "Q" else QueueLimits()
         return Destination(topic=queue, queue=queue, queue_manager="", limits=given)
 
