@@ -216,7 +216,6 @@ def test_a_history_says_what_was_changed(row: dict[str, Any], told: str) -> None
 
 
 def plan_with(edit: Edit, order: Order, *changes: Change) -> ReplayPlan:
-    """A plan about one message."""
     order = Order(to=order.to, edit=edit)
     messages = {"dlq": {"dlq:0": [1]}}
     return ReplayPlan(

@@ -18,7 +18,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test for each vector."""
     mark = metafunc.definition.get_closest_marker("vectors")
     if mark is None:
         return

@@ -104,7 +104,6 @@ class Traffic:
     """Definitions that puts created."""
 
     def messages(self, one: Numbered) -> Iterator[Seen]:
-        """Each message of a vector."""
         for copy in range(copies(one)):
             yield self.seen[f"{put_topic(one.at)}:0:{copy}"]
 

@@ -53,7 +53,6 @@ def of_kinds(vectors: list[Vector], kinds: Collection[str] | None) -> list[Vecto
 
 
 def vector_id(stem: str, vector: Mapping[str, Any]) -> str:
-    """The pytest id of a vector."""
     return f"{stem}-{vector['id']}"
 
 

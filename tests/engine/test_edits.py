@@ -68,7 +68,6 @@ edits = st.builds(Edit, st.lists(operations, max_size=4).map(tuple))
 
 
 def patch(*told: dict[str, Any]) -> PatchValue:
-    """A patch of the value."""
     return PatchValue(JsonPatch.of(list(told)))
 
 
@@ -167,7 +166,6 @@ CLUSTER = KnownCluster(
 
 
 def preview_of(copy: StoredRecord, monkeypatch: pytest.MonkeyPatch) -> Preview:
-    """A preview of one message."""
     monkeypatch.setattr(previews, "find_record", lambda *_: copy)
     handlers: Any = {"dlq": None}
     known: Any = CLUSTER
@@ -277,7 +275,6 @@ def transformed(action: str, change: Transform | None, value: bytes = BODY) -> l
 
 
 def function(change: Any, seconds: float = 0.0) -> FunctionTransform:
-    """A function that takes some seconds."""
     return FunctionTransform("t", change, cycle([0.0, seconds]).__next__)
 
 

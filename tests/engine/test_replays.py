@@ -64,7 +64,6 @@ def carried_out(
 
 
 def outcomes_in(entries: list[Entry]) -> list[dict[str, Any]]:
-    """The outcomes among what is written."""
     return [json.loads(one.value or b"") for one in written(entries, "OUT")]
 
 

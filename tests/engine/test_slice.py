@@ -58,12 +58,10 @@ def places(outputs: Sequence[Entry]) -> list[tuple[int, int]]:
 
 
 def results(outputs: Sequence[Entry]) -> list[str]:
-    """The results of the inputs."""
     return [json.loads(one.value or b"")["result"] for _, one in outputs if one.topic == "OUT"]
 
 
 def puts(outputs: Sequence[Entry]) -> dict[int, OutputRecord]:
-    """What is put, by entry."""
     return {entry: one for entry, one in outputs if entry != INTERNAL}
 
 

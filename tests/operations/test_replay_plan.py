@@ -108,7 +108,6 @@ def planned(
     queues: Queues = OPEN,
     entries: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ReplayPlan:
-    """The plan about some messages."""
     limits = dict.fromkeys(("ORDERS", "BILLS"), queues.limits)
     settings = replace(job(), limits=limits)
     known: Any = cluster()

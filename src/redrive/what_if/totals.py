@@ -46,8 +46,6 @@ class _ChangeKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Counted:
-    """What was counted of one table."""
-
     by_line: Counter[int] = field(default_factory=Counter)
     by_target: Counter[tuple[Disposition, Names]] = field(default_factory=Counter)
     matched: int = 0
