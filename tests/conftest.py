@@ -189,7 +189,6 @@ class RawName(str):  # noqa: SLOT000 - the bytes are kept beside the text
     _raw: bytes
 
     def __new__(cls, raw: bytes) -> Self:
-        """Take the bytes."""
         name = super().__new__(cls, raw.decode(errors="replace"))
         name._raw = raw
         return name

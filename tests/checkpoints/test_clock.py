@@ -84,7 +84,6 @@ def clocks() -> Iterator[SimpleNamespace]:
 
 @pytest.fixture
 def one(clocks: SimpleNamespace) -> Machine:
-    """A new machine."""
     clocks.machine = Machine()
     return clocks.machine  # type: ignore[no-any-return]
 

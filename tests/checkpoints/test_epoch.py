@@ -50,12 +50,10 @@ class MemoryStore:
 
 
 def begin(store: MemoryStore, share: Share = WHOLE) -> RunIdentity:
-    """A run of the application ``app``."""
     return begin_run(store, store, application="app", share=share, details={"host": "here"})
 
 
 def emitter(share: Share, name: str) -> str:
-    """Key of an emitter."""
     return f"{emitter_prefix(share)}{name}"
 
 

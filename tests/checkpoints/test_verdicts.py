@@ -19,7 +19,6 @@ FATAL = FailedRecord(8, "V", FailureKind.FATAL, 0, "V: not allowed")
 
 
 def report(*failed: FailedRecord, abort_required: bool = True) -> TransactionReport:
-    """A report of some failures."""
     return TransactionReport(failed, abort_required)
 
 

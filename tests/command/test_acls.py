@@ -40,7 +40,6 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def acls(*arguments: str) -> Result:
-    """One call."""
     return CliRunner().invoke(main, ["acls", *arguments])
 
 
@@ -124,7 +123,6 @@ def test_the_names_are_those_that_the_job_uses() -> None:
 
 
 def granted(rights: tuple[Right, ...], resource: Resource, name: str, operation: str) -> bool:
-    """Whether some right covers an operation."""
     return any(
         (one.resource, one.operation) == (resource, operation)
         and (name.startswith(one.name) if one.is_prefix else name == one.name)

@@ -172,12 +172,10 @@ def test_a_message_is_edited_and_sent_or_is_unchanged_and_stays(
     sent: list[Edit] = []
 
     def planned(settings: object, selection: Any, order: Order, edited: Any) -> ReplayPlan:
-        del settings
         assert selection.message == "dlq:0:1"
         return plan_with(edited(ORDER), order)
 
     def applied(job: object, found: ReplayPlan, purpose: str, **_: object) -> None:
-        del job
         assert purpose == "a ticket"
         sent.append(found.order.edit)
 
@@ -218,7 +216,6 @@ def test_a_history_says_what_was_changed(row: dict[str, Any], told: str) -> None
 
 
 def plan_with(edit: Edit, order: Order, *changes: Change) -> ReplayPlan:
-    """A plan about one message."""
     order = Order(to=order.to, edit=edit)
     messages = {"dlq": {"dlq:0": [1]}}
     return ReplayPlan(

@@ -22,7 +22,6 @@ from redrive.topology.names import Names
 
 
 def plan(to: To, count: int = 2, **more: Any) -> ReplayPlan:
-    """A plan of some messages."""
     order = Order(to=to, target=Names(queue="Q") if to is To.QUEUE else Names())
     messages = {"dlq": {"dlq:0": list(range(count))}} if count else {}
     return ReplayPlan(plan="p", application="a", created="", order=order, messages=messages, **more)
@@ -68,7 +67,6 @@ def test_the_first_warnings_are_shown_and_the_others_counted(
 
 
 def status(results: dict[str, int], **members: Any) -> ReplayStatus:
-    """A replay that is done."""
     known = {"plan": "5f2a", "operator": "ann", "accepted": time.time() - 23, "is_complete": True}
     return ReplayStatus(replay=Replay(**{**known, **members}), waiting=0, results=results)
 

@@ -12,22 +12,28 @@ def pytest_configure(config: pytest.Config) -> None:
     """Name the mark."""
     config.addinivalue_line(
         "markers",
-        "vectors(stem, kinds=None, leave_out=None): run once for each vector of these kinds of the"
-        " file <stem>, save those for which leave_out(stem, vector) gives a reason",
+        "vectors(*stems, kinds=None, leave_out=None): run for each vector of these kinds of the"
+        " files <stem>, save those for which leave_out(stem, vector) gives a reason",
     )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test for each vector."""
     mark = metafunc.definition.get_closest_marker("vectors")
     if mark is None:
         return
-    stem, kinds = mark.args[0], mark.kwargs.get("kinds")
-    vectors = of_kinds(load(_directory(metafunc.config), stem), kinds)
-    if leave_out := mark.kwargs.get("leave_out"):
-        vectors = [vector for vector in vectors if not leave_out(stem, vector)]
-    ids = [vector_id(stem, vector) for vector in vectors]
-    metafunc.parametrize("vector", vectors, ids=ids)
+    directory, kinds = _directory(metafunc.config), mark.kwargs.get("kinds")
+    leave_out = mark.kwargs.get("leave_out", lambda *_: "")
+    found = [
+        (stem, vector)
+        for stem in mark.args
+        for vector in of_kinds(load(directory, stem), kinds)
+        if not leave_out(stem, vector)
+    ]
+    ids = [vector_id(*one) for one in found]
+    if "stem" in metafunc.fixturenames:
+        metafunc.parametrize(("stem", "vector"), found, ids=ids)
+    else:
+        metafunc.parametrize("vector", [vector for _, vector in found], ids=ids)
 
 
 @pytest.fixture(scope="session")

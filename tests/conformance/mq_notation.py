@@ -141,7 +141,6 @@ class Topology:
 
 
 def read_topology(lines: Iterable[str]) -> Topology:
-    """Read the topology of a vector."""
     topology = Topology()
     for line in lines:
         topology.add(line)
@@ -224,7 +223,6 @@ def check_answers(expect: Mapping[str, Any], answers: Mapping[str, tuple[Any, ..
 
 
 def request_of(put: Mapping[str, Any]) -> OpenRequest:
-    """The open of a vector's put."""
     return OpenRequest(
         queue=put.get("oq") or "",
         queue_manager=put.get("oqm") or "",

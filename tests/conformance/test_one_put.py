@@ -136,11 +136,25 @@ def written_by_put(one: Numbered, monkeypatch: pytest.MonkeyPatch) -> tuple[Outp
     return record, "the message will not reach its queue: " in put.stderr
 
 
-def put_three_times(
-    stem: str, vector: Vector, folder: Path, monkeypatch: pytest.MonkeyPatch
+def why_left_out(stem: str, vector: Vector) -> str:
+    """Why a vector is no put that an application can make on a job; empty if it is one."""
+    try:
+        one = numbered(stem, vector, 0)
+        assert one.topology.manager_names
+    except InexpressibleError as problem:
+        return str(problem)
+    return "" if one.queue else "no queue is named"
+
+
+@pytest.mark.vectors("mq_open", "mq_routes", "mqe_puts", leave_out=why_left_out)
+def test_a_put_has_one_answer(
+    stem: str, vector: Vector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compare the three answers."""
-    monkeypatch.chdir(folder)
+    """``resolve``, ``put`` and the job lead to one topic, or to one refusal.
+
+    In MQ Everyplace also where the message is stored, and after each move that lets it go on.
+    """
+    monkeypatch.chdir(tmp_path)
     one = numbered(stem, vector, 0)
     record, is_warned = written_by_put(one, monkeypatch)
     topology = one.topology
@@ -161,37 +175,3 @@ def put_three_times(
     if trace["end"] != "the put fails":
         end, job_end = predicted(trace), decided(record, topology, are_started=True)
         assert (end.topic, end.result) == (job_end.topic, job_end.result)
-
-
-def why_left_out(stem: str, vector: Vector) -> str:
-    """Why a vector is no put that an application can make on a job; empty if it is one."""
-    try:
-        one = numbered(stem, vector, 0)
-        assert one.topology.manager_names
-    except InexpressibleError as problem:
-        return str(problem)
-    return "" if one.queue else "no queue is named"
-
-
-@pytest.mark.vectors("mq_open", leave_out=why_left_out)
-def test_an_open_has_one_answer(
-    vector: Vector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """``resolve``, ``put`` and the job lead to one topic, or to one refusal."""
-    put_three_times("mq_open", vector, tmp_path, monkeypatch)
-
-
-@pytest.mark.vectors("mq_routes", leave_out=why_left_out)
-def test_a_way_has_one_answer(
-    vector: Vector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same over several queue managers."""
-    put_three_times("mq_routes", vector, tmp_path, monkeypatch)
-
-
-@pytest.mark.vectors("mqe_puts", leave_out=why_left_out)
-def test_a_put_in_mq_everyplace_has_one_answer(
-    vector: Vector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same in MQ Everyplace, where it is stored and after each move that lets it go on."""
-    put_three_times("mqe_puts", vector, tmp_path, monkeypatch)

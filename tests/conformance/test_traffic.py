@@ -104,7 +104,6 @@ class Traffic:
     """Definitions that puts created."""
 
     def messages(self, one: Numbered) -> Iterator[Seen]:
-        """Each message of a vector."""
         for copy in range(copies(one)):
             yield self.seen[f"{put_topic(one.at)}:0:{copy}"]
 
@@ -254,28 +253,31 @@ def is_report(record: Any) -> bool:
 # Job and decisions
 
 
-@pytest.mark.vectors("mq_open", leave_out=why_left_out)
-def test_open(vector: Vector, traffic: Traffic) -> None:
-    """A put to the vector's names ends as is decided."""
-    check_against_decisions(traffic, "mq_open", vector)
-
-
-@pytest.mark.vectors("mq_routes", leave_out=why_left_out)
-def test_route(vector: Vector, traffic: Traffic) -> None:
-    """The message goes over the managers as is decided."""
-    check_against_decisions(traffic, "mq_routes", vector)
-
-
-@pytest.mark.vectors("mqe_puts", leave_out=why_left_out)
-def test_put(vector: Vector, traffic: Traffic) -> None:
-    """The message is delivered, stored or refused as is decided."""
-    check_against_decisions(traffic, "mqe_puts", vector)
+@pytest.mark.vectors(*STEMS, leave_out=why_left_out)
+def test_put(stem: str, vector: Vector, traffic: Traffic) -> None:
+    """Every message of the vector is where the decisions in memory put it, and as they left it."""
+    one, trace = traffic.cases[vector_id(stem, vector)]
+    for seen in traffic.messages(one):
+        assert [outcome["result"] for outcome in seen.outcomes] == trace.results
+        assert seen.outcomes[-1]["reason"] == trace.reason, seen.outcomes[-1]["detail"]
+        places = [record.topic for record in trace.records]
+        last = seen.outcomes[-1]
+        if trace.results[-1] == Result.REMAINS:
+            places.append(remaining_topic("traffic", last["topic"]))
+        assert {topic: len(found) for topic, found in seen.lying.items()} == dict.fromkeys(
+            places, 1
+        )
+        for record in trace.records:
+            (found,) = seen.lying[record.topic]
+            assert carried(found) == carried(record)
+    mine = {lying for lying in traffic.discovered if lying[0].endswith(_number(one))}
+    assert mine == trace.discovered
 
 
 @pytest.mark.parametrize("vector", FURTHER_ROUTES, ids=lambda vector: vector["id"])
 def test_further_route(vector: Vector, traffic: Traffic) -> None:
     """What receivers, channels and dead-letter queues do that no vector tells."""
-    test_route(vector, traffic)
+    test_put("mq_routes", vector, traffic)
     one, _ = traffic.cases[vector_id("mq_routes", vector)]
     expect = one.vector["expect"]
     made = traffic.caused.get(one.id, ())
@@ -294,27 +296,7 @@ def test_further_route(vector: Vector, traffic: Traffic) -> None:
 @pytest.mark.parametrize("vector", FURTHER_PUTS, ids=lambda vector: vector["id"])
 def test_further_put(vector: Vector, traffic: Traffic) -> None:
     """What stores, pulls and dead letters of MQ Everyplace do that no vector tells."""
-    test_put(vector, traffic)
-
-
-def check_against_decisions(traffic: Traffic, stem: str, vector: Vector) -> None:
-    """Every message of the vector is where the decisions in memory put it, and as they left it."""
-    one, trace = traffic.cases[vector_id(stem, vector)]
-    for seen in traffic.messages(one):
-        assert [outcome["result"] for outcome in seen.outcomes] == trace.results
-        assert seen.outcomes[-1]["reason"] == trace.reason, seen.outcomes[-1]["detail"]
-        places = [record.topic for record in trace.records]
-        last = seen.outcomes[-1]
-        if trace.results[-1] == Result.REMAINS:
-            places.append(remaining_topic("traffic", last["topic"]))
-        assert {topic: len(found) for topic, found in seen.lying.items()} == dict.fromkeys(
-            places, 1
-        )
-        for record in trace.records:
-            (found,) = seen.lying[record.topic]
-            assert carried(found) == carried(record)
-    mine = {lying for lying in traffic.discovered if lying[0].endswith(_number(one))}
-    assert mine == trace.discovered
+    test_put("mqe_puts", vector, traffic)
 
 
 def _number(one: Numbered) -> str:

@@ -31,8 +31,6 @@ from redrive.topology.names import Names, put_topic, topic_name, transmission_to
 
 @dataclass(frozen=True, kw_only=True)
 class MessageTrace:
-    """What becomes of a message."""
-
     records: tuple[OutputRecord, ...]
     """Where it comes to lie after the intake, in order."""
     results: list[str]

@@ -6,7 +6,7 @@ A test asks for vectors with a mark and an argument called ``vector``::
     def test_match(vector: Vector) -> None: ...
 
 and runs once for each vector of ``rules.json`` or ``rules.yaml`` of these kinds, under an id made
-of file stem and vector id, such as ``rules-L01``.
+of file stem and vector id, such as ``rules-L01``. A test of several files may ask for the ``stem``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ def of_kinds(vectors: list[Vector], kinds: Collection[str] | None) -> list[Vecto
 
 
 def vector_id(stem: str, vector: Mapping[str, Any]) -> str:
-    """The pytest id of a vector."""
     return f"{stem}-{vector['id']}"
 
 

@@ -48,8 +48,6 @@ def test_a_wait_in_vain_says_what_it_waited_for(operator: Operator) -> None:
 
 
 class _Script:
-    """A script that does one thing."""
-
     def __init__(self, play: Any) -> None:
         self.play = play
 

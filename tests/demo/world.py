@@ -21,12 +21,10 @@ ORDERS_DEMO = Orders(100, 0)
 
 
 def sample_table() -> RulesTable:
-    """The table of the demo."""
     return ORDERS_DEMO.table
 
 
 def sample_walk() -> Walk:
-    """The walk through that table."""
     return Walk(sample_table())
 
 

@@ -11,7 +11,6 @@ from redrive.messages import Headers, OutputRecord
 
 def connect(record: OutputRecord, offset: int, now: int) -> OutputRecord:
     """A sink connector: its headers come last, and the time stays that of the record."""
-    del now
     prefix = "__connect.errors."
     headers = [
         *(record.headers or []),
@@ -68,7 +67,6 @@ def smallrye(record: OutputRecord, offset: int, now: int) -> OutputRecord:
 
 def streams(record: OutputRecord, offset: int, now: int) -> OutputRecord:
     """Kafka Streams: the headers of the record are gone, and its time stays."""
-    del now
     headers: Headers = [
         ("__streams.errors.exception", b"org.acme.WriteException: it failed"),
         ("__streams.errors.topic", record.topic.encode()),

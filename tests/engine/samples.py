@@ -82,15 +82,12 @@ def slice_of(
 
 
 def dead_letter(reason: int, queue: str = "") -> Headers:
-    """The dead-letter header in header form."""
     return [("mqdlh.Reason", str(reason).encode()), ("mqdlh.DestQName", queue.encode())]
 
 
 def record(value: bytes | None, headers: Headers, key: bytes | None = b"k") -> Records:
-    """One record."""
     return Records([key], [value], [headers], [77], [0])
 
 
 def written(outputs: list[tuple[int, OutputRecord]], topic: str) -> list[OutputRecord]:
-    """The records for one topic."""
     return [output for _, output in outputs if output.topic == topic]

@@ -224,7 +224,6 @@ def test_a_full_queue_takes_no_more_than_its_depth_in_one_slice() -> None:
 
 
 def outcome_of(outputs: list[tuple[int, OutputRecord]]) -> dict[str, Any]:
-    """The only outcome."""
     (outcome,) = written(outputs, "OUT")
     assert len(outcome.value or b"") < 64 * 1024
     members: dict[str, Any] = json.loads(outcome.value or b"")

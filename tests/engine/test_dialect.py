@@ -45,14 +45,12 @@ def letter(headers: Headers, value: bytes = b"{}", key: bytes = b"k", at: int = 
 
 
 def driven(table: str, letters: list[OutputRecord]) -> tuple[MemoryTopics, HandlerDriver]:
-    """Some dead letters and the handler of a table."""
     topics = MemoryTopics()
     topics.topics["DLQ"] += letters
     return topics, HandlerDriver(topics, parse(HEAD + table).required())
 
 
 def outcomes(topics: MemoryTopics) -> list[dict[str, Any]]:
-    """Every outcome."""
     return [json.loads(record.value or b"") for record in topics.topics[OUTCOMES]]
 
 

@@ -68,7 +68,6 @@ edits = st.builds(Edit, st.lists(operations, max_size=4).map(tuple))
 
 
 def patch(*told: dict[str, Any]) -> PatchValue:
-    """A patch of the value."""
     return PatchValue(JsonPatch.of(list(told)))
 
 
@@ -167,7 +166,6 @@ CLUSTER = KnownCluster(
 
 
 def preview_of(copy: StoredRecord, monkeypatch: pytest.MonkeyPatch) -> Preview:
-    """A preview of one message."""
     monkeypatch.setattr(previews, "find_record", lambda *_: copy)
     handlers: Any = {"dlq": None}
     known: Any = CLUSTER
@@ -242,7 +240,6 @@ def test_an_edited_message_whose_target_is_full_is_not_parked_without_its_edit()
     """The table's next attempt would put it as it was."""
 
     def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
-        del queue_manager, queue
         return Refusal(2053, "full")
 
     replay = Replay(plan="p", to=To.RULES, edit=Edit((SetHeader("a", b"1"),)))
@@ -278,7 +275,6 @@ def transformed(action: str, change: Transform | None, value: bytes = BODY) -> l
 
 
 def function(change: Any, seconds: float = 0.0) -> FunctionTransform:
-    """A function that takes some seconds."""
     return FunctionTransform("t", change, cycle([0.0, seconds]).__next__)
 
 

@@ -76,7 +76,6 @@ def work_on(
     key: bytes | None = b"k",
     table: str = "0" * 16,
 ) -> Slice:
-    """The work on one record."""
     definitions = of or topology()
     sources = {one.topic: one for one in topics_of(definitions) if one.is_read}
     receiver = receiving_queue_managers(definitions, {source: sources[source]})[source]
@@ -103,7 +102,6 @@ def results(work: Slice) -> tuple[list[OutputRecord], dict[str, Any]]:
 
 
 def names(queue: str, queue_manager: str = "", **fields: str) -> Headers:
-    """The headers of a put."""
     mqmd: Headers = [(f"JMS_IBM_MQMD_{name}", text.encode()) for name, text in fields.items()]
     return [("redrive.oqm", queue_manager.encode()), ("redrive.oq", queue.encode()), *mqmd]
 

@@ -64,7 +64,6 @@ def carried_out(
 
 
 def outcomes_in(entries: list[Entry]) -> list[dict[str, Any]]:
-    """The outcomes among what is written."""
     return [json.loads(one.value or b"") for one in written(entries, "OUT")]
 
 
@@ -117,7 +116,6 @@ def test_a_replay_by_the_rules_starts_at_the_first_rule_and_parks_what_fails() -
     """As for a dead letter that has just come, whatever was tried before; quarantine included."""
 
     def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
-        del queue_manager, queue
         return Refusal(2053, "full")
 
     records = instructions((ORIGINS[0], "p"))
@@ -136,7 +134,6 @@ def test_a_put_that_fails_leaves_the_message_as_it_was() -> None:
     """No rule of the table follows: the person decided, and the person is told."""
 
     def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
-        del queue_manager, queue
         return Refusal(2053, "full")
 
     entries = carried_out(
@@ -303,7 +300,6 @@ def test_an_attempt_that_was_asked_for_counts_as_any_other() -> None:
     """It fails: the second of two, so the message remains, and the outcome says who wanted it."""
 
     def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
-        del queue_manager, queue
         return Refusal(2053, "full")
 
     handler = handler_of(resolve=refuse)

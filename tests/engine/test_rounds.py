@@ -55,7 +55,6 @@ class Application:
         self._process(BEGIN - PROCESSING)
 
     def started(self, table: str) -> HandlerDriver:
-        """The job with a table."""
         self.driver = HandlerDriver(self.topics, parse(table).required())
         return self.driver
 
@@ -103,7 +102,6 @@ class Application:
 
     @property
     def outcomes(self) -> list[dict[str, Any]]:
-        """Every outcome."""
         return [json.loads(record.value or b"") for record in self.topics.topics[OUTCOMES]]
 
 

@@ -58,12 +58,10 @@ def places(outputs: Sequence[Entry]) -> list[tuple[int, int]]:
 
 
 def results(outputs: Sequence[Entry]) -> list[str]:
-    """The results of the inputs."""
     return [json.loads(one.value or b"")["result"] for _, one in outputs if one.topic == "OUT"]
 
 
 def puts(outputs: Sequence[Entry]) -> dict[int, OutputRecord]:
-    """What is put, by entry."""
     return {entry: one for entry, one in outputs if entry != INTERNAL}
 
 
@@ -105,7 +103,6 @@ def test_the_depth_of_a_queue_that_can_be_full_is_asked_for() -> None:
     limits = QueueLimits(max_depth=3, consumer_group="group")
 
     def resolve(queue_manager: str, queue: str) -> Destination | Refusal:
-        del queue_manager
         given = limits if queue == "Q" else QueueLimits()
         return Destination(topic=queue, queue=queue, queue_manager="", limits=given)
 

@@ -92,7 +92,6 @@ def test_each_outcome_names_the_trace_of_its_message(
 
 
 def traced(headers: Headers) -> list[bytes | None]:
-    """The values of the header."""
     return [value for name, value in headers if name == TRACEPARENT]
 
 

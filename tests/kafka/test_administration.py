@@ -16,7 +16,6 @@ from redrive.kafka.connection import Connection
 
 @pytest.fixture
 def administration(bootstrap_servers: str) -> TopicAdministration:
-    """The topics of the broker."""
     return TopicAdministration(Connection(bootstrap_servers=bootstrap_servers))
 
 

@@ -28,7 +28,6 @@ FOREVER = 300.0
 
 @pytest.fixture
 def thread() -> Iterator[DeadlineThread]:
-    """A thread for calls."""
     started = DeadlineThread("test")
     yield started
     started.end()

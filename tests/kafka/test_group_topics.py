@@ -47,7 +47,6 @@ class Topics:
         return {name: topic if name in known else None for name in names}
 
     def settings_of(self, names: Any) -> dict[str, Any]:
-        """Their settings."""
         return dict.fromkeys(names, self.settings)
 
     def create(self, topic: NewTopic, *, validate_only: bool) -> KafkaError | None:

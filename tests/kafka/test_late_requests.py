@@ -59,7 +59,6 @@ def commit_twice(relayed: Relayed, producer: KafkaProducer) -> None:
 
 
 def create(relayed: Relayed, topic: str) -> None:
-    """A topic of one partition."""
     admin = KafkaAdminClient(bootstrap_servers=relayed.direct)
     admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)
     admin.close()

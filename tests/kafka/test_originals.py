@@ -24,7 +24,6 @@ from redrive.messages import own_headers as own
 
 @pytest.fixture
 def cluster(bootstrap_servers: str) -> Cluster:
-    """The broker."""
     return Cluster(Connection(bootstrap_servers=bootstrap_servers))
 
 

@@ -30,7 +30,6 @@ def producer(
     bootstrap_servers: str, unique_name: Callable[[str], str], small_topic: str
 ) -> Iterator[KafkaProducer]:
     """A transactional producer, in the middle of a transaction."""
-    del small_topic
     client = Connection(bootstrap_servers=bootstrap_servers).librdkafka()
     opened = KafkaProducer(client, unique_name("id"), "test-producer")
     opened.initialise()

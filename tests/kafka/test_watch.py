@@ -19,7 +19,6 @@ LONG, SOON, SHORT = PATIENCE, PATIENCE / 2, 1.0
 
 @pytest.fixture
 def watch(bootstrap_servers: str) -> Iterator[Watch]:
-    """A watch on the broker."""
     opened = Watch(Connection(bootstrap_servers=bootstrap_servers))
     yield opened
     opened.close()

@@ -36,7 +36,6 @@ SPECIMEN = (
 
 
 def decoded(data: bytes, ccsid: int = 0) -> DeadLetterHeader:
-    """The header of data that has one."""
     header = decode_header(data, ccsid)
     assert isinstance(header, DeadLetterHeader)
     return header

@@ -325,31 +325,6 @@ def test_removal_byte_for_byte() -> None:
     ]
 
 
-def test_empty_body_after_removal() -> None:
-    """A message of a header alone becomes an empty message, not a null."""
-    profile = decode_dead_letter(ASCII_LITTLE, [])
-    assert remove_header(profile, ASCII_LITTLE, [])[0] == b""
-
-
-def test_inherited_character_set() -> None:
-    """MQCCSI_INHERIT means the header's own CCSID, which the descriptor has already."""
-    value = encode_header(replace(SAMPLE, coded_char_set_id=-2)) + b"x"
-    _, headers = remove_header(decode_dead_letter(value, DESCRIPTOR), value, DESCRIPTOR)
-    assert mqmd_fields(headers)["CodedCharSetId"] == 819
-    assert mqmd_fields(headers)["Format"] == "MQSTR"
-
-
-def test_nested_binary_headers() -> None:
-    """Only the outermost header is removed; the next one is then the message's header."""
-    inner = replace(SAMPLE, reason=2085)
-    value = encode_header(replace(SAMPLE, format="MQDEAD")) + encode_header(inner) + b"x"
-    once, headers = remove_header(decode_dead_letter(value, DESCRIPTOR), value, DESCRIPTOR)
-    assert mqmd_fields(headers)["Format"] == "MQDEAD"
-    second = decode_dead_letter(once, headers)
-    assert second.fields["REASON"] == 2085
-    assert remove_header(second, once, headers)[0] == b"x"
-
-
 def test_header_form_removed() -> None:
     """The mqdlh headers go, the three fields are restored, a null value stays null."""
     headers = [("a", b"1"), *HEADER_FORM, *mqmd(Format="MQHRF2"), ("mqdlh.StrucId", b"DLH ")]

@@ -20,7 +20,6 @@ values = st.recursive(
 
 
 def patched(document: Any, *operations: dict[str, Any]) -> Any:
-    """The document after a patch."""
     return json.loads(JsonPatch.of(list(operations)).applied(json.dumps(document).encode()))
 
 

@@ -38,7 +38,6 @@ def configuration(tmp_path: Path) -> JobConfiguration:
 
 
 def distribution(bounds: tuple[float, ...], *seconds: float) -> Distribution:
-    """Some seconds by bucket."""
     one = Distribution(bounds)
     one.count(np.array(seconds))
     return one

@@ -29,7 +29,6 @@ MORE: dict[str, Headers] = {
 
 
 def stored(offset: int, key: bytes | None, value: bytes | None, headers: Headers) -> StoredRecord:
-    """A record as it is read from a topic."""
     return StoredRecord(TopicPartition("dlq", 0), offset, 0, key, value, headers)
 
 

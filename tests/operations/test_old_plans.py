@@ -67,7 +67,6 @@ class Old:
         self.run(KEEPS)
 
     def settings(self, table: str = KEEPS) -> JobConfiguration:
-        """Those of the job."""
         return configuration(self.network, table, Share(1, 1))
 
     def run(self, table: str = KEEPS) -> None:
@@ -101,7 +100,6 @@ class Old:
             entry.record = None
 
     def plan(self, name: str, offsets: Iterator[int] | range | list[int]) -> ReplayPlan:
-        """A plan to put messages on a queue."""
         return ReplayPlan(
             plan=name, application=APPLICATION, created="",
             order=Order(to=To.QUEUE, target=Names(queue="Q1")),

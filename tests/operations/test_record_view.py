@@ -28,7 +28,6 @@ SPRING: Headers = [
 
 
 def view_of(key: bytes | None, value: bytes | None, headers: Headers) -> RecordView:
-    """The view of a record at ``dlq:0:7``."""
     return RecordView.of(StoredRecord(TopicPartition("dlq", 0), 7, 0, key, value, headers), KNOWN)
 
 

@@ -108,7 +108,6 @@ def planned(
     queues: Queues = OPEN,
     entries: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ReplayPlan:
-    """The plan about some messages."""
     limits = dict.fromkeys(("ORDERS", "BILLS"), queues.limits)
     settings = replace(job(), limits=limits)
     known: Any = cluster()
@@ -122,11 +121,11 @@ def codes(plan: ReplayPlan) -> dict[str, int]:
 
 
 ORIGINAL = Order(to=To.ORIGINAL)
+pytestmark = pytest.mark.usefixtures("live")
 
 
-def test_a_plan_counts_by_reason_exception_group_and_target(live: dict[bytes, int]) -> None:
+def test_a_plan_counts_by_reason_exception_group_and_target() -> None:
     """With an example each, bytes, and how long it takes at its rate."""
-    del live
     told = {"error_class": "a.B", "consumer_group": "billing"}
     rows = [row(1), row(2, **told), row(3, field_destq="BILLS", field_reason=2051)]
     plan = planned(rows, replace(ORIGINAL, rate=2))
@@ -145,11 +144,8 @@ def test_a_plan_counts_by_reason_exception_group_and_target(live: dict[bytes, in
     assert plan.messages == {"dlq": {"dlq:0": [1, 2, 3]}}
 
 
-def test_a_plan_for_groups_names_their_topics_and_leaves_out_the_others(
-    live: dict[bytes, int],
-) -> None:
+def test_a_plan_for_groups_names_their_topics_and_leaves_out_the_others() -> None:
     """What names no group is told; a connector has the group that Connect gives it."""
-    del live
     rows = [
         row(1, consumer_group="billing"),
         row(2, consumer_group="connect-sink", form="connect"),
@@ -178,27 +174,22 @@ def test_a_plan_for_groups_names_their_topics_and_leaves_out_the_others(
     ],
 )
 def test_a_plan_warns_of_what_would_go_wrong(
-    members: dict[str, Any], queues: Queues, expected: dict[str, int], live: dict[bytes, int]
+    members: dict[str, Any], queues: Queues, expected: dict[str, int]
 ) -> None:
     """Each with the number of messages that it is about."""
-    del live
     assert codes(planned([row(n, **members) for n in range(3)], ORIGINAL, queues)) == expected
 
 
 @pytest.mark.parametrize("to", [To.DISCARD, To.REMAIN])
-def test_what_is_put_nowhere_is_not_put_twice_nor_out_of_order(
-    to: To, live: dict[bytes, int]
-) -> None:
+def test_what_is_put_nowhere_is_not_put_twice_nor_out_of_order(to: To) -> None:
     """So there is nothing to know before but how many."""
-    del live
     assert (
         codes(planned([row(n, replays=2, message_key=b"k") for n in range(3)], Order(to=to))) == {}
     )
 
 
-def test_a_plan_by_the_rules_tells_which_rule_decides(live: dict[bytes, int]) -> None:
+def test_a_plan_by_the_rules_tells_which_rule_decides() -> None:
     """As the table is now, and that it is the one that left them."""
-    del live
     rows = [row(1), row(2, field_reason=2051), row(3, field_reason=9)]
     plan = planned(rows, Order(to=To.RULES))
     assert {one.name for one in plan.targets} == {
@@ -230,11 +221,8 @@ def test_a_plan_to_try_parked_messages_tells_where_their_next_attempt_goes(
     assert codes(planned(rows, Order(to=To.REMAIN), full)) == {}
 
 
-def test_a_plan_by_the_rules_warns_if_the_job_decides_by_another_table(
-    live: dict[bytes, int],
-) -> None:
+def test_a_plan_by_the_rules_warns_if_the_job_decides_by_another_table() -> None:
     """The file was changed and the job not restarted; before its first start nothing decides."""
-    del live
     rows, order = [row(1), row(2)], Order(to=To.RULES)
     same = meaning_of(job().handlers[0], job())
     assert codes(planned(rows, order, entries={"table/dlq/0": {"table": same}})) == {}
@@ -276,16 +264,14 @@ def test_a_topic_made_anew_does_not_have_the_messages_of_the_one_before(
     assert "payload is gone" in plan.notes[0]
 
 
-def test_a_plan_says_which_messages_have_no_dead_letter_header(live: dict[bytes, int]) -> None:
+def test_a_plan_says_which_messages_have_no_dead_letter_header() -> None:
     """Their reason is none, and not the 0 that a header may have."""
-    del live
     plan = planned([row(1, form="none", field_reason=0), row(2, field_reason=0)], ORIGINAL)
     assert {one.name for one in plan.reasons} == {"no dead-letter header", "0 MQRC_NONE"}
 
 
-def test_messages_of_another_handler_are_left_out(live: dict[bytes, int]) -> None:
+def test_messages_of_another_handler_are_left_out() -> None:
     """Such as those that a queue manager keeps, or of a handler that was taken out."""
-    del live
     plan = planned([row(1), row(2, handler="QM1--x")], ORIGINAL)
     assert plan.count == 1
     assert "QM1--x" in plan.notes[0]

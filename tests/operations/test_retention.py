@@ -39,7 +39,6 @@ def kept(hours: float, policy: str = "delete") -> dict[str, str]:
 
 
 def job(alarm: float = 24.0, **more: Any) -> JobConfiguration:
-    """A job with one handler."""
     return job_of(handled(DLQ, name="orders"), retention_alarm=alarm, **more)
 
 

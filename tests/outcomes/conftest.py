@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,12 @@ queue = "{topic}"
 name = "orders"
 rules = "orders.rul"
 """
+
+
+@pytest.fixture
+def now() -> int:
+    """This moment in milliseconds."""
+    return int(time.time() * 1000)
 
 
 @pytest.fixture

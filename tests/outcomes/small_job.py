@@ -36,7 +36,6 @@ class SmallJob:
 
     @property
     def identity(self) -> HandlerIdentity:
-        """The handler."""
         return self.configuration.handlers[0].identity
 
     def step(self, now: int, *, most: int = 1_000_000, evaluate_remaining: bool = False) -> None:
@@ -104,7 +103,6 @@ class SmallJob:
             consumer.close()
 
     def close(self) -> None:
-        """Closes the clients."""
         if self._emission is not None:
             self._emission.close()
 

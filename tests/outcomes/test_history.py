@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -21,12 +20,6 @@ from redrive.outcomes.rows import moment, row_of
 Produce = Callable[..., None]
 
 
-@pytest.fixture
-def now() -> int:
-    """This moment in milliseconds."""
-    return int(time.time() * 1000)
-
-
 def _project(job: SmallJob) -> None:
     """Appends what is on the outcomes topic to a new ledger, as the projection would."""
     records = job.read_all(job.configuration.outcomes_topic)
@@ -43,31 +36,31 @@ def _histories(job: SmallJob) -> dict[str, list[dict[str, Any]]]:
     return histories
 
 
-def _run(job: SmallJob, produce: Produce, now: int) -> None:
+@pytest.fixture
+def job(small_job: SmallJob, produce: Produce, now: int) -> SmallJob:
+    """A job that has tried four dead letters; the ledger has what happened two minutes ago."""
     letters = [
-        dead_letter(1, "2053", job.target),
+        dead_letter(1, "2053", small_job.target),
         dead_letter(2, "2053", "nowhere"),
         dead_letter(3, "2085"),
         {"key": b"\xff\x00", "value": b"no header"},
     ]
-    produce(job.identity.topic, [{**letter, "partition": 0} for letter in letters])
-    job.step(now - 120_000)
-    _project(job)
-    job.step(now)
+    produce(small_job.identity.topic, [{**letter, "partition": 0} for letter in letters])
+    small_job.step(now - 120_000)
+    _project(small_job)
+    small_job.step(now)
+    return small_job
 
 
 def _ask(job: SmallJob, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["history", *arguments, "-c", job.config_file])
 
 
-def test_a_history_is_what_the_topic_holds_of_the_message(
-    small_job: SmallJob, produce: Produce, now: int
-) -> None:
+def test_a_history_is_what_the_topic_holds_of_the_message(job: SmallJob) -> None:
     """Half of the outcomes are in the ledger, half only on the topic; no one is told twice."""
-    _run(small_job, produce, now)
-    histories = _histories(small_job)
+    histories = _histories(job)
     assert sorted(map(len, histories.values())) == [1, 1, 1, 2]
-    archive = Archive(small_job.configuration)
+    archive = Archive(job.configuration)
     for message, outcomes in histories.items():
         answer = archive.history(message)
         assert isinstance(answer, History)
@@ -77,30 +70,26 @@ def test_a_history_is_what_the_topic_holds_of_the_message(
 
 
 def test_a_parked_message_says_when_and_by_which_rule_it_is_tried_again(
-    small_job: SmallJob, produce: Produce, now: int
+    job: SmallJob, now: int
 ) -> None:
     """An interval after the failed attempt, by the rule that still has attempts left."""
-    _run(small_job, produce, now)
-    message = f"{small_job.identity.topic}:0:1"
-    answer = Archive(small_job.configuration).history(message)
+    message = f"{job.identity.topic}:0:1"
+    answer = Archive(job.configuration).history(message)
     assert isinstance(answer, History)
-    assert answer.next.due == moment(now + small_job.interval)
+    assert answer.next.due == moment(now + job.interval)
     assert answer.next.rule_line == 2
     assert "attempt 3" in answer.next.text
-    shown = _ask(small_job, message).stdout
+    shown = _ask(job, message).stdout
     assert "next: attempt 3 by the rule at line 2: RETRY to nowhere, due " in shown
     assert "2085 MQRC_UNKNOWN_OBJECT_NAME" in shown
 
 
-def test_what_comes_next_depends_on_the_last_outcome(
-    small_job: SmallJob, produce: Produce, now: int
-) -> None:
+def test_what_comes_next_depends_on_the_last_outcome(job: SmallJob) -> None:
     """Done is done; what remains waits for a person or for another table."""
-    _run(small_job, produce, now)
-    archive = Archive(small_job.configuration)
+    archive = Archive(job.configuration)
     texts = {}
     for number in (0, 2, 3):
-        answer = archive.history(f"{small_job.identity.topic}:0:{number}")
+        answer = archive.history(f"{job.identity.topic}:0:{number}")
         assert isinstance(answer, History)
         texts[number] = answer.next.text
     assert texts == {
@@ -110,16 +99,13 @@ def test_what_comes_next_depends_on_the_last_outcome(
     }
 
 
-def test_the_place_of_a_copy_leads_to_the_message(
-    small_job: SmallJob, produce: Produce, now: int
-) -> None:
+def test_the_place_of_a_copy_leads_to_the_message(job: SmallJob) -> None:
     """Whoever looks at a record of the retry topic can ask with its place."""
-    _run(small_job, produce, now)
-    histories = _histories(small_job)
-    message = f"{small_job.identity.topic}:0:1"
+    histories = _histories(job)
+    message = f"{job.identity.topic}:0:1"
     copy = histories[message][1]["outcome"]
-    assert copy.startswith(small_job.identity.retry_topic)
-    answer = Archive(small_job.configuration).history(copy)
+    assert copy.startswith(job.identity.retry_topic)
+    answer = Archive(job.configuration).history(copy)
     assert isinstance(answer, History)
     assert answer.message == message
     assert len(answer.outcomes) == 2
@@ -139,26 +125,22 @@ def test_the_place_of_a_copy_leads_to_the_message(
     ],
 )
 def test_a_message_without_outcome_is_explained(
-    small_job: SmallJob, produce: Produce, now: int, asked: str, hint: str
+    job: SmallJob, produce: Produce, asked: str, hint: str
 ) -> None:
     """Not there (yet), or another one was meant."""
-    _run(small_job, produce, now)
-    topic = small_job.identity.topic
+    topic = job.identity.topic
     produce(topic, [{**dead_letter(1, "2053"), "partition": 1}])
-    answer = Archive(small_job.configuration).history(asked.format(topic=topic))
+    answer = Archive(job.configuration).history(asked.format(topic=topic))
     assert isinstance(answer, NotFound)
     assert hint.format(topic=topic) in answer.hint
-    result = _ask(small_job, asked.format(topic=topic))
+    result = _ask(job, asked.format(topic=topic))
     assert result.exit_code == 1
     assert "there is no outcome of" in result.stderr
 
 
-def test_a_search_finds_by_key_reason_result_and_time(
-    small_job: SmallJob, produce: Produce, now: int
-) -> None:
+def test_a_search_finds_by_key_reason_result_and_time(job: SmallJob, now: int) -> None:
     """Each option narrows the list down as a filter over the topic does."""
-    _run(small_job, produce, now)
-    everything = [it for history in _histories(small_job).values() for it in history]
+    everything = [it for history in _histories(job).values() for it in history]
     searches: list[tuple[list[str], Callable[[dict[str, Any]], bool]]] = [
         ([], lambda _: True),
         (["--key", "key-2"], lambda it: it["key"] == "a2V5LTI="),
@@ -169,27 +151,23 @@ def test_a_search_finds_by_key_reason_result_and_time(
         (["--since", "1m"], lambda it: it["time"] >= now - 60_000),
     ]
     for options, fits in searches:
-        answer = orjson.loads(_ask(small_job, *options, "--json").stdout)
+        answer = orjson.loads(_ask(job, *options, "--json").stdout)
         found = sorted(row["outcome"] for row in answer["outcomes"])
         assert found == sorted(it["outcome"] for it in everything if fits(it)), options
 
 
-def test_the_limit_keeps_the_newest(small_job: SmallJob, produce: Produce, now: int) -> None:
+def test_the_limit_keeps_the_newest(job: SmallJob, now: int) -> None:
     """The second batch has one outcome, so it is the only one shown."""
-    _run(small_job, produce, now)
-    [row] = orjson.loads(_ask(small_job, "--limit", "1", "--json").stdout)["outcomes"]
+    [row] = orjson.loads(_ask(job, "--limit", "1", "--json").stdout)["outcomes"]
     assert row["time"].startswith(moment(now).isoformat()[:19])
 
 
-def test_without_a_broker_the_ledger_answers_and_says_what_may_be_missing(
-    small_job: SmallJob, produce: Produce, now: int
-) -> None:
+def test_without_a_broker_the_ledger_answers_and_says_what_may_be_missing(job: SmallJob) -> None:
     """The first attempt was projected, the second was not."""
-    _run(small_job, produce, now)
-    config = Path(small_job.config_file)
-    servers = small_job.configuration.connection.bootstrap_servers
+    config = Path(job.config_file)
+    servers = job.configuration.connection.bootstrap_servers
     config.write_text(config.read_text().replace(servers, "localhost:1"))
-    result = _ask(small_job, f"{small_job.identity.topic}:0:1", "--json")
+    result = _ask(job, f"{job.identity.topic}:0:1", "--json")
     assert result.exit_code == 0
     answer = orjson.loads(result.stdout)
     assert len(answer["outcomes"]) == 1

@@ -31,7 +31,6 @@ def outcomes_topic(values: list[bytes], first: int = 0) -> KnownTopics:
 
 
 def value_of(origin: str, result: str, plan: str | None = None, topic: str = "dlq") -> bytes:
-    """One outcome."""
     told = {"replay": plan} if plan else {}
     return orjson.dumps(outcome(1, origin=origin, result=result, topic=topic, **told))
 

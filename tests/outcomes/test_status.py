@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,15 +20,10 @@ from redrive.outcomes.status import Precision, status_of
 
 
 @pytest.fixture
-def now() -> int:
-    """This moment in milliseconds."""
-    return int(time.time() * 1000)
-
-
-def _fill(produce: Callable[..., None], job: SmallJob, now: int) -> None:
+def job(small_job: SmallJob, produce: Callable[..., None], now: int) -> SmallJob:
     """Dead letters of every fate: retried later, forwarded, discarded, remaining, invalid."""
     letters = [
-        dead_letter(1, "2053", job.target),
+        dead_letter(1, "2053", small_job.target),
         dead_letter(2, "2053", "nowhere"),
         dead_letter(3, "2053", "nowhere"),
         dead_letter(4, "2085"),
@@ -40,7 +34,8 @@ def _fill(produce: Callable[..., None], job: SmallJob, now: int) -> None:
     ]
     for number, letter in enumerate(letters):
         letter |= {"partition": number % 2, "timestamp_ms": now - 600_000 + number}
-    produce(job.identity.topic, letters)
+    produce(small_job.identity.topic, letters)
+    return small_job
 
 
 def _naive(job: SmallJob) -> dict[str, Any]:
@@ -77,12 +72,11 @@ def _answered(job: SmallJob) -> dict[str, Any]:
 
 
 def test_a_partition_without_a_leader_is_named_and_hides_nothing_of_the_others(
-    small_job: SmallJob, produce: Callable[..., None], now: int, monkeypatch: pytest.MonkeyPatch
+    job: SmallJob, now: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody can ask it anything; what waits on its topic is not known, all the rest is."""
-    _fill(produce, small_job, now)
-    small_job.step(now - 400_000)
-    silent = TopicPartition(small_job.identity.topic, 0)
+    job.step(now - 400_000)
+    silent = TopicPartition(job.identity.topic, 0)
     monkeypatch.setattr(Cluster, "leaderless", lambda _, lanes: frozenset({silent} & {*lanes}))
     asked = Cluster.extents
 
@@ -91,41 +85,37 @@ def test_a_partition_without_a_leader_is_named_and_hides_nothing_of_the_others(
         return asked(self, lanes)
 
     monkeypatch.setattr(Cluster, "extents", extents)
-    told = status_of(small_job.configuration)
+    told = status_of(job.configuration)
     (handler,) = told.handlers
     assert handler.depth is None
-    assert handler.totals == _naive(small_job)["totals"]
+    assert handler.totals == _naive(job)["totals"]
     assert [str(silent) in note for note in told.notes[:1]] == [True]
 
 
-def test_numbers_are_those_of_a_plain_reader_after_every_batch(
-    small_job: SmallJob, produce: Callable[..., None], now: int
-) -> None:
+def test_numbers_are_those_of_a_plain_reader_after_every_batch(job: SmallJob, now: int) -> None:
     """Some unread, then parked, tried again, left for good, and evaluated afresh."""
-    _fill(produce, small_job, now)
-    assert _answered(small_job) == _naive(small_job) | {"totals": {}}
+    assert _answered(job) == _naive(job) | {"totals": {}}
     for number in range(5):
-        small_job.step(now - 400_000 + number * 60_000, most=3)
-        assert _answered(small_job) == _naive(small_job)
-    small_job.step(now, evaluate_remaining=True)
-    assert _answered(small_job) == _naive(small_job)
-    assert _naive(small_job)["totals"] == {
+        job.step(now - 400_000 + number * 60_000, most=3)
+        assert _answered(job) == _naive(job)
+    job.step(now, evaluate_remaining=True)
+    assert _answered(job) == _naive(job)
+    assert _naive(job)["totals"] == {
         "retried": 1,
         "forwarded": 1,
         "discarded": 1,
         "parked": 6,
         "remains": 10,
     }
-    assert _naive(small_job)["remaining"] == 5
+    assert _naive(job)["remaining"] == 5
 
 
 def test_the_next_retry_is_due_an_interval_after_the_failed_attempt(
-    small_job: SmallJob, produce: Callable[..., None], now: int
+    job: SmallJob, now: int
 ) -> None:
     """The first parked copy tells it, and the oldest dead letter is the original's age."""
-    _fill(produce, small_job, now)
-    small_job.step(now)
-    [handler] = status_of(small_job.configuration).handlers
+    job.step(now)
+    [handler] = status_of(job.configuration).handlers
     assert handler.next_due == moment(now + 60_000)
     assert handler.oldest == moment(now - 600_000 + 1)
 
@@ -150,20 +140,19 @@ def test_rates_count_the_last_minute_and_the_last_hour(
 
 
 def test_without_the_outcomes_the_topics_are_counted(
-    small_job: SmallJob,
+    job: SmallJob,
     produce: Callable[..., None],
     now: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every number is the whole one, quarantined messages apart; results are not known."""
-    _fill(produce, small_job, now)
-    small_job.step(now - 400_000)
-    small_job.step(now - 300_000)
-    naive = _naive(small_job)
+    job.step(now - 400_000)
+    job.step(now - 300_000)
+    naive = _naive(job)
     headers = [("redrive.quarantine", b"1"), ("redrive.origin", b"orders:0:7")]
-    produce(small_job.identity.remaining_topic, [{"key": b"x", "value": b"", "headers": headers}])
+    produce(job.identity.remaining_topic, [{"key": b"x", "value": b"", "headers": headers}])
     monkeypatch.setattr("redrive.outcomes.ledger._starts", lambda *_: ({}, ["too late"]))
-    answer = status_of(small_job.configuration)
+    answer = status_of(job.configuration)
     [handler] = answer.handlers
     assert (handler.parked.number, handler.remaining.number) == (
         naive["parked"], naive["remaining"],
@@ -174,22 +163,20 @@ def test_without_the_outcomes_the_topics_are_counted(
 
 
 def test_what_could_not_be_counted_in_time_is_not_known(
-    small_job: SmallJob,
-    produce: Callable[..., None],
+    job: SmallJob,
     now: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A part of a number is no number: it is shown as ?, and --check is not 0."""
-    _fill(produce, small_job, now)
-    small_job.step(now)
+    job.step(now)
     monkeypatch.setattr("redrive.kafka.cluster.Cluster.read", _late)
     monkeypatch.setattr("redrive.kafka.cluster.Cluster.instances", lambda *_: ("host:1",))
-    answer = CliRunner().invoke(status, ["-c", small_job.config_file, "--check"])
+    answer = CliRunner().invoke(status, ["-c", job.config_file, "--check"])
     assert answer.exit_code == 1
     [row] = [line for line in answer.stdout.splitlines() if line.startswith("orders ")]
     assert row.split()[3:6] == ["?", "?", "?"]
     assert "not all of them could be read in time" in answer.stdout
-    told = orjson.loads(CliRunner().invoke(status, ["-c", small_job.config_file, "--json"]).stdout)
+    told = orjson.loads(CliRunner().invoke(status, ["-c", job.config_file, "--json"]).stdout)
     assert told["problem"].startswith("what waits is not known: there is no ledger in ")
     assert told["handlers"][0]["remaining"] == {"number": None, "precision": "unknown"}
 
@@ -201,22 +188,21 @@ def _late(*_: Any, **__: Any) -> Iterator[Any]:
 
 
 def test_a_ledger_that_cannot_be_read_hides_nothing_that_the_broker_tells(
-    small_job: SmallJob, produce: Callable[..., None], now: int
+    job: SmallJob, now: int
 ) -> None:
     """What waits is counted on the topics; what became of the rest is unknown, and not nothing."""
-    _fill(produce, small_job, now)
-    small_job.step(now)
-    broken = small_job.configuration.ledger.path / "_delta_log" / "00000000000000000000.json"
+    job.step(now)
+    broken = job.configuration.ledger.path / "_delta_log" / "00000000000000000000.json"
     broken.parent.mkdir(parents=True)
     broken.write_text("nothing that was written")
-    answer = CliRunner().invoke(status, ["-c", small_job.config_file, "--json"])
+    answer = CliRunner().invoke(status, ["-c", job.config_file, "--json"])
     assert answer.exit_code == 0
     told = orjson.loads(answer.stdout)
     [handler] = told["handlers"]
-    assert handler["waiting"] == _naive(small_job)["depth"]
-    assert handler["parked"] == {"number": _naive(small_job)["parked"], "precision": "exact"}
+    assert handler["waiting"] == _naive(job)["depth"]
+    assert handler["parked"] == {"number": _naive(job)["parked"], "precision": "exact"}
     assert (told["outcomes"], handler["invalid"]) == (None, None)
-    shown = CliRunner().invoke(status, ["-c", small_job.config_file]).stdout
+    shown = CliRunner().invoke(status, ["-c", job.config_file]).stdout
     assert "can't be used" in shown
     assert "No outcomes yet" not in shown
 
@@ -229,15 +215,12 @@ def test_an_empty_job_is_said_to_be_empty(small_job: SmallJob) -> None:
     assert "not running" in answer.output
 
 
-def test_json_holds_what_the_table_shows(
-    small_job: SmallJob, produce: Callable[..., None], now: int
-) -> None:
+def test_json_holds_what_the_table_shows(job: SmallJob, now: int) -> None:
     """A program gets the numbers with their precision."""
-    _fill(produce, small_job, now)
-    small_job.step(now)
-    answer = CliRunner().invoke(status, ["-c", small_job.config_file, "--json"])
+    job.step(now)
+    answer = CliRunner().invoke(status, ["-c", job.config_file, "--json"])
     [handler] = orjson.loads(answer.stdout)["handlers"]
-    naive = _naive(small_job)
+    naive = _naive(job)
     assert handler["parked"] == {"number": naive["parked"], "precision": "exact"}
     assert handler["waiting"] == naive["depth"]
     assert handler["results"]["in_all"] == naive["totals"]

@@ -31,7 +31,6 @@ def pattern(clause: str) -> Any:
 
 
 def findings(text: str, severity: Severity, **options: Any) -> list[EntryDiagnostic]:
-    """The findings of one severity."""
     return [it for it in parse(text, **options).diagnostics if it.severity is severity]
 
 

@@ -46,7 +46,6 @@ def number_patterns(keyword: str) -> st.SearchStrategy[int | str]:
 
 
 def patterns(keyword: str) -> st.SearchStrategy[Any]:
-    """Patterns of any keyword."""
     return text_patterns(keyword) if keyword in LENGTHS else number_patterns(keyword)
 
 
@@ -57,7 +56,6 @@ def pattern_sets() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def plain_rules() -> st.SearchStrategy[PlainRule]:
-    """One rule with any patterns."""
     return st.builds(
         PlainRule,
         patterns=pattern_sets(),
@@ -115,7 +113,6 @@ def rule_texts(draw: st.DrawFn, clauses: dict[str, Any]) -> str:
 
 
 def clauses_of(rule: PlainRule) -> dict[str, Any]:
-    """The clauses that write a rule."""
     return {**rule.patterns, "ACTION": rule.action, "RETRY": rule.retry}
 
 

@@ -23,7 +23,6 @@ def test_a_schema_is_a_valid_json_schema(package: str, name: str) -> None:
 
 
 def value(**schema: Any) -> Schema:
-    """A schema of one value, ``key``."""
     return Schema({"title": "[top]", "type": "object", "properties": {"key": schema}}, "table")
 
 

@@ -13,6 +13,5 @@ __all__ = ["secure", "spark", "start_job"]
 
 @pytest.fixture(scope="session")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
-    """The broker."""
     with secure_broker(tmp_path_factory.mktemp("secure")) as broker:
         yield broker

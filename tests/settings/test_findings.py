@@ -16,6 +16,8 @@ SCHEME = "[schemes.mine]\nrecognise = 'x-error'\n"
 IN_APPLICATION = GOOD.replace('name = "orders"\n', 'name = "orders"\n{}\n')
 IN_KAFKA = GOOD.replace('9092"\n', '9092"\n{}\n')
 IN_HANDLER = GOOD + "{}\n"
+GROUP_TOPIC = GOOD + "[retry]\ngroup_topic = {}\n"
+IN_TRANSFORM = GOOD + "[transforms.a]\n{}"
 SIGNED_IN = IN_KAFKA.format(
     'security_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\nsasl_username = "alice"\n{}'
 )
@@ -34,18 +36,8 @@ def underlined(finding: Diagnostic) -> str:
         (GOOD + "[observe]\nlisten = '9464'\n", "BAD_VALUE", "'9464'", "host:port"),
         (GOOD + "[observe]\nlisten = 'a:65536'\n", "BAD_VALUE", "'a:65536'", "127.0.0.1:9464"),
         (GOOD + "[observe]\nlisten = ':9464'\n", "BAD_VALUE", "':9464'", "host:port"),
-        (
-            GOOD + "[retry]\ngroup_topic = '{topic}.retry'\n",
-            "BAD_VALUE",
-            "'{topic}.retry'",
-            "{group}",
-        ),
-        (
-            GOOD + "[retry]\ngroup_topic = '{topic} {group}'\n",
-            "BAD_VALUE",
-            "'{topic} {group}'",
-            "{topic}",
-        ),
+        (GROUP_TOPIC.format("'{topic}.retry'"), "BAD_VALUE", "'{topic}.retry'", "{group}"),
+        (GROUP_TOPIC.format("'{topic} {group}'"), "BAD_VALUE", "'{topic} {group}'", "{topic}"),
         # Names of tables and keys
         ("aplication = 1\n" + GOOD, "UNKNOWN_KEY", "aplication", "did you mean application?"),
         ("[kafak]\n" + GOOD, "UNKNOWN_KEY", "kafak", "did you mean kafka?"),
@@ -114,30 +106,10 @@ def underlined(finding: Diagnostic) -> str:
         # Transformations
         (GOOD + "[transforms.a]\n", "MISSING", "a", "either json_patch or python"),
         (GOOD + "[transforms.'a b']\npython = 'json:loads'", "BAD_VALUE", "'a b'", "underscores"),
-        (
-            GOOD + "[transforms.a]\npython = 'json'",
-            "BAD_VALUE",
-            "'json'",
-            "package.module:function",
-        ),
-        (
-            GOOD + "[transforms.a]\npython = 'json:lo'",
-            "BAD_VALUE",
-            "'json:lo'",
-            "no attribute 'lo'",
-        ),
-        (
-            GOOD + "[transforms.a]\njson_patch = 'no.json'",
-            "BAD_VALUE",
-            "'no.json'",
-            "can't be read",
-        ),
-        (
-            GOOD + "[transforms.a]\njson_patch = 'orders.rul'",
-            "BAD_VALUE",
-            "'orders.rul'",
-            "not JSON",
-        ),
+        (IN_TRANSFORM.format("python = 'json'"), "BAD_VALUE", "'json'", "package.module:function"),
+        (IN_TRANSFORM.format("python = 'json:lo'"), "BAD_VALUE", "'json:lo'", "no attribute 'lo'"),
+        (IN_TRANSFORM.format("json_patch = 'no.json'"), "BAD_VALUE", "'no.json'", "can't be read"),
+        (IN_TRANSFORM.format("json_patch = 'orders.rul'"), "BAD_VALUE", "'orders.rul'", "not JSON"),
         # Brokers and how to sign in
         (GOOD.replace(":9092", ""), "BAD_VALUE", '"localhost"', "host:port"),
         (GOOD.replace("9092", "99999"), "BAD_VALUE", '"localhost:99999"', "not an address"),

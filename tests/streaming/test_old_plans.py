@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from tests.conftest import PATIENCE
+from tests.operations.test_old_plans import dying_after
 from tests.streaming.conftest import RunningJob, letter
 from tests.streaming.test_replays import accepted, commands, plan_of, wait_for
 
 from redrive.configuration import JobConfiguration
-from redrive.engine.commands import Replay, To
+from redrive.engine.commands import To
 from redrive.kafka.cluster import Cluster
-from redrive.messages import OutputRecord, TopicPartition
-from redrive.operations.replay import instructions
-from redrive.operations.replay.entries import Writer
+from redrive.messages import TopicPartition
 from redrive.operations.replay.plan import Order
 from redrive.topology.names import Names
 
@@ -65,21 +61,6 @@ class Cleaner:
             assert time.monotonic() < deadline, "the broker's cleaner did its work"
             self._produce(self._topic, [{"key": FILLER, "value": None}])
             time.sleep(1)
-
-
-@contextmanager
-def dying_after(writes: int) -> Iterator[None]:
-    """``apply`` in chunks of two messages, which dies after so many transactions."""
-    numbers = count()
-    write = Writer.write
-
-    def dying(self: Writer, records: list[OutputRecord], replay: Replay) -> None:
-        if next(numbers) >= writes:
-            raise KeyboardInterrupt
-        write(self, records, replay)
-
-    with patch.object(instructions, "_CHUNK_RECORDS", 2), patch.object(Writer, "write", dying):
-        yield
 
 
 def purge_instructions(job: JobConfiguration) -> None:

@@ -58,7 +58,6 @@ class Upgraded:
         self.scheduler.on_step = self.cluster.write_marker
 
     def settings(self, table: str = TABLE) -> JobConfiguration:
-        """Those of the job."""
         return configuration(self.network, table, Share(1, 1))
 
     def run(self, table: str = TABLE) -> None:

@@ -74,7 +74,6 @@ def state() -> str:
 
 
 def plan() -> ReplayPlan:
-    """A plan to replay one of the messages that remain."""
     return ReplayPlan(
         plan="0123456789ab",
         application=APPLICATION,

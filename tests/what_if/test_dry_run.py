@@ -23,7 +23,6 @@ from redrive.what_if.one_table import document_of_table, lines_of_table
 
 
 def dry_run(*arguments: str | Path) -> Result:
-    """The command."""
     return CliRunner().invoke(main, ["run", "--dry-run", *map(str, arguments)])
 
 
@@ -89,7 +88,6 @@ def test_what_is_told_is_what_the_job_then_does(
 
 
 def _everything(admin: KafkaAdminClient) -> Any:
-    """The topics that there are."""
     return sorted(admin.list_topics())
 
 

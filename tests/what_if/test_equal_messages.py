@@ -117,7 +117,6 @@ def records_of(rows: list[tuple[bytes | None, bytes | None, Headers, int]]) -> R
 
 
 def parts_of(handler: RulesDecider, kind: SourceKind, *parts: Records) -> list[PartitionRecords]:
-    """Records of as many lanes."""
     lanes = [TopicPartition(KINDS[kind], number) for number in range(len(parts))]
     return [
         PartitionRecords(lane, handler, kind, records)

@@ -41,7 +41,6 @@ SCHEME(redrive) REASON(MQRC_NOT_AUTHORIZED) ACTION(DISCARD)
 
 
 def plan(*arguments: str | Path) -> Result:
-    """The command."""
     return CliRunner().invoke(main, ["plan", *map(str, arguments)])
 
 

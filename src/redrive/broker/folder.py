@@ -41,11 +41,7 @@ class BrokerFolder:
     """Where one broker keeps everything."""
 
     def __init__(self, directory: Path) -> None:
-        """Does not make it yet.
-
-        Args:
-            directory: The folder.
-        """
+        """Does not make it yet."""
         self.path = directory.resolve()
         self.configuration = self.path / "broker.properties"
         self.logging = self.path / "log4j2.properties"

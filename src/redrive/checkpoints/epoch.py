@@ -63,13 +63,6 @@ class RunEntry:
     """The run of an emitter; see ``redrive.checkpoints.protocol.Run``."""
 
     def __init__(self, cluster: Cluster, control_topic: str, run: RunIdentity) -> None:
-        """Take the run.
-
-        Args:
-            cluster: The cluster.
-            control_topic: The application's.
-            run: The run that the emitter works for.
-        """
         self._cluster = cluster
         self._topic = control_topic
         self._run = run

@@ -47,13 +47,7 @@ class Registration:
     """
 
     def __init__(self, cluster: Cluster, application: str, share: Share) -> None:
-        """Prepare a registration; nothing is claimed yet.
-
-        Args:
-            cluster: The cluster.
-            application: The application's name.
-            share: This instance's share of the partitions.
-        """
+        """Prepare a registration; nothing is claimed yet."""
         self._cluster = cluster
         self._application = application
         self._share = share

@@ -16,7 +16,6 @@ import os
 import socket
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -53,12 +52,7 @@ class StatesFollower:
     """
 
     def __init__(self, cluster: Cluster, application: str) -> None:
-        """Start to follow.
-
-        Args:
-            cluster: The cluster.
-            application: The application, whose control and tables topics exist.
-        """
+        """Start to follow; the application's control and tables topics exist."""
         self._entries: Entries = {}
         self._states = NO_STATES
         self._is_complete = False
@@ -191,12 +185,7 @@ class StatesWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             if error is None:
                 self._await_readers()

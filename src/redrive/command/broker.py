@@ -153,7 +153,6 @@ def _to_start(
 def _print(
     embedded: EmbeddedBroker | EmbeddedCluster, *, as_json: bool, note: str = ""
 ) -> set[BrokerState]:
-    """Print the state of the brokers, and return it."""
     status = embedded.status()
     each = [status] if isinstance(status, BrokerStatus) else status
     servers = ",".join(one.bootstrap_servers for one in each)

@@ -43,8 +43,6 @@ _SETTINGS: Final = ".toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
-    """The options for all files."""
-
     strict: bool
     """Whether clauses of rules must be separated."""
     input_queue: str

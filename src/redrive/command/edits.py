@@ -287,7 +287,6 @@ def _value(body: str, before: bytes | None) -> bytes | None:
 
 
 def _is_json(value: bytes | None) -> bool:
-    """Whether a value is shown as JSON."""
     try:
         return isinstance(read_json(value), dict | list)
     except ValueError:

@@ -110,8 +110,6 @@ def restart(
 
 @dataclass(frozen=True, slots=True)
 class _Restart:
-    """One restart, as it was asked for."""
-
     path: Path
     options: Sequence[Option]
     over: Sequence[Over]

@@ -286,7 +286,6 @@ def _replace_expectation(lines: list[str], node: yaml.MappingNode, test: TableTe
 
 
 def _last_line(node: yaml.Node) -> int:
-    """The line of the last character of a node."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _last_line(last[1] if isinstance(last, tuple) else last)

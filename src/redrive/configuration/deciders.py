@@ -119,12 +119,7 @@ class DeciderFactory:
     """
 
     def __init__(self, configuration: JobConfiguration, facts: Facts) -> None:
-        """Take the configuration.
-
-        Args:
-            configuration: The job.
-            facts: What is known of the cluster; it is asked whenever something is decided.
-        """
+        """Take the configuration; the facts are asked whenever something is decided."""
         self._configuration = configuration
         self._facts = facts
 

@@ -35,12 +35,7 @@ class AttemptCounter:
     """Counts the attempts of the rules of one table."""
 
     def __init__(self, table: RulesTable, queue: str) -> None:
-        """Number the rules.
-
-        Args:
-            table: The table.
-            queue: The topic of its dead-letter queue.
-        """
+        """Number the rules of the table; the queue is the topic of its dead-letter queue."""
         self._table = table
         self._table_id = table.hash[:16]
         self._queue = queue

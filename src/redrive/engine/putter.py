@@ -73,12 +73,6 @@ class Putter:
     """
 
     def __init__(self, decider: PutDecider, facts: SliceContext) -> None:
-        """Take the receiver.
-
-        Args:
-            decider: Decides its puts.
-            facts: What is known of the cluster.
-        """
         self._decider = decider
         self._facts = facts
         self._puts: dict[tuple[Names, int, int], Put | Refusal] = {}

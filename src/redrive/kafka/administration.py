@@ -42,11 +42,7 @@ class TopicAdministration:
     """Lists and creates topics of one cluster; never deletes any."""
 
     def __init__(self, connection: Connection) -> None:
-        """Opens the client, which connects when it is first asked.
-
-        Args:
-            connection: The cluster.
-        """
+        """Opens the client, which connects when it is first asked."""
         self._servers = connection.bootstrap_servers
         self._admin = AdminClient({**connection.librdkafka(), "log_level": 2})
 

@@ -26,12 +26,7 @@ class CompactedTopic:
     """
 
     def __init__(self, cluster: Cluster, lane: TopicPartition) -> None:
-        """Open the consumer at the beginning.
-
-        Args:
-            cluster: The cluster.
-            lane: A partition of a topic that exists.
-        """
+        """Open the consumer at the beginning of a partition of a topic that exists."""
         self._cluster = cluster
         self._lane = lane
         self._reader = Reader(cluster.connection)

@@ -22,11 +22,6 @@ class LiveCopies:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        """Follow nothing yet.
-
-        Args:
-            cluster: The cluster.
-        """
         self._cluster = cluster
         self._followed: dict[TopicPartition, tuple[CompactedTopic, dict[bytes, int]]] = {}
 

@@ -168,11 +168,7 @@ class DeadlineThread:
     """
 
     def __init__(self, name: str) -> None:
-        """Start the thread.
-
-        Args:
-            name: Name of the thread, for debugging.
-        """
+        """Start the thread, with a name for debugging."""
         self._calls: SimpleQueue[PendingCall[Any] | None] = SimpleQueue()
         self.is_abandoned = False
         """Whether a call missed its deadline: it may still use its client."""

@@ -265,7 +265,6 @@ class IdFencer:
     """Initialises transactional ids, which fences them and aborts their open transactions."""
 
     def __init__(self, client: ClientConfig) -> None:
-        """Take the settings of every client."""
         self._client = client
 
     def fence(self, transactional_id: str) -> None:

@@ -200,11 +200,6 @@ class Readers:
     """
 
     def __init__(self, connection: Connection) -> None:
-        """Open none yet.
-
-        Args:
-            connection: The cluster.
-        """
         self._connection = connection
         self._idle: defaultdict[tuple[bool, bool], list[Reader]] = defaultdict(list)
 

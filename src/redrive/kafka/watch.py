@@ -23,11 +23,6 @@ class Watch:
     """Wakes up when a record arrives on some partitions; ignores its content."""
 
     def __init__(self, connection: Connection) -> None:
-        """Open the consumer that watches.
-
-        Args:
-            connection: The cluster.
-        """
         self._watched: dict[TopicPartition, int] = {}
         self._consumer = Consumer(
             {

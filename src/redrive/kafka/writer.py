@@ -37,11 +37,6 @@ class Appender:
     """Writes single records, with a client that is kept open."""
 
     def __init__(self, connection: Connection) -> None:
-        """Open nothing yet.
-
-        Args:
-            connection: The cluster.
-        """
         self._connection = connection
         self._producer: Producer | None = None
 

@@ -64,7 +64,6 @@ class _BatchStatistics:
     """The last detail of each kind of failure."""
 
     def add(self, summary: BatchSummary) -> None:
-        """Adds a batch."""
         self.last = summary
         self.batches += 1
         self.records += summary.records

@@ -67,7 +67,6 @@ class AgesCollector(Collector):
     """Exports distributions that were counted elsewhere."""
 
     def __init__(self) -> None:
-        """Start with nothing counted."""
         self._sums = Ages()
 
     def add(self, ages: Ages) -> None:
@@ -104,7 +103,6 @@ class InputMetrics:
     """Inputs by their result."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Start with everything at zero."""
         counter = partial(Counter, registry=registry)
         self._inputs = _Capped(
             counter(
@@ -159,7 +157,6 @@ class EmissionMetrics:
     """What batches and transactions took."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Start with everything at zero."""
         counter = partial(Counter, registry=registry)
         gauge = partial(Gauge, registry=registry)
         histogram = partial(Histogram, registry=registry, buckets=_DURATIONS)
@@ -217,7 +214,6 @@ class StateMetrics:
     """How the job is."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Start with nothing told."""
         gauge = partial(Gauge, registry=registry)
         self._epoch = gauge("redrive_epoch", "Number of the run that may emit for this share.")
         self._state = Enum(
@@ -247,7 +243,6 @@ class WaitingMetrics:
     """What waits, by the last answers of the broker and the ledger."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Start with nothing known."""
         gauge = partial(Gauge, registry=registry)
         self._backlog = gauge(
             "redrive_backlog_messages", "Records of a topic that were not read yet.", ["topic"]
@@ -334,13 +329,7 @@ class JobMetrics:
     """
 
     def __init__(self, *, version: str, application: str, instance: str) -> None:
-        """Start with everything at zero.
-
-        Args:
-            version: The version of Redrive.
-            application: The application's name.
-            instance: Its share, such as ``1/1``.
-        """
+        """Start with everything at zero; the instance is its share, such as ``1/1``."""
         self.registry = CollectorRegistry()
         Info("redrive", "Which job this is.", registry=self.registry).info(
             {"version": version, "application": application, "instance": instance}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from redrive.masking import NO_MASK, Mask
@@ -21,12 +20,7 @@ class Observation:
     """The metrics of a job, their page and the survey; a context, which ends what was begun."""
 
     def __init__(self, configuration: JobConfiguration, mask: Mask = NO_MASK) -> None:
-        """Prepare; nothing is begun yet.
-
-        Args:
-            configuration: The job.
-            mask: What is not to be shown.
-        """
+        """Prepare; nothing is begun yet."""
         self._configuration = configuration
         self.observer = MetricsObserver(configuration, mask)
         self.page: Page | None = None
@@ -35,12 +29,7 @@ class Observation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._survey is not None:
             self._survey.end()
         if self.page is not None:

@@ -34,12 +34,6 @@ class MetricsObserver(JobObserver):
     """Keeps the metrics of a job, and its last word of itself."""
 
     def __init__(self, configuration: JobConfiguration, mask: Mask = NO_MASK) -> None:
-        """Start with nothing heard.
-
-        Args:
-            configuration: The job.
-            mask: What is not to be shown.
-        """
         self._mask = mask
         self.metrics = JobMetrics(
             version=redrive.__version__,

@@ -54,13 +54,7 @@ class Survey(JobObserver):
     def __init__(
         self, configuration: JobConfiguration, control: JobControl, metrics: WaitingMetrics
     ) -> None:
-        """Prepare; ``start`` begins.
-
-        Args:
-            configuration: The job.
-            control: Is notified of what will be deleted.
-            metrics: Shows the answers.
-        """
+        """Prepare; ``start`` begins."""
         self._configuration = configuration
         self._control = control
         self._metrics = metrics

@@ -20,6 +20,7 @@ from urllib.parse import quote
 import orjson
 
 from redrive.configuration import RegistryAccess
+from redrive.messages.schemes.encodings import varint
 
 _MAGIC: Final = b"\x00"
 _PREFIX: Final = 5
@@ -29,8 +30,6 @@ _TIMEOUT: Final = 10.0
 _AVRO, _JSON, _PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 _WELL_KNOWN: Final = "google/protobuf/"
 """Files that come with the library and need no registry."""
-_LONG: Final = 64
-"""Bits of the largest varint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,6 @@ class SchemaRegistry:
     """Reads bodies by the schemas of one registry."""
 
     def __init__(self, access: RegistryAccess) -> None:
-        """Ask nothing yet."""
         self._access = access
         self._known: dict[tuple[str, bool], _Schema] = {}
 
@@ -211,24 +209,17 @@ def _version(reference: Mapping[str, Any]) -> str:
 
 def _indexes(payload: bytes) -> tuple[list[int], bytes]:
     """Which message of its file a payload is, and the payload: no index means the first."""
-    count, at = _varint(payload, 0)
+    count, at = _zigzag(payload, 0)
     indexes = []
     for _ in range(count):
-        index, at = _varint(payload, at)
+        index, at = _zigzag(payload, at)
         indexes.append(index)
     return indexes or [0], payload[at:]
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number in zigzag encoding, and where it ends."""
-    number = shift = 0
-    while shift < _LONG:
-        byte = data[at]
-        number |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
-            return (number >> 1) ^ -(number & 1), at
-    raise ValueError("a number has at most ten bytes")
+def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+    number, end = varint(data, at)
+    return (number >> 1) ^ -(number & 1), end
 
 
 def _indented(found: object) -> str:

@@ -36,13 +36,7 @@ class FollowedReplays:
     """
 
     def __init__(self, cluster: Cluster, topic: str, replay_topics: Collection[str]) -> None:
-        """Read nothing yet.
-
-        Args:
-            cluster: The cluster.
-            topic: The outcomes topic.
-            replay_topics: Topics of instructions.
-        """
+        """Read nothing yet of the outcomes topic, and of the topics of instructions."""
         self._cluster = cluster
         self._topic = topic
         self._sources = [f'"topic":"{one}"'.encode() for one in replay_topics]

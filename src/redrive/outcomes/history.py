@@ -121,11 +121,7 @@ class Archive:
     """Answers questions about the outcomes of one job."""
 
     def __init__(self, configuration: JobConfiguration) -> None:
-        """Connects to the broker if it can be reached.
-
-        Args:
-            configuration: The job.
-        """
+        """Connects to the broker if it can be reached."""
         self._configuration = configuration
         self._cluster: Cluster | None = None
         self._notes: tuple[str, ...] = ()

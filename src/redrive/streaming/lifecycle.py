@@ -157,11 +157,7 @@ class JobControl:
     """
 
     def __init__(self, *observers: JobObserver) -> None:
-        """Start without any request.
-
-        Args:
-            observers: The observers, notified in this order.
-        """
+        """Start without any request; observers are notified in this order."""
         self._observers = list(observers)
         self._requests: SimpleQueue[Request] = SimpleQueue()
         self._stop: Stop | None = None

@@ -48,13 +48,6 @@ class Preparation:
     def __init__(
         self, configuration: JobConfiguration, control: JobControl, supervisor: Supervisor
     ) -> None:
-        """Take the job.
-
-        Args:
-            configuration: The job.
-            control: Is notified of what it waits for.
-            supervisor: Is notified of what blocks the job.
-        """
         self.configuration = configuration
         """The present configuration; a restart changes it."""
         self.failures = 0

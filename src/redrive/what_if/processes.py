@@ -10,7 +10,6 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from redrive.errors import EnvironmentFault, RedriveError
@@ -59,12 +58,7 @@ class ShareProcesses:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for one in self._processes:
             one.end()
 

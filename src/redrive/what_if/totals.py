@@ -46,8 +46,6 @@ class _ChangeKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Counted:
-    """What was counted of one table."""
-
     by_line: Counter[int] = field(default_factory=Counter)
     by_target: Counter[tuple[Disposition, Names]] = field(default_factory=Counter)
     matched: int = 0
@@ -71,7 +69,6 @@ class Totals:
     """Counts messages by what two tables do with them; a value that processes can exchange."""
 
     def __init__(self) -> None:
-        """Count nothing yet."""
         self._old, self._new = _Counted(), _Counted()
         self.messages: Counter[Over] = Counter()
         self.matrix: Counter[Cell] = Counter()

@@ -57,7 +57,6 @@ def view(value: bytes | None, headers: Headers) -> DeadLetterView:
 
 
 def profile(value: bytes | None, headers: Headers) -> DeadLetterProfile:
-    """Its profile."""
     return decode_dead_letter(value, headers, key=b"k", schemes=TABLE)
 
 

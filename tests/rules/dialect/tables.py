@@ -121,7 +121,6 @@ def alternative_texts(draw: st.DrawFn, keyword: str, alternative: Alternative) -
 
 @st.composite
 def clause_texts(draw: st.DrawFn, name: str, pattern: PlainPattern) -> str:
-    """One clause."""
     keyword, _, argument = name.partition("(")
     is_negated = isinstance(pattern, Not)
     alternatives = pattern.alternatives if isinstance(pattern, Not) else pattern
@@ -138,7 +137,6 @@ def clause_texts(draw: st.DrawFn, name: str, pattern: PlainPattern) -> str:
 
 @st.composite
 def table_texts(draw: st.DrawFn, plain: list[PlainRule]) -> str:
-    """A table."""
     lines = ["DIALECT(KAFKA)"]
     for rule in plain:
         names = draw(st.permutations(list(rule.patterns)))

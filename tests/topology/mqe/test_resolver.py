@@ -44,7 +44,6 @@ def put(
 
 
 def failure(resolution: Resolution) -> Failure:
-    """The failure of a put."""
     assert isinstance(resolution.end, Failed)
     assert not resolution.accepted
     return resolution.end.failure
@@ -208,7 +207,6 @@ class Broken(QueueRule, QueueManagerRule):
 
 
 def ruled(topology: Sequence[str], rule: QueueRule | QueueManagerRule) -> MqeResolver:
-    """A resolver in which every manager and queue has a rule."""
     managers = tuple(
         replace(one, rule="t:R", queues=tuple(replace(queue, rule="t:R") for queue in one.queues))
         for one in read_topology(topology).network.queue_managers

@@ -17,6 +17,8 @@ Reader: TypeAlias = Callable[[bytes], str | int | None]
 
 _DECIMAL: Final = re.compile(rb" *([+-]?[0-9]{1,19}) *")
 _LONG: Final = 2**63
+BITS: Final = 64
+"""Of the longest varint."""
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _CAUSE: Final = b"\nCaused by: "
@@ -85,6 +87,23 @@ def root_cause(raw: bytes) -> str | None:
         return None
     raw, start = lines, at + len(_CAUSE)
     return _END_OF_CLASS.split(text(raw[start : start + _LONGEST_CLASS]), maxsplit=1)[0] or None
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number as Protobuf writes it, from 0, and the offset behind it.
+
+    Raises:
+        IndexError: The data end within the number.
+        ValueError: The number is longer than 64 bits.
+    """
+    number = shift = 0
+    while shift < BITS:
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
+            return number, at
+    raise ValueError("a number has at most ten bytes")
 
 
 ENCODINGS: Final[Mapping[str, Reader]] = {

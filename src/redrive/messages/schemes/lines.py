@@ -44,7 +44,6 @@ class SchemeLines:
     """Attributes of one scheme in messages with the same header names in the same order."""
 
     def __init__(self, scheme: Scheme, places: Mapping[str, Sequence[int]]) -> None:
-        """Find the places of a layout."""
         self.scheme = scheme
         found = (
             _Line(name.replace(".", "_"), tuple(_places(scheme, parts, places)), name in VARYING)

@@ -37,7 +37,6 @@ class PlaceError(ValueError):
     """
 
     def __init__(self, message: str, expected: str) -> None:
-        """Say what is wrong."""
         super().__init__(message)
         self.expected = expected
 

@@ -9,26 +9,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from redrive.messages.schemes.encodings import Reader
+from redrive.messages.schemes.encodings import BITS, Reader, varint
 from redrive.messages.schemes.scheme import LastHeaders, Part, Place, Scheme
 
 _ATTEMPTS, _TOPIC, _PARTITION, _OFFSET, _NANOSECONDS, _KEY = range(1, 7)
 """Numbers of the fields."""
 _VARINT, _BYTES = 0, 2
 """Protobuf's types of what follows a field's number."""
-_LONG: Final = 64
-"""Bits."""
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while shift < _LONG:
-        byte = data[at]
-        number |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
-            return number, at
-    raise ValueError("a varint has at most ten bytes")
 
 
 @lru_cache(maxsize=64)
@@ -38,10 +25,10 @@ def _fields(key: bytes) -> dict[int, int | bytes] | None:
     at = 0
     try:
         while at < len(key):
-            tag, at = _varint(key, at)
-            number, at = _varint(key, at)
+            tag, at = varint(key, at)
+            number, at = varint(key, at)
             if tag & 7 == _VARINT:
-                fields[tag >> 3] = number - (1 << _LONG) if number >> (_LONG - 1) else number
+                fields[tag >> 3] = number - (1 << BITS) if number >> (BITS - 1) else number
             elif tag & 7 == _BYTES and at + number <= len(key):
                 fields[tag >> 3] = key[at : at + number]
                 at += number

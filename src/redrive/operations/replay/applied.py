@@ -47,20 +47,7 @@ class AppliedPlan:
         purpose: str,
         written: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Take a plan; nothing is written yet.
-
-        Args:
-            job: The application.
-            cluster: Its cluster.
-            plan: The plan.
-            operator: Who applies it.
-            purpose: Why, in their words.
-            written: Told how many of its messages the job knows of, again and again.
-
-        Raises:
-            UsageError: The plan is one of another application, or of a handler that the settings
-                do not have.
-        """
+        """Take a plan; nothing is written yet. Arguments and errors as for ``accept``."""
         self._job = job
         self._cluster = cluster
         self._plan = plan

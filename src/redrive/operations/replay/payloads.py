@@ -53,7 +53,6 @@ class Payloads:
     def __init__(
         self, job: JobConfiguration, cluster: Cluster, entries: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        """Take the job."""
         self._entries = entries
         self._cluster = cluster
         self._handlers: Mapping[str, HandlerConfiguration] = {

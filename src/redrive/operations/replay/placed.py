@@ -57,7 +57,6 @@ class PlannedMessages:
     """
 
     def __init__(self, job: JobConfiguration, cluster: Cluster, plan: str) -> None:
-        """Take the plan."""
         self._job = job
         self._cluster = cluster
         self._plan = plan
