@@ -315,13 +315,30 @@ def test_rules_may_ask_for_schemes_of_the_settings(check: Check) -> None:
     assert (finding.code, finding.hint) == ("UNKNOWN_SCHEME", "did you mean mine?")
 
 
-def test_rules_may_name_only_transformations_of_the_settings(check: Check) -> None:
+@pytest.mark.parametrize(
+    ("rule", "settings", "code", "clause"),
+    [
+        ("ACTION(RETRY) ", "transforms.loads", "UNKNOWN_TRANSFORM", "TRANSFORM(lods)"),
+        ("ACTION(FWD) ", "clusters.loads", "UNKNOWN_CLUSTER", "FWDT('lods:topic')"),
+    ],
+)
+def test_rules_may_name_only_what_the_settings_have(
+    check: Check, rule: str, settings: str, code: str, clause: str
+) -> None:
     """Any other name is an error at its clause, before anything starts."""
-    Path("orders.rul").write_text("DIALECT(KAFKA)\nACTION(RETRY) TRANSFORM(lods)\n")
-    found = check(GOOD + "[transforms.loads]\npython = 'json:loads'\n")
+    Path("orders.rul").write_text(f"DIALECT(KAFKA)\n{rule}{clause}\n")
+    value = "python = 'json:loads'" if "TRANSFORM" in code else "bootstrap_servers = 'eu:9092'"
+    found = check(GOOD + f"[{settings}]\n{value}\n")
     (finding,) = (one for one in found if one.severity == "error")
-    assert (finding.code, finding.hint) == ("UNKNOWN_TRANSFORM", "did you mean loads?")
-    assert (finding.line, finding.column, finding.length) == (2, 15, len("TRANSFORM(lods)"))
+    assert (finding.code, finding.hint) == (code, "did you mean loads?")
+    assert (finding.line, finding.column, finding.length) == (2, len(rule) + 1, len(clause))
+
+
+def test_settings_of_a_cluster_are_checked_as_those_of_kafka(check: Check) -> None:
+    """Each error is told with the table it is in."""
+    found = check(GOOD + "[clusters.eu]\n[clusters.'a:b']\nbootstrap_servers = 'eu'\n")
+    errors = [(one.code, one.line - GOOD.count("\n")) for one in found if one.severity == "error"]
+    assert errors == [("MISSING", 1), ("BAD_VALUE", 2), ("BAD_VALUE", 3)]
 
 
 def test_context_authority_is_accepted_when_the_settings_allow_it(check: Check) -> None:

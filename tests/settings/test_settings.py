@@ -39,6 +39,13 @@ sasl_mechanism = "SCRAM-SHA-256"
 sasl_username = "alice"
 sasl_password = "${KAFKA_PASSWORD}"
 ssl_ca_file = "ca.pem"
+[clusters.eu]
+bootstrap_servers = "three:9093"
+security_protocol = "SASL_SSL"
+sasl_mechanism = "PLAIN"
+sasl_username = "bob"
+sasl_password = "${KAFKA_PASSWORD}"
+ssl_ca_file = "ca.pem"
 [[handlers]]
 queue = "ORDERS.DLQ"
 queue_manager = "QM1"
@@ -118,6 +125,7 @@ ssl_ca_file = "ca.pem"
 
 EXCLUDED = {
     ("kafka", "sasl_password_file"),
+    ("clusters", "sasl_password_file"),
     ("topology", "files"),
     ("schemes", "assume"),
     ("transforms", "json_patch"),
@@ -165,6 +173,9 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert job.connection.bootstrap_servers == "one:9092,two:9093"
     assert job.connection.sasl_password == PASSWORD
     assert job.connection.ssl_ca_file == str(folder / "ca.pem")
+    other = job.clusters["eu"]
+    assert (other.bootstrap_servers, other.sasl_username) == ("three:9093", "bob")
+    assert (other.sasl_password, other.group) == (PASSWORD, "orders")
     assert job.handlers[0].identity.name == "first"
     assert job.handlers[0].identity.queue_manager == "QM1"
     assert job.queue_managers == ("QM1", "QM2")
@@ -221,7 +232,7 @@ def test_the_file_with_everything_uses_every_key() -> None:
     tables = EVERYTHING.replace('[queues."OTHER"]', "[queues]").replace(
         "[[handlers]]", "[handlers]"
     )
-    tables = tables.replace("[schemes.mine]", "[schemes]")
+    tables = tables.replace("[schemes.mine]", "[schemes]").replace("[clusters.eu]", "[clusters]")
     tables = tables.replace("[transforms.parsed]", "[transforms]")
     written = Document.from_text(tables, name="", directory=Path()).data
     assert {name: tuple(table) for name, table in written.items()} == {

@@ -8,6 +8,7 @@ from redrive.kafka.administration import NewTopic
 
 __all__ = [
     "MAX_MESSAGE_BYTES",
+    "cluster_topic",
     "control_topic",
     "outcomes_topic",
     "remaining_topic",
@@ -43,6 +44,11 @@ def outcomes_topic(name: str) -> NewTopic:
 def retry_topic(name: str, partitions: int) -> NewTopic:
     """A topic of parked messages, with as many partitions as the topic they came from."""
     return NewTopic(name, partitions, {**_FOREVER, **_LARGE})
+
+
+def cluster_topic(name: str) -> NewTopic:
+    """A topic of messages on their way to another cluster, in the order of their puts."""
+    return NewTopic(name, 1, {**_FOREVER, **_LARGE})
 
 
 def replay_topic(name: str, partitions: int) -> NewTopic:

@@ -165,8 +165,9 @@ class _View:
             parts += [_results(now), _batches(now.batches)]
         elif now.outcomes is not None:
             parts.append("No outcomes yet. `redrive run` handles waiting messages.")
-        ledger = "" if self.supervision is None else self.supervision.ledger
-        notes = [*now.notes, *_missing(now), *filter(None, [ledger])]
+        state = self.supervision
+        waits = [] if state is None else [state.ledger, state.clusters]
+        notes = [*now.notes, *_missing(now), *filter(None, waits)]
         return Group(*parts, *(Text(printable(f"note: {note}"), style="yellow") for note in notes))
 
     def as_json(self) -> dict[str, Any]:

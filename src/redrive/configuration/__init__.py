@@ -77,6 +77,8 @@ class JobConfiguration:
     application: str
     """Stable name: consumer group, transactional ids and topics are derived from it."""
     connection: Connection
+    clusters: Mapping[str, Connection] = field(default_factory=dict)
+    """Other clusters that FWDT may name."""
     handlers: tuple[HandlerConfiguration, ...]
     directory: Path
     """Local folder for locks, the running checkpoint and the ledger."""

@@ -11,14 +11,20 @@ from redrive.configuration.transforms import by_name
 from redrive.engine.commands import NO_STATES, States
 from redrive.engine.deciders import Decider
 from redrive.engine.facts import NewTopicQuestion
-from redrive.engine.names import HandlerIdentity, message_retry_topic, remaining_topic
+from redrive.engine.names import (
+    HandlerIdentity,
+    cluster_topic,
+    message_retry_topic,
+    remaining_topic,
+)
 from redrive.engine.put_decider import PutDecider
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import SourceKind
 from redrive.errors import ConfigurationError
+from redrive.messages import own_headers as own
 from redrive.messages.reasons import Reason
 from redrive.messages.schemes import SchemeTable
-from redrive.rules import RulesTable, parse
+from redrive.rules import RulesTable, is_topic_name, parse
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.kafka import KafkaResolver
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
@@ -190,8 +196,10 @@ class DeciderFactory:
             table,
             resolve,
             hop_limit=self._configuration.hop_limit,
-            resolve_topic=lambda topic: self._checked(
-                topics.resolve(queue=topic, queue_manager="", seed=0)
+            resolve_topic=lambda topic, cluster: self._checked(
+                self._on_its_way(topic, cluster, settings.identity.topic)
+                if cluster
+                else topics.resolve(queue=topic, queue_manager="", seed=0)
             ),
             resolve_group_topic=self._group_topic,
             group_topic_form=self._configuration.group_topic,
@@ -229,6 +237,28 @@ class DeciderFactory:
                 return Refusal(created.reason, created.detail)
         resolver = self._kafka_resolver(lambda: (name,))
         return self._checked(resolver.resolve(queue=name, queue_manager="", seed=0))
+
+    def _on_its_way(self, name: str, cluster: str, dead_letters: str) -> Destination | Refusal:
+        """Where a message waits until it is put on a topic of another cluster.
+
+        Args:
+            name: ``cluster:topic``.
+            cluster: The cluster.
+            dead_letters: The topic to which the message returns if it can't be put.
+        """
+        topic = name.removeprefix(f"{cluster}:")
+        if cluster not in self._configuration.clusters:
+            detail = f"the settings have no [clusters.{cluster}]"
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
+        if not is_topic_name(topic):
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"no topic can be called {topic!r}")
+        header = own.Forward(topic, dead_letters).value
+        return Destination(
+            topic=cluster_topic(self._configuration.application, cluster),
+            queue=name,
+            queue_manager="",
+            headers=((own.FORWARD, header),),
+        )
 
     def _kafka_resolver(self, topics: Callable[[], Container[str]] | None = None) -> Resolver:
         """What leads to topics.

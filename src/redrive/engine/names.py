@@ -47,6 +47,14 @@ def replay_topic(application: str, handler: str) -> str:
     return shortened(f"{own_prefix(application)}{escape(handler)}-replay")
 
 
+def cluster_topic(application: str, cluster: str) -> str:
+    """The topic of messages on their way to another cluster.
+
+    The other cluster has an empty topic of this name, so that its transactions can carry offsets.
+    """
+    return f"{own_prefix(application)}to-{cluster}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerIdentity:
     """The names of one handler and of its topics."""

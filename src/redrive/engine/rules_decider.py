@@ -89,7 +89,7 @@ class RulesDecider:
         resolve: Callable[[str, str, int], Destination | Refusal],
         *,
         hop_limit: int,
-        resolve_topic: Callable[[str], Destination | Refusal] | None = None,
+        resolve_topic: Callable[[str, str], Destination | Refusal] | None = None,
         resolve_group_topic: Callable[[str, str], Destination | Refusal] | None = None,
         group_topic_form: str = GROUP_TOPIC,
         schemes: SchemeTable = KNOWN,
@@ -102,8 +102,8 @@ class RulesDecider:
             table: The rules table.
             resolve: Queue manager, queue name and seed to a destination or a refusal.
             hop_limit: Redrive's puts of one message before it counts as looping.
-            resolve_topic: A topic's name to a destination or a refusal; None where queues are
-                topics of the same name.
+            resolve_topic: FWDT's topic and the cluster that it names, to a destination or a
+                refusal; None where queues are topics of the same name.
             resolve_group_topic: The topic of a group's rounds, and the topic that it stands for, to
                 a destination or a refusal; None where such topics exist.
             group_topic_form: See ``group_topic``.
@@ -119,7 +119,7 @@ class RulesDecider:
         self._hop_limit = hop_limit
         self._resolve = resolve
         self._transforms = transforms
-        self._resolve_topic = resolve_topic or (lambda topic: resolve("", topic, 0))
+        self._resolve_topic = resolve_topic or (lambda topic, _: resolve("", topic, 0))
         self._resolve_group_topic = resolve_group_topic or (lambda name, _: resolve("", name, 0))
         self._group_topic_form = group_topic_form
         self._decisions = DecisionWriter(
@@ -505,7 +505,7 @@ class RulesDecider:
         if missing := missing_insert(rule, profile.fields):
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"the message has nothing for {missing}")
         if rule.forward_topic:
-            destination = self._resolve_topic(target.queue)
+            destination = self._resolve_topic(target.queue, rule.forward_cluster)
         else:
             destination = self._resolve(target.queue_manager, target.queue, seed)
         if isinstance(destination, Destination) and destination.topic == self.identity.topic:

@@ -35,6 +35,8 @@ GROUP = "redrive.group"
 GROUP_TOPIC = "redrive.group-topic"
 """On puts to the topic of a group's rounds, and on parked and remaining copies of what failed
 there: which topic that is, and which one it stands for; see ``GroupTopic``."""
+FORWARD = "redrive.forward"
+"""On messages on their way to another cluster: see ``Forward``."""
 COUNTED = "redrive.counted"
 """On parked and remaining copies: how many of ``redrive.hops`` a RETRY of the table's dead-letter
 queue counted."""
@@ -85,6 +87,7 @@ _ROUNDS = re.compile(
     rb"([0-9a-f]{16}) ((?:%b)?) ([0-9]{1,9}) ([0-9]{1,15}) (%b) (%b)"
     % (_FAILED.pattern, _TOPIC, _TOPIC)
 )
+_FORWARD = re.compile(rb"(%b) (%b)" % (_TOPIC, _TOPIC))
 _GROUP_TOPIC = re.compile(rb"(%b) (%b)(?: ([0-9]{1,9}))?" % (_TOPIC, _TOPIC))
 
 
@@ -106,6 +109,20 @@ class GroupTopic(NamedTuple):
         """The header's value."""
         parts = [self.name, self.original] + [str(self.partition)] * (self.partition is not None)
         return " ".join(parts).encode("ascii", "replace")
+
+
+class Forward(NamedTuple):
+    """The header ``FORWARD``: where a message is for, and where it returns to if that fails."""
+
+    topic: str
+    """The topic of the other cluster."""
+    dead_letters: str
+    """The topic of the dead-letter queue that it came from."""
+
+    @property
+    def value(self) -> bytes:
+        """The header's value."""
+        return " ".join(self).encode("ascii", "replace")
 
 
 class Rounds(NamedTuple):
@@ -314,6 +331,12 @@ def read_group_topic(value: bytes | None) -> GroupTopic | None:
     name, original, partition = found.groups()
     number = None if partition is None else int(partition)
     return GroupTopic(name.decode("ascii"), original.decode("ascii"), number)
+
+
+def read_forward(value: bytes | None) -> Forward | None:
+    """The value of the header ``FORWARD``; None if it is missing or of another form."""
+    found = None if value is None else _FORWARD.fullmatch(value)
+    return None if found is None else Forward(*(part.decode("ascii") for part in found.groups()))
 
 
 def _failed(text: str) -> tuple[tuple[int, int], ...]:

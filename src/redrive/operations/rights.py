@@ -154,6 +154,8 @@ def _putting(handler: HandlerConfiguration) -> Iterator[Rule]:
 def _target(rule: Rule) -> str | None:
     """The topic that a rule names; None if the message does."""
     name = rule.forward_topic or rule.forward_queue
+    if rule.forward_cluster:
+        return ""  # one of our own topics takes it
     return None if rule.action is Action.RETRY or "&" in name else name
 
 

@@ -63,6 +63,8 @@ class SupervisionState:
     """Why, as far as it is known."""
     ledger: str = ""
     """Why the ledger is not written; empty if it is, or if none is configured."""
+    clusters: str = ""
+    """Why messages wait for other clusters; empty if none does."""
 
     def is_dead(self, now: float) -> bool:
         """Whether the process is gone or has said nothing for too long.

@@ -123,7 +123,8 @@ class Rule:
     forward_queue_manager: str = ""
     """FWDQM: a queue manager name, ``&DESTQM`` or ``&REPLYQM``; empty for the local one."""
     forward_topic: str = ""
-    """FWDT: a topic's name with inserts such as ``&TOPIC``; empty unless it is given."""
+    """FWDT: a topic's name with inserts such as ``&TOPIC``, behind ``cluster:`` if it is a topic of
+    another cluster; empty unless it is given."""
     to: RetryTo = RetryTo.TOPIC
     """TO: where RETRY puts the message."""
     header: bool = True
@@ -140,6 +141,11 @@ class Rule:
     def selective(self) -> dict[str, Pattern]:
         """The patterns without those that match anything."""
         return {name: it for name, it in self.patterns.items() if not it.matches_anything}
+
+    @property
+    def forward_cluster(self) -> str:
+        """The cluster whose topic FWDT names; empty for the job's own."""
+        return self.forward_topic.rpartition(":")[0]
 
     def keywords(self) -> dict[str, object]:
         """The rule under the keywords of the language, defaults filled in.

@@ -22,7 +22,7 @@ from redrive.messages.constants import (
 from redrive.messages.json_paths import JsonPath
 from redrive.rules.backoff import Backoff
 from redrive.rules.diagnosis import Reporter, one_of
-from redrive.rules.keywords import LARGEST_NUMBER, Keyword, Value
+from redrive.rules.keywords import CLUSTER_NAME, LARGEST_NUMBER, Keyword, Value
 from redrive.rules.patterns import (
     ABSENT,
     ComparisonPattern,
@@ -281,9 +281,10 @@ class ValueReader:
     def _topic(self, value: str) -> str:
         """A topic's name with inserts, which are in upper case."""
         keyword = self._keyword
-        named = (it[0] for it in _INSERT.finditer(value))
+        cluster, colon, topic = value.rpartition(":")
+        named = (it[0] for it in _INSERT.finditer(topic))
         unknown = next((it for it in named if it.upper() not in keyword.references), "")
-        text = _INSERT.sub("", value)
+        text = _INSERT.sub("", topic)
         wrong = _NOT_IN_TOPICS.search(text)
         code, hint = "BAD_VALUE", ""
         if unknown:
@@ -292,12 +293,16 @@ class ValueReader:
             hint = (
                 "a letter behind an insert belongs to its name: put a dot or a hyphen between them"
             )
+        elif colon and not CLUSTER_NAME.fullmatch(cluster):
+            message = f"{cluster!r} is not the name of a cluster"
+            expected = "up to 48 letters, digits, hyphens, underscores before the colon"
+            hint = "the settings have clusters as [clusters.NAME]"
         elif wrong is not None:
             message = f"no topic has {wrong[0]!r} in its name"
             expected = "letters, digits, dot, hyphen, underscore and inserts"
             hint = "FWDT takes no wildcards" if wrong[0] in "*?" else ""
-        elif value in {".", ".."}:
-            message, expected = f"no topic can be called {value}", "a topic's name"
+        elif topic in {"", ".", ".."}:
+            message, expected = f"no topic can be called {topic!r}", "a topic's name"
         elif len(text) > keyword.length:
             code, expected = "TOO_LONG", f"at most {keyword.length} characters"
             message = f"a topic's name has {expected}, this one has {len(text)}"

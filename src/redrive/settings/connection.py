@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from redrive.configuration import RegistryAccess
 from redrive.kafka.connection import Connection
+from redrive.rules.keywords import CLUSTER_NAME
 from redrive.settings.findings import Section
 
 _ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
@@ -39,6 +41,25 @@ def read_connection(section: Section) -> Connection:
         sasl_username=section.text("sasl_username"),
         sasl_password=_password(section, "sasl_password", f"{protocol} signs in with a password"),
     )
+
+
+def read_clusters(section: Section, application: str) -> dict[str, Connection]:
+    """The connections of the table ``[clusters]`` by name; errors are reported in the section.
+
+    Args:
+        section: The table.
+        application: The application, whose consumer group its clients use.
+    """
+    for name in section.data:
+        if not CLUSTER_NAME.fullmatch(name):
+            message = f"{name!r} is not a name"
+            expected = "up to 48 letters, digits, hyphens, underscores"
+            path = (*section.path, name)
+            section.findings.error_at_key(path, "BAD_VALUE", message, expected=expected)
+    return {
+        name: replace(read_connection(section.section(name)), group=application)
+        for name in section.data
+    }
 
 
 def read_registry(section: Section) -> RegistryAccess | None:

@@ -71,6 +71,7 @@ class HandlersReader:
                 queue_managers=local,
                 allow_context_authority=self.allow_context_authority,
                 transforms=self.root.section("transforms").data,
+                clusters=self.root.section("clusters").data,
             )
             section.findings.extend(found)
         return HandlerConfiguration(

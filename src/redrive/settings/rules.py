@@ -24,6 +24,12 @@ from redrive.rules import (
 _LINTED_INPUT_QUEUE: Final = "TARGET_IS_INPUT_QUEUE"
 """The warning of ``redrive.rules`` that is an error here, where the queue is certain."""
 
+_SECTIONS: Final = {
+    "TRANSFORM": ("transforms", "transform", 'json_patch = "fix.json"'),
+    "FWDT": ("clusters", "cluster", 'bootstrap_servers = "broker:9092"'),
+}
+"""By keyword, the section that has what a rule names, the word for it, and an example."""
+
 _Place: TypeAlias = Callable[[str], SourceLocation]
 """From a keyword to where it stands in one rule."""
 
@@ -83,6 +89,7 @@ def check_rules(
     queue_managers: Sequence[str] | None,
     allow_context_authority: bool,
     transforms: Collection[str] = (),
+    clusters: Collection[str] = (),
 ) -> tuple[Diagnostic, ...]:
     """The findings of the parser, and those about the table and the settings together.
 
@@ -93,6 +100,7 @@ def check_rules(
         queue_managers: Names of queue managers that are local; None if all are.
         allow_context_authority: Whether PUTAUT(CTX) may be treated as PUTAUT(DEF).
         transforms: Names of ``[transforms]``.
+        clusters: Names of ``[clusters]``.
     """
     if result.table is None:
         return result.diagnostics
@@ -104,7 +112,9 @@ def check_rules(
         if rule.authority is Authority.CTX and rule.action.can_fail and not allow_context_authority:
             ours.append(_context_authority(place))
         if rule.transform and rule.transform not in transforms:
-            ours.append(_unknown_transform(place, rule.transform, transforms))
+            ours.append(_unknown("TRANSFORM", place, rule.transform, transforms))
+        if rule.forward_cluster and rule.forward_cluster not in clusters:
+            ours.append(_unknown("FWDT", place, rule.forward_cluster, clusters))
     looping = {finding.line for finding in ours if finding.subject in {"FWDQ", "FWDT"}}
     theirs = (
         finding
@@ -152,14 +162,16 @@ def _own_queue(place: _Place, rule: Rule, queue: str) -> Diagnostic:
     )
 
 
-def _unknown_transform(place: _Place, name: str, transforms: Collection[str]) -> Diagnostic:
-    return place("TRANSFORM").finding(
+def _unknown(keyword: str, place: _Place, name: str, known: Collection[str]) -> Diagnostic:
+    """A rule that names what the settings lack."""
+    section, thing, example = _SECTIONS[keyword]
+    return place(keyword).finding(
         Severity.ERROR,
-        "UNKNOWN_TRANSFORM",
-        f"the settings have no [transforms.{name}]",
-        expected=", ".join(transforms) or "a transformation of the settings",
-        hint=did_you_mean(name, transforms) or f'[transforms.{name}] json_patch = "fix.json"',
-        subject="TRANSFORM",
+        f"UNKNOWN_{thing.upper()}",
+        f"the settings have no [{section}.{name}]",
+        expected=", ".join(known) or f"a {thing} of the settings",
+        hint=did_you_mean(name, known) or f"[{section}.{name}] {example}",
+        subject=keyword,
     )
 
 

@@ -20,7 +20,7 @@ from redrive.configuration import (
 from redrive.diagnostics import Severity, has_errors
 from redrive.errors import ConfigurationError
 from redrive.masking import Mask
-from redrive.settings.connection import read_connection, read_registry
+from redrive.settings.connection import read_clusters, read_connection, read_registry
 from redrive.settings.document import Document, Option
 from redrive.settings.findings import Section
 from redrive.settings.handlers import HandlersReader
@@ -129,6 +129,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
     configuration = JobConfiguration(
         application=name,
         connection=replace(read_connection(root.section("kafka")), group=name),
+        clusters=read_clusters(root.section("clusters"), name),
         handlers=handlers.read(),
         directory=directory,
         share=_share(application),

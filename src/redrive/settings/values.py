@@ -87,6 +87,7 @@ class Settings:
             "on_conflict": job.conflict.value,
             "directory": str(job.directory),
             "kafka": _described("kafka", job.connection),
+            "clusters": {name: _described("clusters", one) for name, one in job.clusters.items()},
             "handlers": handlers,
             "queues": {queue: _described("queues", one) for queue, one in job.limits.items()},
             "queue_managers": job.queue_managers,

@@ -32,6 +32,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import COORDINATOR, under_way
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.emission import EmissionOrder
+from redrive.streaming.forwarding import Forwarding
 from redrive.streaming.held_source import HeldSource
 from redrive.streaming.lifecycle import BatchSummary, EndDeadline, JobControl, Restart, Stop
 from redrive.streaming.preparation import Preparation, no_folder
@@ -105,6 +106,7 @@ class _Run:
     query: RunningQuery
     processor: BatchProcessor
     upkeep: Upkeep
+    forwarding: Forwarding
 
 
 class Job:
@@ -204,10 +206,11 @@ class Job:
             workers_first=self._preparation.failures > 0,
         )
         query, cluster = None, Cluster(self._configuration.connection)
+        forwarding = Forwarding(self._configuration, identity, self._control)
         try:
             query = self._start_query(start, processor, identity)
             self._preparation.commit(start, processor)
-            return self._run_to_end(self._run_of(start, query, processor, cluster))
+            return self._run_to_end(self._run_of(start, query, processor, cluster, forwarding))
         except _QueryFailed as failed:
             self._failed(failed.fault, failed.text)
         except (TransientFault, FatalFault) as fault:
@@ -215,12 +218,18 @@ class Job:
         finally:
             if query is not None:
                 self._stop_query(query, processor)
+            forwarding.end()
             processor.close()
             cluster.close()
         return None
 
     def _run_of(
-        self, start: Start, query: RunningQuery, processor: BatchProcessor, cluster: Cluster
+        self,
+        start: Start,
+        query: RunningQuery,
+        processor: BatchProcessor,
+        cluster: Cluster,
+        forwarding: Forwarding,
     ) -> _Run:
         configuration = self._configuration
         self._supervisor.watch(start)
@@ -240,7 +249,7 @@ class Job:
             query=query,
             processor=processor,
         )
-        return _Run(query, processor, upkeep)
+        return _Run(query, processor, upkeep, forwarding)
 
     # -- Spark ---------------------------------------------------------------------------------
 
@@ -319,6 +328,7 @@ class Job:
             if self._projection is not None:
                 self._projection.look()
                 self._supervisor.ledger_waits(self._projection.problem)
+            self._supervisor.clusters_wait(one.forwarding.problem)
             if self._wait.ends and time.monotonic() - looked_at_work > _IDLE_AGE:
                 looked_at_work = time.monotonic()
                 if self._is_done(one):
@@ -339,6 +349,8 @@ class Job:
 
     def _is_done(self, one: _Run) -> bool:
         if not self._wait.is_over(time.time()) or one.query.status["isDataAvailable"]:
+            return False
+        if not one.forwarding.is_done:
             return False
         try:
             return not one.upkeep.backlog.pass_markers() and self._wait.is_over(time.time())

@@ -163,7 +163,7 @@ class Supervisor:
         self._trouble: Trouble | None = None
         self._silence: Trouble | None = None
         self._waits_for = ""
-        self._ledger = ""
+        self._ledger = self._clusters = ""
         self._warned_at = -float("inf")
         self._ended = threading.Event()
         self._threads = (
@@ -202,6 +202,10 @@ class Supervisor:
     def ledger_waits(self, problem: str) -> None:
         """Notes why the ledger is not written; empty if it is. That is not a stall."""
         self._ledger = problem
+
+    def clusters_wait(self, problem: str) -> None:
+        """Notes why messages wait for other clusters; empty if none does. That is not a stall."""
+        self._clusters = problem
 
     def _watch(self) -> None:
         while not self._ended.wait(_STATE_AGE):
@@ -253,7 +257,7 @@ class Supervisor:
         return self._progress
 
     def _tell(self, now: float) -> None:
-        state = replace(self._state(now), ledger=self._ledger)
+        state = replace(self._state(now), ledger=self._ledger, clusters=self._clusters)
         self._control.supervised(state)
         with contextlib.suppress(OSError):  # a full disk: status reports an old file
             write(supervision_file(self._configuration), state)

@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.own_topics import (
+    cluster_topic,
     control_topic,
     outcomes_topic,
     remaining_topic,
@@ -14,6 +15,7 @@ from redrive.checkpoints.own_topics import (
     tables_topic,
 )
 from redrive.configuration.deciders import identity_of, sources_of, table_of
+from redrive.engine import names
 from redrive.errors import ConfigurationError
 from redrive.kafka.administration import NewTopic
 from redrive.rules.backoff import PARTITIONS
@@ -40,6 +42,10 @@ def own_topics(
         control_topic(configuration.control_topic),
         outcomes_topic(configuration.outcomes_topic),
         tables_topic(configuration.tables_topic),
+        *(
+            cluster_topic(names.cluster_topic(configuration.application, cluster))
+            for cluster in configuration.clusters
+        ),
     ]
     for handler in configuration.handlers:
         partitions = sources.get(handler.identity.topic)

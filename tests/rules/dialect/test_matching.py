@@ -190,6 +190,7 @@ def test_the_dialect_is_part_of_what_a_table_means() -> None:
         "ACTION(QUARANTINE)",
         "ACTION(FWD) FWDT('a')",
         "ACTION(FWD) FWDT('a.&TOPIC')",
+        "ACTION(FWD) FWDT('eu:a.&TOPIC')",
         "ACTION(FWD) FWDQ('a')",
         "ACTION(FWD) FWDT('a') HEADER(NO)",
     ],

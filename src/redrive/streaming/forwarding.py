@@ -1,0 +1,412 @@
+"""Forwarding to other clusters: FWDT('cluster:topic'), exactly once.
+
+A rule puts a message for another cluster on a topic of Redrive's own, in the transaction that
+decides it. From there it is forwarded in order by transactions of the other cluster. They carry the
+offset of the message on the topic that it comes from: the other cluster has an empty topic of the
+same name, and the application's consumer group there says what was forwarded.
+
+What the other cluster refuses returns to its dead-letter queue as a failed attempt, in a
+transaction of the job's own cluster that carries the same offset. The greater of both offsets is
+the position.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Final
+
+from redrive.checkpoints.epoch import RunEntry, RunIdentity
+from redrive.checkpoints.own_topics import cluster_topic as own_topic
+from redrive.checkpoints.protocol import Emitter
+from redrive.engine.facts import Answers, Questions
+from redrive.engine.names import cluster_topic
+from redrive.errors import FatalFault, RedriveError, TransientFault
+from redrive.kafka.administration import TopicAdministration
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import AGAIN, ONE_TRY
+from redrive.kafka.errors import UNANSWERED_REASON
+from redrive.kafka.producer import KafkaProducer
+from redrive.kafka.watch import Watch
+from redrive.messages import OutputRecord, Refused, TopicPartition
+from redrive.messages import own_headers as own
+from redrive.messages.dead_letters import Form, add_header, new_header
+from redrive.messages.reasons import Reason
+from redrive.streaming.emission import SystemClock
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.kafka.connection import Connection
+    from redrive.kafka.records import StoredRecord
+    from redrive.kafka.reports import Batching
+    from redrive.streaming.lifecycle import JobControl
+
+_AT_ONCE: Final = 2_000
+"""The most records of one transaction."""
+_BYTES_AT_ONCE: Final = 16 * 1024 * 1024
+"""Bytes after which a transaction takes no further record."""
+_REFUSING: Final = 5.0
+"""Seconds for which a topic that refused a message is not tried again."""
+_CLEAR_AGE: Final = 300.0
+"""Seconds between two deletions of what was forwarded."""
+_REMINDER: Final = 60.0
+"""Seconds between two warnings about one cluster."""
+_OF_A_TOPIC: Final = (
+    Reason.UNKNOWN_OBJECT_NAME,
+    Reason.NOT_AUTHORIZED,
+    Reason.UNKNOWN_REMOTE_Q_MGR,
+)
+"""Reasons that hold for all messages to a topic."""
+
+
+class Forwarding:
+    """Forwards to all other clusters during one run.
+
+    This class is responsible for one thread for each cluster: one that does not answer delays
+    neither the job nor other clusters.
+    """
+
+    def __init__(
+        self, configuration: JobConfiguration, run: RunIdentity, control: JobControl
+    ) -> None:
+        """Begin to forward, if this instance has the part of the topics that all share.
+
+        Args:
+            configuration: The job.
+            run: The run; a later one ends this.
+            control: Is notified of clusters that messages wait for.
+        """
+        self._ended = threading.Event()
+        clusters = configuration.clusters if configuration.share.owns(0) else {}
+        self._forwarders = [
+            Forwarder(configuration, run, name, partial(control.warning)) for name in clusters
+        ]
+        self._threads = [
+            threading.Thread(
+                target=one.run, args=(self._ended,), name=f"redrive-to-{one.name}", daemon=True
+            )
+            for one in self._forwarders
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing waits for another cluster, as far as is known."""
+        return all(one.is_done for one in self._forwarders)
+
+    @property
+    def problem(self) -> str:
+        """Why messages wait for other clusters; empty if none does."""
+        return "; ".join(one.problem for one in self._forwarders if one.problem)
+
+    def end(self) -> None:
+        """Ends the threads; one that waits for an answer ends later, and forwards nothing more."""
+        self._ended.set()
+        deadline = time.monotonic() + ONE_TRY
+        for thread in self._threads:
+            thread.join(timeout=max(0.0, deadline - time.monotonic()))
+
+
+class Forwarder:
+    """Forwards to one cluster."""
+
+    def __init__(
+        self,
+        configuration: JobConfiguration,
+        run: RunIdentity,
+        name: str,
+        warn: Callable[..., None],
+    ) -> None:
+        """Prepare; clients connect in the thread that forwards.
+
+        Args:
+            configuration: The job.
+            run: The run.
+            name: The cluster.
+            warn: Called with a sentence and facts.
+        """
+        self.name = name
+        self.is_done = False
+        """Whether everything was forwarded at the last look."""
+        self.problem = ""
+        """Why messages wait; empty if none does."""
+        self._application = configuration.application
+        self._home = Cluster(configuration.connection)
+        self._there = Cluster(configuration.clusters[name])
+        self._connections = configuration.connection, configuration.clusters[name]
+        self._topic = cluster_topic(configuration.application, name)
+        self._lane = TopicPartition(self._topic, 0)
+        self._position = 0
+        """Everything before it was forwarded or returned; 0 if that is not known."""
+        self._refusing: dict[str, tuple[Refused, float]] = {}
+        self._refused: dict[int, Refused] = {}
+        self._warn, self._warned_at = warn, -_REMINDER
+        entry = RunEntry(self._home, configuration.control_topic, run)
+        emitter = partial(Emitter, cluster=self, run=entry, clock=SystemClock())
+        # Each run uses the same id there, so that it fences what an older one left open.
+        self._forward = emitter(partial(self._producer, configuration.clusters[name], self._topic))
+        here = run.new_transactional_id()
+        self._return = emitter(partial(self._producer, configuration.connection, here))
+
+    def run(self, ended: threading.Event) -> None:
+        """Forwards until the run ends, and repeats what fails."""
+        watch = Watch(self._connections[0])
+        try:
+            while not ended.is_set():
+                try:
+                    self._serve(ended, watch)
+                except FatalFault as fault:  # the rights may be granted, or another run took over
+                    self._note(fault)
+                    ended.wait(_REFUSING)
+                except RedriveError as fault:
+                    self._note(fault)
+                    ended.wait(AGAIN)
+        finally:
+            watch.close()
+            for one in (self._forward, self._return):
+                one.drop_producer()
+            for cluster in (self._home, self._there):
+                cluster.close()
+
+    def _serve(self, ended: threading.Event, watch: Watch) -> None:
+        cleared_at = time.monotonic()
+        while not ended.is_set():
+            first, end = self._home.extents([self._lane])[self._lane]
+            if end <= max(first, self._position):
+                self.is_done, self.problem = True, ""
+                if self._position > first and time.monotonic() - cleared_at > _CLEAR_AGE:
+                    self._clear()
+                    cleared_at = time.monotonic()
+                watch.wait({self._lane: end}, AGAIN)
+                continue
+            self.is_done = False
+            if not self._position:
+                self._begin(first)
+            if records := [*self._records(end)]:
+                self._move(records)
+                self.problem = ""
+            else:  # only transaction markers
+                self._position = end
+
+    def _begin(self, first: int) -> None:
+        """Finds the position, and makes the topic there that stands for the one here."""
+        if self._topic not in self._there.topics():
+            TopicAdministration(self._connections[1]).ensure([own_topic(self._topic)])
+        self._forward.open()  # ends what an older run left open, which would hide its offset
+        self._position = max(first, self.committed([self._lane])[self._lane] or 0)
+
+    def _records(self, end: int) -> Iterator[StoredRecord]:
+        """The next records, as many as one transaction takes."""
+        if self._position >= end:
+            return
+        size = 0
+        until = {self._lane: end}
+        read = self._home.read({self._lane: self._position}, until, passes_gone=False)
+        for record in islice(read, _AT_ONCE):
+            yield record
+            size += len(record.value or b"")
+            if size > _BYTES_AT_ONCE:
+                return
+
+    def _move(self, records: Sequence[StoredRecord]) -> None:
+        """Forwards records in their order, or returns them: a run of those alike at a time."""
+        now = time.monotonic()
+        self._refusing = {it: (why, at) for it, (why, at) in self._refusing.items() if at > now}
+        for is_refused, run in groupby(records, lambda one: self._why_not(one) is not None):
+            part = list(run)
+            for emitter in (self._forward, self._return):
+                emitter.begin_batch()  # the other may have moved the position
+            try:
+                if is_refused:
+                    self._return.emit(_Part(part, [*map(self._returned, part)]))
+                else:
+                    self._forward.emit(_Part(part, [*map(_forwarded, part)], self._note_refused))
+            except _Refusal:
+                self._position = 0  # a part may have been forwarded
+                return
+            except RedriveError:
+                self._position = 0
+                raise
+            self._position = part[-1].offset + 1
+        self._refused.clear()
+
+    def _why_not(self, record: StoredRecord) -> Refused | None:
+        """Why a record can't be forwarded, as far as is known."""
+        forward = _forward_of(record)
+        if forward is None:
+            return Refused(0, Reason.FORMAT_ERROR, f"the header {own.FORWARD} is missing")
+        if forward.topic in self._refusing:
+            return self._refusing[forward.topic][0]
+        return self._refused.get(record.offset)
+
+    def _note_refused(self, part: Sequence[StoredRecord], refused: Sequence[Refused]) -> bool:
+        """Notes refused records; False if a smaller part has to say which one is meant.
+
+        Raises:
+            TransientFault: The other cluster did not take them in time.
+            _Refusal: It is certain which records are refused.
+        """
+        for one in refused:
+            record = part[one.entry]
+            if one.reason == UNANSWERED_REASON:
+                raise TransientFault(f"cluster {self.name}: {one.detail}")
+            forward = _forward_of(record)
+            if one.reason in _OF_A_TOPIC and forward is not None:
+                self._refusing[forward.topic] = one, time.monotonic() + _REFUSING
+            elif len(part) == 1:
+                self._refused[record.offset] = one
+            else:
+                return False
+        raise _Refusal
+
+    def _returned(self, record: StoredRecord) -> OutputRecord:
+        """The dead letter as which a record returns."""
+        forward = _forward_of(record)
+        refused = self._why_not(record)
+        if forward is None or refused is None:
+            raise TransientFault(
+                f"{self._lane} has a record without {own.FORWARD} at offset {record.offset}",
+                hint=f"nobody but the job may write to {self._topic}",
+            )
+        now = time.time_ns() // 1_000_000
+        queue = f"{self.name}:{forward.topic}"
+        header = new_header(
+            record.headers, reason=refused.reason, queue=queue, queue_manager="", timestamp=now
+        )
+        headers = [pair for pair in record.headers if pair[0] != own.FORWARD]
+        value, headers = add_header(header, record.value, headers, form=Form.HEADERS)
+        return OutputRecord(forward.dead_letters, record.key, value, headers, now, -1)
+
+    def _clear(self) -> None:
+        """Deletes what was forwarded, so that lost offsets could not repeat it.
+
+        The offsets are committed again, as brokers forget those that are old (KIP-211).
+        """
+        self._return.begin_batch()
+        self._return.emit(_Offset(self._lane, self._position))
+        self._home.delete_records({self._lane: self._position})
+
+    def _note(self, fault: RedriveError) -> None:
+        self.is_done, self.problem = (
+            False,
+            f"messages wait for cluster {self.name}: {fault.message}",
+        )
+        if time.monotonic() - self._warned_at >= _REMINDER:
+            self._warned_at = time.monotonic()
+            self._warn("messages wait for another cluster", cluster=self.name, error=fault.message)
+
+    def _producer(
+        self, connection: Connection, transactional_id: str, batching: Batching
+    ) -> KafkaProducer:
+        client = connection.librdkafka()
+        return KafkaProducer(client, transactional_id, self._application, batching=batching)
+
+    # -- the cluster, as ``redrive.checkpoints.protocol`` asks it ---------------------------------
+
+    def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        """See ``protocol.Cluster.committed``."""
+        here, there = (
+            cluster.committed(self._application, lanes, stable=True)
+            for cluster in (self._home, self._there)
+        )
+        return {lane: max(here[lane] or 0, there[lane] or 0) for lane in lanes}
+
+    def answers(self, questions: Questions) -> Answers:
+        """See ``protocol.Cluster.answers``; nothing is asked."""
+        assert not questions, "a message that is forwarded is decided"
+        return Answers()
+
+
+class _Refusal(Exception):
+    """The other cluster refuses some records, and it is noted which."""
+
+
+class _Part:
+    """Some records, and what is written for each; see ``protocol.TransactionInput``."""
+
+    batch_limit = 1 << 62
+    is_packed = False
+
+    def __init__(
+        self,
+        records: Sequence[StoredRecord],
+        written: Sequence[OutputRecord],
+        refused: Callable[[Sequence[StoredRecord], Sequence[Refused]], bool] | None = None,
+    ) -> None:
+        self._records = records
+        self._written = written
+        self._refused = refused
+        self._lane = records[0].lane
+        self._begin = 0
+        self.has_to_be_split = False
+
+    def lanes(self) -> Sequence[TopicPartition]:
+        return [self._lane]
+
+    def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
+        self._begin = committed[self._lane] or 0
+
+    def ends(self) -> Mapping[TopicPartition, int]:
+        end = self._records[-1].offset + 1
+        return {self._lane: end} if self._begin < end else {}
+
+    def decide(self) -> Questions:
+        return Questions()
+
+    @property
+    def outputs(self) -> Sequence[tuple[int, OutputRecord]]:
+        return [
+            (row, record)
+            for row, record in enumerate(self._written)
+            if self._records[row].offset >= self._begin
+        ]
+
+    def learn(self, answers: Answers) -> None:
+        """There is nothing to learn."""
+
+    def refuse(self, refused: Sequence[Refused], doubted: Iterable[str]) -> None:
+        del doubted
+        if refused and self._refused is None:
+            raise TransientFault(f"a message can't return: {refused[0].detail}")
+        if refused and self._refused is not None:
+            self.has_to_be_split = not self._refused(self._records, refused)
+
+    def split(self) -> Sequence[_Part]:
+        half = len(self._records) // 2
+        return [
+            _Part(self._records[rows], self._written[rows], self._refused)
+            for rows in (slice(half), slice(half, None))
+        ]
+
+
+class _Offset(_Part):
+    """No record: only an offset."""
+
+    def __init__(self, lane: TopicPartition, offset: int) -> None:
+        self._lane, self._end, self.has_to_be_split = lane, offset, False
+
+    def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
+        """The offset is committed whatever was."""
+
+    def ends(self) -> Mapping[TopicPartition, int]:
+        return {self._lane: self._end}
+
+    @property
+    def outputs(self) -> Sequence[tuple[int, OutputRecord]]:
+        return []
+
+
+def _forward_of(record: StoredRecord) -> own.Forward | None:
+    return own.read_forward(dict(record.headers).get(own.FORWARD))
+
+
+def _forwarded(record: StoredRecord) -> OutputRecord:
+    """A record as the other cluster gets it."""
+    forward = _forward_of(record)
+    assert forward is not None, "others return"
+    headers = [pair for pair in record.headers if pair[0] != own.FORWARD]
+    return OutputRecord(forward.topic, record.key, record.value, headers, record.timestamp, -1)

@@ -1,0 +1,171 @@
+"""Messages for other clusters arrive once, in order, or return as dead letters."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import pytest
+from kafka.admin import KafkaAdminClient, NewTopic
+from tests.conftest import eventually, read_records
+from tests.streaming.conftest import RunningJob, letter
+
+from redrive.broker.embedded import EmbeddedBroker
+from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.epoch import begin_run, fencer_of
+from redrive.checkpoints.instances import Share
+from redrive.checkpoints.own_topics import cluster_topic as topic_of
+from redrive.checkpoints.own_topics import control_topic
+from redrive.configuration import JobConfiguration
+from redrive.engine.names import cluster_topic
+from redrive.kafka.administration import TopicAdministration
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.connection import Connection
+from redrive.messages import own_headers as own
+from redrive.streaming.forwarding import Forwarder
+
+MESSAGES: Final = 3_000
+KILLS: Final = 6
+TABLE: Final = "DIALECT(KAFKA)\nACTION(FWD) FWDT('eu:{topic}') HEADER(NO)\n"
+
+
+@pytest.fixture(scope="module")
+def abroad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """The broker of another cluster."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("abroad")) as running:
+        yield running
+
+
+@pytest.fixture
+def there(abroad: EmbeddedBroker) -> Iterator[Callable[..., str]]:
+    """Make topics of the other cluster."""
+    client = KafkaAdminClient(bootstrap_servers=abroad.bootstrap_servers)
+
+    def create(name: str, **config: str) -> str:
+        client.create_topics([NewTopic(name, 1, 1, topic_configs=config)], wait_for_metadata=True)
+        return name
+
+    yield create
+    client.close()
+
+
+def forward(configuration: JobConfiguration) -> None:
+    """Forward as a run of the job does, until somebody kills the process."""
+    with ControlTopic(Cluster(configuration.connection), configuration.control_topic) as entries:
+        run = begin_run(
+            entries,
+            fencer_of(configuration.connection),
+            application=configuration.application,
+            share=Share(1, 1),
+            details={},
+        )
+    Forwarder(configuration, run, "eu", lambda *_, **__: None).run(threading.Event())
+
+
+@pytest.fixture
+def application(
+    configure: Callable[..., JobConfiguration], abroad: EmbeddedBroker
+) -> JobConfiguration:
+    """An application that forwards to the other cluster, with its topics."""
+    other = Connection(bootstrap_servers=abroad.bootstrap_servers)
+    configuration = configure({}, clusters={"eu": other})
+    TopicAdministration(configuration.connection).ensure(
+        [
+            control_topic(configuration.control_topic),
+            topic_of(cluster_topic(configuration.application, "eu")),
+        ]
+    )
+    return configuration
+
+
+def values(servers: str, topic: str) -> list[bytes]:
+    return [record.value for record in read_records(servers, topic)]
+
+
+def _more_than(count: int, servers: str, topic: str) -> bool:
+    return len(values(servers, topic)) > count
+
+
+def test_each_message_arrives_once_and_in_order_or_returns_once_whenever_the_process_dies(
+    application: JobConfiguration,
+    abroad: EmbeddedBroker,
+    there: Callable[..., str],
+    queues: Callable[..., str],
+    produce: Callable[..., None],
+    read_all: Callable[..., list[Any]],
+) -> None:
+    dead_letters, known = queues("DLQ"), there(f"{application.application}.known")
+    small = there(f"{application.application}.small", **{"max.message.bytes": "2000"})
+    targets = [known, known, known, small, f"{application.application}.missing"]
+    chosen = random.Random(5)
+    sent: dict[str, list[bytes]] = {target: [] for target in targets}
+    records = []
+    for number in range(MESSAGES):
+        target = chosen.choice(targets) if number % 100 < 5 else known
+        value = b"%d" % number + (
+            chosen.randbytes(3_000) if target == small and number % 2 else b""
+        )
+        sent[target].append(value)
+        header = own.FORWARD, own.Forward(target, dead_letters).value
+        records.append({"value": value, "headers": [header, ("x", b"1")]})
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=forward, args=(application,), daemon=True)
+    process.start()
+    for part in range(KILLS):
+        before = len(values(abroad.bootstrap_servers, known))
+        produce(
+            cluster_topic(application.application, "eu"),
+            records[part * MESSAGES // KILLS : (part + 1) * MESSAGES // KILLS],
+        )
+        eventually(partial(_more_than, before, abroad.bootstrap_servers, known), "some arrive")
+        time.sleep(chosen.uniform(0.0, 0.5))
+        process.kill()
+        process.join()
+        process = context.Process(target=forward, args=(application,), daemon=True)
+        process.start()
+    fits = [value for value in sent[small] if len(value) < 2_000]
+    returned = [*sent[targets[-1]], *(value for value in sent[small] if len(value) > 2_000)]
+    eventually(
+        lambda: (
+            len(values(abroad.bootstrap_servers, known)) >= len(sent[known])
+            and len(read_all(dead_letters)) >= len(returned)
+        ),
+        "the messages arrive",
+    )
+    process.kill()
+    process.join()
+    assert values(abroad.bootstrap_servers, known) == sent[known]
+    assert values(abroad.bootstrap_servers, small) == fits
+    assert Counter(record.value for record in read_all(dead_letters)) == Counter(returned)
+
+
+def test_a_message_is_forwarded_by_a_rule_and_what_the_other_cluster_refuses_remains(
+    abroad: EmbeddedBroker,
+    there: Callable[..., str],
+    queues: Callable[..., str],
+    configure: Callable[..., JobConfiguration],
+    start_job: Callable[[JobConfiguration], RunningJob],
+    produce: Callable[..., None],
+) -> None:
+    servers = abroad.bootstrap_servers
+    queue, known = queues("DLQ"), there("orders.review")
+    missing = "orders.missing"
+    rules = f"""DIALECT(KAFKA) RETRYINT(1)
+DESTQ(GOOD) ACTION(FWD) FWDT('eu:{known}') HEADER(NO)
+DESTQ(BAD) ACTION(FWD) FWDT('eu:{missing}') HEADER(NO)
+"""
+    job = start_job(
+        configure({queue: rules}, clusters={"eu": Connection(bootstrap_servers=servers)})
+    )
+    produce(queue, [letter(2053, "GOOD", b"one"), letter(2053, "BAD", b"two")])
+    eventually(lambda: values(servers, known) == [b"one"], "the message arrives")
+    eventually(lambda: job.results().get("remains") == 1, "the refused one remains")
+    assert job.results()["forwarded"] == 2, "a refusal counts as the attempt of the rule"
+    assert dict(read_records(servers, known)[0].headers)["redrive.rule"] == b"2"
+    assert missing not in Cluster(Connection(bootstrap_servers=servers)).topics()
