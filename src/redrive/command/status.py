@@ -154,9 +154,7 @@ class _View:
             if look is not None and handler.remaining.number:
                 line = f"remaining messages of {handler.identity.name} are evaluated again {look}"
                 parts.append(Text(line))
-        for one in self.expiring:
-            sentence = one.sentence(now.time.timestamp())
-            parts.append(Text(printable(f"{sentence}\n"), style="bold red"))
+        parts += [Text(printable(f"{line}\n"), style="bold red") for line in self._alarms()]
         if now.puts is not None and now.puts.retried:
             parts.append(_waiting("retried by a receiver, on", now.puts.retried))
         if now.puts is not None and now.puts.undelivered:
@@ -168,6 +166,14 @@ class _View:
         ledger = "" if self.supervision is None else self.supervision.ledger
         notes = [*now.notes, *_missing(now), *filter(None, [ledger])]
         return Group(*parts, *(Text(printable(f"note: {note}"), style="yellow") for note in notes))
+
+    def _alarms(self) -> Iterator[str]:
+        """What a person has to see to, though the job itself is well."""
+        now = self.now.time.timestamp()
+        for breaker in self.supervision.breakers if self.supervision else ():
+            yield f"{breaker.sentence} (for {duration(now - breaker.since)})"
+        for one in self.expiring:
+            yield one.sentence(now)
 
     def as_json(self) -> dict[str, Any]:
         now, puts, state = self.now, self.now.puts, self.supervision

@@ -202,6 +202,7 @@ class DeciderFactory:
             group_topic_form=self._configuration.group_topic,
             schemes=SchemeTable(one.scheme() for one in self._configuration.schemes),
             transforms=by_name(self._configuration.transforms),
+            breaker=settings.breaker,
         )
 
     def resolver_for(

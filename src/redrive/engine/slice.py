@@ -10,12 +10,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from redrive.engine.breaker import BreakerKey, OpenBreaker, SliceBreakers
 from redrive.engine.context import Entry, SliceContext
 from redrive.engine.facts import Answers, Facts, Questions
 from redrive.engine.lane import Lane
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import PartitionRecords
 from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
 from redrive.messages import INTERNAL, Refused, TopicPartition
@@ -46,6 +48,8 @@ class SliceSettings:
     """The topic that keeps definitions which puts discover."""
     discovered: frozenset[tuple[str, str, str]] = frozenset()
     """Definitions that the topic already holds."""
+    breakers: Mapping[BreakerKey, OpenBreaker] = field(default_factory=dict)
+    """The open breakers."""
 
 
 class Slice:
@@ -79,7 +83,15 @@ class Slice:
             settings.late,
             tables_topic=settings.tables_topic,
             discovered=settings.discovered,
+            breakers=SliceBreakers(settings.breakers, settings.now),
         )
+        deciders = (part.decider for part in parts)
+        self._breaking = {
+            one.identity.name: one.breaker.failures
+            for one in deciders
+            if isinstance(one, RulesDecider) and one.breaker is not None
+        }
+        """The failures that open a breaker, by handler."""
         self._outputs: list[Entry] = []
         self._blame_is_shared = False
         """Whether the client may have reported a refusal for innocent records too."""
@@ -104,6 +116,9 @@ class Slice:
         """See ``TransactionInput.decide``."""
         self._context.begin()
         self._outputs = list(self._decided())
+        if self._context.breakers.opens(self._breaking, self._context.decisions):
+            self._context.begin()
+            self._outputs = list(self._decided())
         return self._facts.take_questions()
 
     @property
@@ -183,7 +198,9 @@ class Slice:
         ages = Ages()
         for part in self._parts:
             ages.note(part, self._done(part.lane), self._settings.now)
-        return Summary(inputs, failures, invalid, ages)
+        breakers = self._context.breakers
+        counts = breakers.counts(self._breaking, self._context.decisions)
+        return Summary(inputs, failures, invalid, ages, counts, frozenset(breakers.probed))
 
     def _of(self, parts: Sequence[PartitionRecords]) -> Slice:
         part = Slice(parts, self._decoder, self._facts, self._settings)

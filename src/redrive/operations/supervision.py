@@ -18,6 +18,7 @@ import orjson
 
 from redrive.checkpoints import machine
 from redrive.configuration import JobConfiguration
+from redrive.engine.breaker import BreakerState
 from redrive.errors import EnvironmentFault
 from redrive.masking import Mask
 from redrive.operations.durations import duration
@@ -63,6 +64,8 @@ class SupervisionState:
     """Why, as far as it is known."""
     ledger: str = ""
     """Why the ledger is not written; empty if it is, or if none is configured."""
+    breakers: tuple[BreakerState, ...] = ()
+    """The breakers that are not closed: retries wait for their targets."""
 
     def is_dead(self, now: float) -> bool:
         """Whether the process is gone or has said nothing for too long.
@@ -74,7 +77,14 @@ class SupervisionState:
 
     def masked(self, mask: Mask) -> Self:
         """The same without secrets in its cause."""
-        return replace(self, cause=mask.text(self.cause))
+        return replace(
+            self,
+            cause=mask.text(self.cause),
+            breakers=tuple(
+                replace(one, target=mask.text(one.target), why=mask.text(one.why))
+                for one in self.breakers
+            ),
+        )
 
     def describe(self, now: float) -> str:
         """One line: ``stalled since 12:03:05 UTC (4 min 2 s), orders.dlq:2 at step commit, ...``.
@@ -137,7 +147,10 @@ def read(path: Path) -> SupervisionState | None:
     """
     try:
         said = orjson.loads(path.read_bytes())
-        return SupervisionState(**{**said, "state": Activity(said["state"])})
+        known = {"breakers": (), **said}
+        breakers = tuple(BreakerState(**one) for one in known["breakers"])
+        read = {**known, "state": Activity(said["state"]), "breakers": breakers}
+        return SupervisionState(**read)
     except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError):
         return None
     except OSError as error:

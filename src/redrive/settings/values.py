@@ -77,6 +77,7 @@ class Settings:
                 "queue": handler.identity.queue,
                 "queue_manager": handler.identity.queue_manager,
                 "rules": handler.rules_name,
+                "breaker": handler.breaker.failures if handler.breaker else 0,
             }
             for handler in job.handlers
         ]

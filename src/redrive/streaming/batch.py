@@ -18,6 +18,7 @@ from redrive.checkpoints.positions import PositionsOnly
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.configuration.deciders import counts_depths
+from redrive.engine.breaker import Breakers, BreakerState
 from redrive.engine.commands import NO_STATES
 from redrive.errors import FatalFault, ProtocolError
 from redrive.kafka.deadline import under_way
@@ -93,6 +94,7 @@ class BatchProcessor:
         self._done = done
         self._emitted = emitted
         self._enrichment = Enrichment.of(configuration)
+        self.breakers = Breakers(configuration.breakers)
         self._is_single = counts_depths(configuration)
         self._workers_first = workers_first
         self._is_first = True
@@ -173,6 +175,10 @@ class BatchProcessor:
             finally:
                 self._busy.release()
 
+    def breaker_states(self) -> list[BreakerState]:
+        """The breakers that are not closed now; any thread may ask."""
+        return [*self.breakers.states(int(self._clock.now() * 1000))]
+
     def close(self) -> None:
         """Closes the driver's clients."""
         if self._follower is not None:
@@ -207,6 +213,7 @@ class BatchProcessor:
         finally:
             self.positions.update(emitted.ends)
             self._emitted(emitted)
+            self.breakers.learn(emitted.breakers, now)
         self._workers_first = self._is_first = False
         if emitted.records:
             self._row_size = emitted.size / emitted.records
@@ -235,13 +242,15 @@ class BatchProcessor:
         enriched = self._enrichment.applied(frame)
         batches = enriched.toArrow().to_batches()
         self._enrichment.check_fetched(batches)
-        self._emission.emit(self._enrichment.checked(batches), now, emitted)
+        breakers = self.breakers.opened(now)
+        self._emission.emit(self._enrichment.checked(batches), now, emitted, breakers)
 
     def _emit_in_workers(self, frame: DataFrame, now: int, emitted: Emitted) -> None:
         enriched = self._enrichment.applied(frame)
         if self._is_single:
             enriched = enriched.coalesce(1)  # one process counts puts, so no queue overflows
-        task = partial(emit_task, self._order, now)
+        breakers = self.breakers.opened(now)
+        task = partial(emit_task, self._order, now, breakers)
         faults = []
         for row in enriched.mapInArrow(task, RESULT_SCHEMA).collect():
             result: TaskResult = pickle.loads(row.result)  # noqa: S301 - made by this job

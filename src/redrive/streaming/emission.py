@@ -23,6 +23,7 @@ from redrive.checkpoints.protocol import Emitter, FailedTry
 from redrive.checkpoints.states import StatesFollower
 from redrive.collector import collector_paused
 from redrive.configuration.deciders import DeciderFactory
+from redrive.engine.breaker import NO_BREAKERS, BreakerCounts, BreakerKey, OpenBreaker
 from redrive.engine.commands import NO_STATES, Replay, States, orders_on
 from redrive.engine.facts import Answers, Facts, Questions
 from redrive.engine.slice import Slice, SliceSettings
@@ -165,6 +166,8 @@ class Emitted:
     """Ages of dead letters, and lateness of retries."""
     figures: EmissionFigures = field(default_factory=EmissionFigures)
     """Figures of the emission, including failed tries."""
+    breakers: dict[BreakerKey, BreakerCounts] = field(default_factory=dict)
+    """What was done about the messages of breakers."""
 
     @property
     def results(self) -> Counter[tuple[str, int, str]]:
@@ -180,6 +183,7 @@ class Emitted:
         self.failures.update(summary.failures)
         self.invalid += summary.invalid
         self.ages.add(summary.ages)
+        self._add_breakers(summary.breakers)
 
     def merge(self, other: Emitted) -> None:
         """Adds the work of another process."""
@@ -191,6 +195,11 @@ class Emitted:
         self.ends.update(other.ends)
         self.ages.add(other.ages)
         self.figures.add(other.figures)
+        self._add_breakers(other.breakers)
+
+    def _add_breakers(self, counts: Mapping[BreakerKey, BreakerCounts]) -> None:
+        for key, one in counts.items():
+            self.breakers.setdefault(key, BreakerCounts()).add(one)
 
 
 class Emission:
@@ -232,7 +241,13 @@ class Emission:
             failed=_log_failed_try,
         )
 
-    def emit(self, batches: Iterable[pa.RecordBatch], now: int, emitted: Emitted) -> None:
+    def emit(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        now: int,
+        emitted: Emitted,
+        breakers: Mapping[BreakerKey, OpenBreaker] = NO_BREAKERS,
+    ) -> None:
         """Emits rows, slice by slice.
 
         Args:
@@ -240,6 +255,7 @@ class Emission:
                 lane are in offset order.
             now: Time of the attempts, in milliseconds.
             emitted: Receives the committed work, slice by slice.
+            breakers: The open breakers; one probe of each may go, whatever the number of slices.
 
         Raises:
             TransientFault: The broker did not answer for too long. Earlier commits hold; nothing is
@@ -254,24 +270,32 @@ class Emission:
             discovered=self._states.discovered,
             now=now,
             late=int(self._order.late * 1000),
+            breakers=breakers,
         )
         try:
             with collector_paused():
                 for parts, size in self._slices(batches):
-                    self._emit_slice(parts, settings, emitted)
+                    probed = self._emit_slice(parts, settings, emitted)
+                    if probed:
+                        settings = replace(settings, breakers=_without_probes(settings, probed))
                     emitted.size += size
         finally:
             emitted.figures.add(self.emitter.take_figures())
 
     def _emit_slice(
         self, parts: Sequence[PartitionRecords], settings: SliceSettings, emitted: Emitted
-    ) -> None:
+    ) -> set[BreakerKey]:
+        """Emits one slice; returns the breakers whose probe it put."""
         one = Slice(parts, self._decoder, self._facts, settings)
+        probed: set[BreakerKey] = set()
         for done in self.emitter.emit(one):
             if isinstance(done, Slice):
-                emitted.add(done.summary())
+                summary = done.summary()
+                probed |= summary.probed
+                emitted.add(summary)
         emitted.records += len(one)
         emitted.ends.update({part.lane: part.records.offsets[-1] + 1 for part in parts})
+        return probed
 
     def close(self) -> None:
         """Closes the clients."""
@@ -335,6 +359,16 @@ class Emission:
             self._configuration.application,
             batching=batching,
         )
+
+
+def _without_probes(
+    settings: SliceSettings, probed: set[BreakerKey]
+) -> dict[BreakerKey, OpenBreaker]:
+    """The open breakers; no further probe goes of those that had one."""
+    return {
+        key: one._replace(may_probe=one.may_probe and key not in probed)
+        for key, one in settings.breakers.items()
+    }
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.RecordBatch]:

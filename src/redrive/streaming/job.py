@@ -15,7 +15,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from redrive.configuration import JobConfiguration
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from redrive.checkpoints.epoch import RunIdentity
+    from redrive.engine.breaker import BreakerKey, BreakerState
     from redrive.streaming.projection import Projection
 
 _LOOK: Final = 0.2
@@ -132,6 +133,7 @@ class Job:
         self._projection: Projection | None = None
         self._wait = WaitRule({}, 0)
         self._invalid = 0
+        self._breakers: dict[BreakerKey, BreakerState] = {}
         self._is_started = False
         self._is_superseded = False
         self._replaced: JobConfiguration | None = None
@@ -312,6 +314,7 @@ class Job:
             if not one.query.is_active:
                 problem = one.query.exception or "the query ended by itself"
                 raise _QueryFailed(one.processor.fault, problem)
+            self._tell_breakers(one.processor)
             one.upkeep.invalid = self._invalid
             one.upkeep.look()
             if one.upkeep.ends_run:
@@ -323,6 +326,17 @@ class Job:
                 looked_at_work = time.monotonic()
                 if self._is_done(one):
                     return self._preparation.nothing_left()
+
+    def _tell_breakers(self, processor: BatchProcessor) -> None:
+        """Reports breakers that opened or closed since the last look."""
+        states = {one.key: one for one in processor.breaker_states()}
+        for key in states.keys() - self._breakers.keys():
+            self._control.warning("a breaker opened: retries wait", **asdict(states[key]))
+        for key in self._breakers.keys() - states.keys():
+            facts = asdict(self._breakers[key])
+            self._control.notice("a breaker closed: retries go on", **{**facts, "state": "closed"})
+        self._breakers = states
+        self._supervisor.breakers = tuple(states.values())
 
     def _accept(self, request: Restart) -> bool:
         fresh = self._control.load(request)

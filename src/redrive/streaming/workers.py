@@ -11,7 +11,7 @@ import logging
 import os
 import pickle
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -26,6 +26,8 @@ from redrive.text_log import log_to_standard_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from redrive.engine.breaker import BreakerKey, OpenBreaker
 
 RESULT_SCHEMA: Final = "result binary"
 """One row per task: its ``TaskResult``, pickled."""
@@ -46,13 +48,17 @@ class TaskResult:
 
 
 def emit_task(
-    order: bytes, now: int, batches: Iterable[pa.RecordBatch]
+    order: bytes,
+    now: int,
+    breakers: Mapping[BreakerKey, OpenBreaker],
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Emits the rows of one task.
 
     Args:
         order: A pickled ``EmissionOrder``.
         now: Time of the attempts, in milliseconds.
+        breakers: The open breakers; each task may put a probe of each.
         batches: Rows with the columns of ``redrive.streaming.rows.SCHEMA``.
 
     Yields:
@@ -62,7 +68,7 @@ def emit_task(
     result = TaskResult()
     try:
         refuse_second_attempt(_attempt())
-        _emission(order).emit(numbered_in_order(batches), now, result.emitted)
+        _emission(order).emit(numbered_in_order(batches), now, result.emitted, breakers)
     except ProtocolError as fault:
         result.fault = fault
     if abandoned_calls() > MOST_ABANDONED:
