@@ -151,11 +151,12 @@ def test_a_stall_counts_once_however_long_it_lasts(observer: MetricsObserver) ->
     assert values(observer)["redrive_stalled_seconds", ()] == 0
 
 
-def test_a_breaker_that_closed_is_shown_with_nothing(observer: MetricsObserver) -> None:
+def test_an_alarm_that_is_over_is_shown_with_nothing(observer: MetricsObserver) -> None:
     """An alert on it ends."""
-    assert values(observer)["redrive_open_breakers", ("orders",)] == 1
-    observer.supervised(replace(state(Activity.RUNNING), breakers=()))
-    assert values(observer)["redrive_open_breakers", ("orders",)] == 0
+    names = ("redrive_open_breakers", "redrive_flood_messages")
+    assert [values(observer)[name, ("orders",)] for name in names] == [1, 212]
+    observer.supervised(replace(state(Activity.RUNNING), breakers=(), floods=()))
+    assert [values(observer)[name, ("orders",)] for name in names] == [0, 0]
 
 
 def test_what_messages_say_makes_no_end_of_series(

@@ -47,6 +47,7 @@ rules = "orders.rul"
 name = "first"
 breaker = 20
 probe_interval = 5.5
+flood_limit = 600
 [queues."OTHER"]
 put = "disabled"
 max_message_length = 4194304
@@ -171,6 +172,7 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert job.handlers[0].identity.name == "first"
     assert job.handlers[0].identity.queue_manager == "QM1"
     assert job.handlers[0].breaker == BreakerSettings(20, probe_interval=5.5)
+    assert job.flood_limits == {"first": 600}
     assert job.queue_managers == ("QM1", "QM2")
     limits = QueueLimits(
         put_enabled=False, max_message_length=4194304, max_depth=5000, consumer_group="billing"

@@ -23,6 +23,8 @@ from redrive.command.options import (
     table_options,
 )
 from redrive.command.output import console, print_json, print_uncut, table
+from redrive.engine.breaker import BreakerState
+from redrive.engine.flood import FloodState
 from redrive.engine.outcome import Result
 from redrive.errors import UsageError
 from redrive.operations.durations import clock, duration
@@ -170,8 +172,12 @@ class _View:
     def _alarms(self) -> Iterator[str]:
         """What a person has to see to, though the job itself is well."""
         now = self.now.time.timestamp()
-        for breaker in self.supervision.breakers if self.supervision else ():
-            yield f"{breaker.sentence} (for {duration(now - breaker.since)})"
+        state = self.supervision
+        alarms: list[BreakerState | FloodState] = []
+        if state is not None:
+            alarms = [*state.breakers, *state.floods]
+        for alarm in alarms:
+            yield f"{alarm.sentence} (for {duration(now - alarm.since)})"
         for one in self.expiring:
             yield one.sentence(now)
 

@@ -61,6 +61,8 @@ class HandlerConfiguration:
     """Where the text came from, for messages."""
     breaker: BreakerSettings | None = None
     """When retries wait for their target; None for never."""
+    flood_limit: int = 0
+    """The most new dead letters of a minute that are handled; 0 for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +156,11 @@ class JobConfiguration:
     def breakers(self) -> Mapping[str, BreakerSettings]:
         """The settings of breakers by handler, of those that have any."""
         return {one.identity.name: one.breaker for one in self.handlers if one.breaker is not None}
+
+    @property
+    def flood_limits(self) -> Mapping[str, int]:
+        """The flood limits by handler, of those that have one."""
+        return {one.identity.name: one.flood_limit for one in self.handlers if one.flood_limit}
 
     @property
     def is_local(self) -> bool:

@@ -203,6 +203,7 @@ class DeciderFactory:
             schemes=SchemeTable(one.scheme() for one in self._configuration.schemes),
             transforms=by_name(self._configuration.transforms),
             breaker=settings.breaker,
+            flood_limit=settings.flood_limit,
         )
 
     def resolver_for(

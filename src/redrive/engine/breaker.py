@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from redrive.engine.decision import Decision, Keep, Park, Put, Wait
 from redrive.messages.reasons import Reason
@@ -265,6 +265,9 @@ class BreakerState:
     since: float
     """Seconds since 1970."""
     why: str
+
+    began: ClassVar[str] = "a breaker opened: retries wait"
+    ended: ClassVar[str] = "a breaker closed: retries go on"
 
     @property
     def key(self) -> BreakerKey:

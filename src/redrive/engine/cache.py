@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from redrive.engine.commands import Replay
     from redrive.engine.context import SliceContext
-    from redrive.engine.decision import Decision, Park, Wait
+    from redrive.engine.decision import Decision, Keep, Park, Wait
     from redrive.engine.message import Attempts, Message
     from redrive.engine.rules_decider import RulesDecider
     from redrive.messages import DeadLetterProfile, Headers
@@ -46,6 +46,7 @@ class DecisionCache:
         self._decisions: dict[tuple[int, int, Attempts, int, int, str], Decision] = {}
         self._waiting: dict[int, Wait] = {}
         self._held: dict[tuple[int, Attempts, str], Park] = {}
+        self._flooded: dict[tuple[int, int, Attempts, str], Keep] = {}
         self._probes: dict[tuple[int, Attempts, str], Put] = {}
         self._refused: dict[tuple[int, int, str], Decision] = {}
         self._prepared: dict[tuple[int, tuple[str, ...]], dict[int, PreparedPut | None]] = {}
@@ -131,6 +132,17 @@ class DecisionCache:
         if probe is None:
             probe = self._probes[key] = decider.probe(decision, attempts, why)
         return probe
+
+    def flooded(
+        self, decider: RulesDecider, profile: DeadLetterProfile, attempts: Attempts, why: str
+    ) -> Keep:
+        """The decision to keep a dead letter of a flood."""
+        key = (id(decider), id(profile), attempts, why)
+        kept = self._flooded.get(key)
+        if kept is None:
+            self._profiles[id(profile)] = profile
+            kept = self._flooded[key] = decider.flooded(profile, attempts, why)
+        return kept
 
     def prepared(
         self, decider: RulesDecider, layout: tuple[str, ...]

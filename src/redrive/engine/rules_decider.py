@@ -98,6 +98,7 @@ class RulesDecider:
         schemes: SchemeTable = KNOWN,
         transforms: Mapping[str, Transform] = NO_TRANSFORMS,
         breaker: BreakerSettings | None = None,
+        flood_limit: int = 0,
     ) -> None:
         """Build the index of the table.
 
@@ -114,6 +115,7 @@ class RulesDecider:
             schemes: The schemes of dead letters to look for.
             transforms: What TRANSFORM of the table may name.
             breaker: When retries wait for their target; None for never.
+            flood_limit: The most new dead letters of a minute that are handled; 0 for all.
         """
         self.identity = identity
         self.table = table
@@ -121,6 +123,7 @@ class RulesDecider:
         self.by_priority = False
         self.schemes = schemes
         self.breaker = breaker
+        self.flood_limit = flood_limit
         self.profiles = ProfileMatcher(table, schemes)
         self._hop_limit = hop_limit
         self._resolve = resolve
@@ -442,6 +445,16 @@ class RulesDecider:
             detail=f"round {tried + 1} of {rule.retry} is {decision.wait} s after the failure",
             of_kind={"delay": self.attempts.delay(rule, decision.attempts)},
         )
+
+    def flooded(self, profile: DeadLetterProfile, attempts: Attempts, why: str) -> Keep:
+        """The decision to keep a dead letter beyond the flood limit.
+
+        Args:
+            profile: The messages.
+            attempts: Their failed attempts.
+            why: What the limit says.
+        """
+        return self._keep(profile, attempts, None, why, None)
 
     def held(self, decision: Decision, attempts: Attempts, why: str) -> Park:
         """The decision to wait for an open breaker, without an attempt.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from redrive.engine.breaker import BreakerKey, OpenBreaker, SliceBreakers
 from redrive.engine.context import Entry, SliceContext
 from redrive.engine.facts import Answers, Facts, Questions
+from redrive.engine.flood import Minute, SliceFloods
 from redrive.engine.lane import Lane
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import PartitionRecords
@@ -50,6 +51,8 @@ class SliceSettings:
     """Definitions that the topic already holds."""
     breakers: Mapping[BreakerKey, OpenBreaker] = field(default_factory=dict)
     """The open breakers."""
+    arrivals: Mapping[Minute, int] = field(default_factory=dict)
+    """Dead letters of the last minutes, of handlers with a flood limit."""
 
 
 class Slice:
@@ -84,6 +87,7 @@ class Slice:
             tables_topic=settings.tables_topic,
             discovered=settings.discovered,
             breakers=SliceBreakers(settings.breakers, settings.now),
+            floods=SliceFloods(settings.arrivals, settings.now),
         )
         deciders = (part.decider for part in parts)
         self._breaking = {
@@ -200,7 +204,15 @@ class Slice:
             ages.note(part, self._done(part.lane), self._settings.now)
         breakers = self._context.breakers
         counts = breakers.counts(self._breaking, self._context.decisions)
-        return Summary(inputs, failures, invalid, ages, counts, frozenset(breakers.probed))
+        return Summary(
+            inputs,
+            failures,
+            invalid,
+            ages,
+            counts,
+            frozenset(breakers.probed),
+            Counter(self._context.floods.arrivals),
+        )
 
     def _of(self, parts: Sequence[PartitionRecords]) -> Slice:
         part = Slice(parts, self._decoder, self._facts, self._settings)

@@ -18,6 +18,7 @@ from redrive.messages import own_headers as own
 
 if TYPE_CHECKING:
     from redrive.engine.breaker import BreakerCounts, BreakerKey
+    from redrive.engine.flood import Minute
     from redrive.messages.fields import Headers
 
 __all__ = [
@@ -165,3 +166,5 @@ class Summary:
     """What was done about the messages of breakers."""
     probed: frozenset[BreakerKey] = frozenset()
     """Breakers for which a probe was put."""
+    arrivals: Mapping[Minute, int] = field(default_factory=dict)
+    """New dead letters by their minute, of handlers with a flood limit."""

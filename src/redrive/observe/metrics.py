@@ -27,6 +27,7 @@ from redrive.printable import printable
 if TYPE_CHECKING:
     from redrive.checkpoints.figures import EmissionFigures
     from redrive.engine.breaker import BreakerState
+    from redrive.engine.flood import FloodState
     from redrive.engine.statistics import Failure, OutcomeKind
 
 __all__ = ["MOST_SERIES", "MOST_TARGETS", "OTHER", "JobMetrics", "WaitingMetrics"]
@@ -233,7 +234,12 @@ class StateMetrics:
         self._breakers = gauge(
             "redrive_open_breakers", "Breakers that are not closed: retries wait.", ["handler"]
         )
-        self._breaking: set[str] = set()
+        self._floods = gauge(
+            "redrive_flood_messages",
+            "Dead letters that remain because of a flood that lasts.",
+            ["handler"],
+        )
+        self._alarmed: set[str] = set()
         self.told = gauge(
             "redrive_supervision_timestamp_seconds", "When the job last said how it is."
         )
@@ -248,12 +254,14 @@ class StateMetrics:
         if is_new and state is Activity.STALLED:
             self._stalls.inc()
 
-    def show_breakers(self, breakers: Iterable[BreakerState]) -> None:
-        """Shows the breakers that are not closed; a handler that had one is shown with 0."""
+    def show_alarms(self, breakers: Iterable[BreakerState], floods: Iterable[FloodState]) -> None:
+        """Shows open breakers and floods; a handler that had one is shown with 0."""
         counts = CounterOf(one.handler for one in breakers)
-        self._breaking |= counts.keys()
-        for handler in self._breaking:
+        kept = {one.handler: one.kept for one in floods}
+        self._alarmed |= {*counts, *kept}
+        for handler in self._alarmed:
             self._breakers.labels(handler).set(counts[handler])
+            self._floods.labels(handler).set(kept.get(handler, 0))
 
 
 class WaitingMetrics:

@@ -19,6 +19,7 @@ import orjson
 from redrive.checkpoints import machine
 from redrive.configuration import JobConfiguration
 from redrive.engine.breaker import BreakerState
+from redrive.engine.flood import FloodState
 from redrive.errors import EnvironmentFault
 from redrive.masking import Mask
 from redrive.operations.durations import duration
@@ -66,6 +67,8 @@ class SupervisionState:
     """Why the ledger is not written; empty if it is, or if none is configured."""
     breakers: tuple[BreakerState, ...] = ()
     """The breakers that are not closed: retries wait for their targets."""
+    floods: tuple[FloodState, ...] = ()
+    """The floods that last: dead letters beyond a limit remain."""
 
     def is_dead(self, now: float) -> bool:
         """Whether the process is gone or has said nothing for too long.
@@ -147,9 +150,10 @@ def read(path: Path) -> SupervisionState | None:
     """
     try:
         said = orjson.loads(path.read_bytes())
-        known = {"breakers": (), **said}
+        known = {"breakers": (), "floods": (), **said}
         breakers = tuple(BreakerState(**one) for one in known["breakers"])
-        read = {**known, "state": Activity(said["state"]), "breakers": breakers}
+        floods = tuple(FloodState(**one) for one in known["floods"])
+        read = {**known, "state": Activity(said["state"]), "breakers": breakers, "floods": floods}
         return SupervisionState(**read)
     except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError):
         return None

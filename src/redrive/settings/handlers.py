@@ -80,6 +80,7 @@ class HandlersReader:
             rules=source.strict_text() if source else "",
             rules_name=source.name if source else "",
             breaker=_breaker(section),
+            flood_limit=section.data.get("flood_limit", 0),
         )
 
     def _manager(self, section: Section, control: Control) -> str:

@@ -78,6 +78,7 @@ class Settings:
                 "queue_manager": handler.identity.queue_manager,
                 "rules": handler.rules_name,
                 "breaker": handler.breaker.failures if handler.breaker else 0,
+                "flood_limit": handler.flood_limit,
             }
             for handler in job.handlers
         ]

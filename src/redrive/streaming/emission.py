@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.breaker import NO_BREAKERS, BreakerCounts, BreakerKey, OpenBreaker
 from redrive.engine.commands import NO_STATES, Replay, States, orders_on
 from redrive.engine.facts import Answers, Facts, Questions
+from redrive.engine.flood import NO_ARRIVALS, Minute
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords
 from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
@@ -146,6 +147,18 @@ class EmissionOrder:
         )
 
 
+class BatchState(NamedTuple):
+    """What a batch has to know of those before it."""
+
+    breakers: Mapping[BreakerKey, OpenBreaker]
+    """The open breakers."""
+    arrivals: Mapping[Minute, int]
+    """Dead letters of the last minutes, of handlers with a flood limit."""
+
+
+NO_STATE: Final = BatchState(NO_BREAKERS, NO_ARRIVALS)
+
+
 @dataclass(slots=True)
 class Emitted:
     """What was committed for some Arrow batches."""
@@ -168,6 +181,8 @@ class Emitted:
     """Figures of the emission, including failed tries."""
     breakers: dict[BreakerKey, BreakerCounts] = field(default_factory=dict)
     """What was done about the messages of breakers."""
+    arrivals: Counter[Minute] = field(default_factory=Counter)
+    """New dead letters by their minute, of handlers with a flood limit."""
 
     @property
     def results(self) -> Counter[tuple[str, int, str]]:
@@ -184,6 +199,7 @@ class Emitted:
         self.invalid += summary.invalid
         self.ages.add(summary.ages)
         self._add_breakers(summary.breakers)
+        self.arrivals.update(summary.arrivals)
 
     def merge(self, other: Emitted) -> None:
         """Adds the work of another process."""
@@ -196,6 +212,7 @@ class Emitted:
         self.ages.add(other.ages)
         self.figures.add(other.figures)
         self._add_breakers(other.breakers)
+        self.arrivals.update(other.arrivals)
 
     def _add_breakers(self, counts: Mapping[BreakerKey, BreakerCounts]) -> None:
         for key, one in counts.items():
@@ -246,7 +263,7 @@ class Emission:
         batches: Iterable[pa.RecordBatch],
         now: int,
         emitted: Emitted,
-        breakers: Mapping[BreakerKey, OpenBreaker] = NO_BREAKERS,
+        known: BatchState = NO_STATE,
     ) -> None:
         """Emits rows, slice by slice.
 
@@ -255,7 +272,8 @@ class Emission:
                 lane are in offset order.
             now: Time of the attempts, in milliseconds.
             emitted: Receives the committed work, slice by slice.
-            breakers: The open breakers; one probe of each may go, whatever the number of slices.
+            known: What earlier batches did; one probe of each open breaker may go, whatever the
+                number of slices.
 
         Raises:
             TransientFault: The broker did not answer for too long. Earlier commits hold; nothing is
@@ -270,32 +288,32 @@ class Emission:
             discovered=self._states.discovered,
             now=now,
             late=int(self._order.late * 1000),
-            breakers=breakers,
+            breakers=known.breakers,
+            arrivals=known.arrivals,
         )
         try:
             with collector_paused():
                 for parts, size in self._slices(batches):
-                    probed = self._emit_slice(parts, settings, emitted)
-                    if probed:
-                        settings = replace(settings, breakers=_without_probes(settings, probed))
+                    done = self._emit_slice(parts, settings, emitted)
+                    settings = _following(settings, done)
                     emitted.size += size
         finally:
             emitted.figures.add(self.emitter.take_figures())
 
     def _emit_slice(
         self, parts: Sequence[PartitionRecords], settings: SliceSettings, emitted: Emitted
-    ) -> set[BreakerKey]:
-        """Emits one slice; returns the breakers whose probe it put."""
+    ) -> list[Summary]:
+        """Emits one slice; returns what it did."""
         one = Slice(parts, self._decoder, self._facts, settings)
-        probed: set[BreakerKey] = set()
+        summaries = []
         for done in self.emitter.emit(one):
             if isinstance(done, Slice):
                 summary = done.summary()
-                probed |= summary.probed
+                summaries.append(summary)
                 emitted.add(summary)
         emitted.records += len(one)
         emitted.ends.update({part.lane: part.records.offsets[-1] + 1 for part in parts})
-        return probed
+        return summaries
 
     def close(self) -> None:
         """Closes the clients."""
@@ -361,14 +379,20 @@ class Emission:
         )
 
 
-def _without_probes(
-    settings: SliceSettings, probed: set[BreakerKey]
-) -> dict[BreakerKey, OpenBreaker]:
-    """The open breakers; no further probe goes of those that had one."""
-    return {
-        key: one._replace(may_probe=one.may_probe and key not in probed)
-        for key, one in settings.breakers.items()
-    }
+def _following(settings: SliceSettings, done: Iterable[Summary]) -> SliceSettings:
+    """The settings of the slice after some: with their arrivals, and without their probes."""
+    for summary in done:
+        if summary.probed:
+            breakers = {
+                key: one._replace(may_probe=one.may_probe and key not in summary.probed)
+                for key, one in settings.breakers.items()
+            }
+            settings = replace(settings, breakers=breakers)
+        if summary.arrivals:
+            arrivals = Counter(settings.arrivals)
+            arrivals.update(summary.arrivals)
+            settings = replace(settings, arrivals=arrivals)
+    return settings
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.RecordBatch]:

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from redrive.checkpoints.epoch import RunIdentity
-    from redrive.engine.breaker import BreakerKey, BreakerState
+    from redrive.engine.breaker import BreakerState
+    from redrive.engine.flood import FloodState
     from redrive.streaming.projection import Projection
 
 _LOOK: Final = 0.2
@@ -133,7 +134,7 @@ class Job:
         self._projection: Projection | None = None
         self._wait = WaitRule({}, 0)
         self._invalid = 0
-        self._breakers: dict[BreakerKey, BreakerState] = {}
+        self._alarms: dict[tuple[object, ...], BreakerState | FloodState] = {}
         self._is_started = False
         self._is_superseded = False
         self._replaced: JobConfiguration | None = None
@@ -314,7 +315,7 @@ class Job:
             if not one.query.is_active:
                 problem = one.query.exception or "the query ended by itself"
                 raise _QueryFailed(one.processor.fault, problem)
-            self._tell_breakers(one.processor)
+            self._tell_alarms(one.processor)
             one.upkeep.invalid = self._invalid
             one.upkeep.look()
             if one.upkeep.ends_run:
@@ -327,16 +328,19 @@ class Job:
                 if self._is_done(one):
                     return self._preparation.nothing_left()
 
-    def _tell_breakers(self, processor: BatchProcessor) -> None:
-        """Reports breakers that opened or closed since the last look."""
-        states = {one.key: one for one in processor.breaker_states()}
-        for key in states.keys() - self._breakers.keys():
-            self._control.warning("a breaker opened: retries wait", **asdict(states[key]))
-        for key in self._breakers.keys() - states.keys():
-            facts = asdict(self._breakers[key])
-            self._control.notice("a breaker closed: retries go on", **{**facts, "state": "closed"})
-        self._breakers = states
-        self._supervisor.breakers = tuple(states.values())
+    def _tell_alarms(self, processor: BatchProcessor) -> None:
+        """Reports breakers and floods that began or ended since the last look."""
+        breakers, floods = processor.breakers(), processor.floods()
+        lasting: list[BreakerState | FloodState] = [*breakers, *floods]
+        alarms: dict[tuple[object, ...], BreakerState | FloodState] = {
+            one.key: one for one in lasting
+        }
+        for key in alarms.keys() - self._alarms.keys():
+            self._control.warning(alarms[key].began, **asdict(alarms[key]))
+        for key in self._alarms.keys() - alarms.keys():
+            self._control.notice(self._alarms[key].ended, **asdict(self._alarms[key]))
+        self._alarms = alarms
+        self._supervisor.breakers, self._supervisor.floods = breakers, floods
 
     def _accept(self, request: Restart) -> bool:
         fresh = self._control.load(request)

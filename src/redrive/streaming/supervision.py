@@ -33,6 +33,7 @@ from redrive.operations.supervision import (
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.engine.breaker import BreakerState
+    from redrive.engine.flood import FloodState
     from redrive.messages import TopicPartition
     from redrive.streaming.lifecycle import JobControl
     from redrive.streaming.start import Start
@@ -167,6 +168,8 @@ class Supervisor:
         self._ledger = ""
         self.breakers: tuple[BreakerState, ...] = ()
         """The breakers that are not closed."""
+        self.floods: tuple[FloodState, ...] = ()
+        """The floods that last."""
         self._warned_at = -float("inf")
         self._ended = threading.Event()
         self._threads = (
@@ -256,7 +259,9 @@ class Supervisor:
         return self._progress
 
     def _tell(self, now: float) -> None:
-        state = replace(self._state(now), ledger=self._ledger, breakers=self.breakers)
+        state = replace(
+            self._state(now), ledger=self._ledger, breakers=self.breakers, floods=self.floods
+        )
         self._control.supervised(state)
         with contextlib.suppress(OSError):  # a full disk: status reports an old file
             write(supervision_file(self._configuration), state)

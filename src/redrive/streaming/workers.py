@@ -11,7 +11,7 @@ import logging
 import os
 import pickle
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -20,14 +20,12 @@ import pyarrow as pa
 
 from redrive.errors import ProtocolError, TransientFault
 from redrive.kafka.deadline import MOST_ABANDONED, abandoned_calls
-from redrive.streaming.emission import Emission, EmissionOrder, Emitted
+from redrive.streaming.emission import BatchState, Emission, EmissionOrder, Emitted
 from redrive.streaming.enrichment import numbered_in_order
 from redrive.text_log import log_to_standard_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from redrive.engine.breaker import BreakerKey, OpenBreaker
 
 RESULT_SCHEMA: Final = "result binary"
 """One row per task: its ``TaskResult``, pickled."""
@@ -50,7 +48,7 @@ class TaskResult:
 def emit_task(
     order: bytes,
     now: int,
-    breakers: Mapping[BreakerKey, OpenBreaker],
+    known: BatchState,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Emits the rows of one task.
@@ -58,7 +56,7 @@ def emit_task(
     Args:
         order: A pickled ``EmissionOrder``.
         now: Time of the attempts, in milliseconds.
-        breakers: The open breakers; each task may put a probe of each.
+        known: What earlier batches did; each task may put a probe of each open breaker.
         batches: Rows with the columns of ``redrive.streaming.rows.SCHEMA``.
 
     Yields:
@@ -68,7 +66,7 @@ def emit_task(
     result = TaskResult()
     try:
         refuse_second_attempt(_attempt())
-        _emission(order).emit(numbered_in_order(batches), now, result.emitted, breakers)
+        _emission(order).emit(numbered_in_order(batches), now, result.emitted, known)
     except ProtocolError as fault:
         result.fault = fault
     if abandoned_calls() > MOST_ABANDONED:
