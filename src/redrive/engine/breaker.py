@@ -51,6 +51,8 @@ _SHORTEST_SETTLING: Final = 1000
 """Milliseconds that a probe has at least to come back."""
 _LONGEST_SETTLING: Final = 4
 """Intervals of probes that one has at most to come back."""
+_FORGOTTEN: Final = 3_600_000
+"""Milliseconds after which an open breaker is closed that no message has asked: none waits."""
 _MOST_ROUNDS: Final = 200
 """Batches whose rounds one breaker remembers."""
 _MOST_BREAKERS: Final = 1_000
@@ -108,6 +110,8 @@ class BreakerCounts:
     """Puts that the target refused."""
     why: str = ""
     """The last refusal."""
+    held: int = 0
+    """Messages that have to wait."""
     returned: Counter[int] = field(default_factory=Counter)
     """Rounds that came back, by the time of their put in milliseconds."""
 
@@ -115,6 +119,7 @@ class BreakerCounts:
         """Adds the counts of another slice or process."""
         self.puts += other.puts
         self.refused += other.refused
+        self.held += other.held
         self.why = other.why or self.why
         self.returned.update(other.returned)
 
@@ -160,6 +165,7 @@ class SliceBreakers:
         """Refusals that opened the breakers of ``_found``."""
         self._refused: Counter[BreakerKey] = Counter()
         self._why: dict[BreakerKey, str] = {}
+        self._held: Counter[BreakerKey] = Counter()
         self._returned: dict[BreakerKey, Counter[int]] = {}
         self.probed: set[BreakerKey] = set()
         """Breakers whose probe the slice took."""
@@ -168,6 +174,7 @@ class SliceBreakers:
         """Forgets what was decided, but not the breakers that the slice found open."""
         self._refused.clear()
         self._why.clear()
+        self._held.clear()
         self._returned.clear()
         self.probed.clear()
 
@@ -182,11 +189,12 @@ class SliceBreakers:
     def admits(self, key: BreakerKey, breaker: OpenBreaker) -> bool:
         """Whether the next message of an open breaker is tried; a probe is taken by that."""
         if breaker.is_tried:
-            return key not in self._refused
-        if not breaker.may_probe or key in self.probed:
-            return False
-        self.probed.add(key)
-        return True
+            is_admitted = key not in self._refused
+        else:
+            is_admitted = breaker.may_probe and key not in self.probed
+            self.probed |= {key} if is_admitted else set()
+        self._held[key] += not is_admitted
+        return is_admitted
 
     def refuse(self, key: BreakerKey, why: str) -> None:
         """Notes that the target refused a put."""
@@ -232,6 +240,8 @@ class SliceBreakers:
         for key, count in self._refused.items():
             one = counts.setdefault(key, BreakerCounts())
             one.refused, one.why = max(count, self._refusals.get(key, 0)), self._why[key]
+        for key, count in self._held.items():
+            counts.setdefault(key, BreakerCounts()).held = count
         for key, returned in self._returned.items():
             counts.setdefault(key, BreakerCounts()).returned = Counter(returned)
         return counts
@@ -297,9 +307,12 @@ class _Breaker:
     probe: int = 0
     """Time of the put of the probe under way; 0 for none."""
     next_probe: int = 0
+    asked: int = 0
+    """Milliseconds; when it last heard of a message."""
 
     def learn(self, counts: BreakerCounts, now: int) -> None:
         """Takes what one batch did; times are in milliseconds."""
+        self.asked = now
         self._count(counts, now)
         if self.open is None:
             self._judge(counts.why, now)
@@ -312,14 +325,16 @@ class _Breaker:
             if self.probe in counts.returned:
                 self.probe, self.next_probe = 0, now + self._interval
 
-    def is_settled(self, now: int) -> bool:
-        """Whether a probe is under way and has not come back in time."""
+    def is_over(self, now: int) -> bool:
+        """Whether a probe has not come back in time, or no message waits any more."""
+        if self.open is not None and now - self.asked > _FORGOTTEN:
+            return True
         allowed = min(max(2 * self.longest, _SHORTEST_SETTLING), _LONGEST_SETTLING * self._interval)
         return bool(self.probe) and now - self.probe >= allowed
 
     def opened(self, now: int) -> OpenBreaker | None:
-        """What slices see of it; closes it if its probe has settled."""
-        if self.is_settled(now):
+        """What slices see of it; closes it if it is over."""
+        if self.is_over(now):
             self._close()
         if self.open is None or self.open.is_tried:
             return self.open
@@ -397,7 +412,7 @@ class Breakers:
     def states(self, now: int) -> Iterator[BreakerState]:
         """The breakers that are not closed at a time in milliseconds; any thread may ask."""
         for key, one in list(self._breakers.items()):
-            if one.open is not None and not one.is_settled(now):
+            if one.open is not None and not one.is_over(now):
                 state = "half-open" if one.probe else "open"
                 yield BreakerState(*key, state, one.open.since / 1000, one.open.why)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.engine import waiting
 from redrive.engine.deciders import Decided
-from redrive.engine.decision import NO_PROFILE, Decision, Keep, Park, Skip, Wait, with_detail
+from redrive.engine.decision import NO_PROFILE, Decision, Hold, Keep, Park, Skip, Wait, with_detail
 from redrive.engine.outcome import key_members
 from redrive.engine.profiles import rule_input
 from redrive.engine.rules_decider import RulesDecider
@@ -160,7 +160,7 @@ class Lane:
         """What every decision writes: changes of the handler's copies, and the outcome."""
         if isinstance(decision, (Park, Keep)):
             kept, decision = self._fitted(message, decision)
-            yield INTERNAL, self._copy(kept, decision)
+            yield INTERNAL, self._copy(row, kept, decision)
         if self._part.kind in _KEPT and not isinstance(decision, (Keep, Skip)):
             yield INTERNAL, self._tombstone(message)
         self._facts.decisions[decision] += 1
@@ -183,7 +183,7 @@ class Lane:
             return message, decision
         return fitted, with_detail(decision, cut_sentence(fitted.cut, message.origin))
 
-    def _copy(self, message: Message, decision: Park | Keep) -> OutputRecord:
+    def _copy(self, row: int, message: Message, decision: Park | Keep) -> OutputRecord:
         """The copy of a message that waits on a topic of Redrive's own."""
         make = waiting.parked if isinstance(decision, Park) else waiting.remaining
         topic, partition = self._waiting_place(message, decision)
@@ -193,8 +193,24 @@ class Lane:
             partition=partition,
             table=self._part.decider.table_id,
             attempts=decision.attempts,
-            now=self._facts.failed_at(message) if isinstance(decision, Wait) else self._facts.now,
+            now=self._stamp(row, message, decision, TopicPartition(topic, partition)),
         )
+
+    def _stamp(
+        self, row: int, message: Message, decision: Park | Keep, place: TopicPartition
+    ) -> int:
+        """The time from which a copy waits, in milliseconds.
+
+        What an open breaker holds is spread over half of its delay, so that all of it does not come
+        at once when the breaker closes.
+        """
+        facts = self._facts
+        if isinstance(decision, Wait):
+            return facts.failed_at(message)
+        if isinstance(decision, Hold):
+            rest = 1 - (row + 1) / len(self._part.records)
+            return facts.now - int(500 * self._part.decider.interval(place) * rest)
+        return facts.now
 
     def _tombstone(self, message: Message) -> OutputRecord:
         """The tombstone for the copy of a message that has moved."""

@@ -15,6 +15,7 @@ from redrive.engine.decision import (
     Decision,
     DecisionWriter,
     Discard,
+    Hold,
     Keep,
     Park,
     Put,
@@ -456,7 +457,7 @@ class RulesDecider:
         """
         return self._keep(profile, attempts, None, why, None)
 
-    def held(self, decision: Decision, attempts: Attempts, why: str) -> Park:
+    def held(self, decision: Decision, attempts: Attempts, why: str) -> Hold:
         """The decision to wait for an open breaker, without an attempt.
 
         Args:
@@ -465,7 +466,7 @@ class RulesDecider:
             why: What the breaker says.
         """
         return self._decisions.write(
-            Park,
+            Hold,
             Result.PARKED,
             decision.profile,
             attempts=attempts,
