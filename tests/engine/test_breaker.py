@@ -22,6 +22,9 @@ from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import SourceKind
 from redrive.messages import Headers, Records
 from redrive.messages import own_headers as own
+from redrive.outcomes.row_messages import attempts_of
+from redrive.outcomes.rows import row_of
+from redrive.rules import parse
 from redrive.topology.put import Destination, Refusal
 
 KEY = BreakerKey("dlq", 2, "ORDERS", "billing")
@@ -219,8 +222,12 @@ def test_a_probe_counts_no_round_and_is_known_when_it_comes_back() -> None:
     rounds = own.read_own(there.headers or []).rounds
     assert rounds is not None
     assert (rounds.by_rule, rounds.counted, rounds.put_at) == (((0, 0),), 1, 90_000)
-    again = decided(letters(1, rounds=rounds._replace(queue="DLQ")), Target())
+    again = decided(letters(1, rounds=rounds._replace(queue="DLQ")), Target(), RETURNED)
     assert again.summary().breakers[KEY].returned == {90_000: 1}
+    values = [it.value for part in (one, again) for _, it in part.outputs if it.topic == "OUT"]
+    rows = [row_of(value, 0, 0, number) for number, value in enumerate(values)]
+    told = attempts_of([row for row in rows if row], parse(TABLE).required())
+    assert (told.failures, told.by_rule) == (0, ())
 
 
 def test_a_parked_message_keeps_its_failures() -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_BREAKERS",
+    "PROBE",
     "BreakerCounts",
     "BreakerKey",
     "BreakerSettings",
@@ -39,6 +40,8 @@ __all__ = [
     "is_refused",
 ]
 
+PROBE: Final = "a probe, which does not count"
+"""Begins the detail of a probe's outcome."""
 _OF_THE_TARGET: Final = frozenset({
     Reason.NOT_AUTHORIZED, Reason.PUT_INHIBITED, Reason.Q_FULL, Reason.UNKNOWN_OBJECT_NAME,
     Reason.UNKNOWN_OBJECT_Q_MGR, Reason.UNKNOWN_REMOTE_Q_MGR, Reason.RESOURCE_PROBLEM,

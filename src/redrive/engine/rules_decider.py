@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from redrive.engine.attempts import LOOP, AttemptCounter, loop_of
-from redrive.engine.breaker import breaker_of, is_refused
+from redrive.engine.breaker import PROBE, breaker_of, is_refused
 from redrive.engine.commands import Replay, To
 from redrive.engine.deciders import Decided
 from redrive.engine.decision import (
@@ -482,7 +482,7 @@ class RulesDecider:
         rounds = put.rounds
         if rounds is not None and put.rule is not None:
             rounds = self.attempts.uncounted(put.rule, rounds, attempts)
-        return with_detail(replace(put, rounds=rounds), f"a probe, which does not count: {why}")
+        return with_detail(replace(put, rounds=rounds), f"{PROBE}: {why}")
 
     def skip(
         self, profile: DeadLetterProfile, result: Result, detail: str, replay: Replay | None
