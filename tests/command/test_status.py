@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from redrive.command import main
+from redrive.engine.breaker import BreakerState
 from redrive.operations.retention import Waiting
 from redrive.operations.supervision import Activity, SupervisionState, supervision_file, write
 from redrive.settings import read_settings
@@ -51,7 +52,14 @@ def member(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redrive.kafka.cluster.Cluster.instances", lambda *_: ("host:1",))
 
 
-def say(config: Path, state: Activity, *, share: str = "1/1", age: float = 0) -> None:
+def say(
+    config: Path,
+    state: Activity,
+    *,
+    share: str = "1/1",
+    age: float = 0,
+    breakers: tuple[BreakerState, ...] = (),
+) -> None:
     """Let the job say how it is."""
     text = config.read_text().replace("[kafka]", f'instance = "{share}"\n[kafka]')
     other = config.with_name("other.toml")
@@ -65,12 +73,26 @@ def say(config: Path, state: Activity, *, share: str = "1/1", age: float = 0) ->
         step="commit",
         lane="orders.dlq:2",
         cause="the coordinator gave no answer",
+        breakers=breakers,
     )
     write(supervision_file(read_settings(other).job), said)
 
 
 def status(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["status", *arguments])
+
+
+def test_an_open_breaker_is_shown_and_is_no_problem_of_the_job(config: Path, member: None) -> None:
+    """A person has to see to the target; the job does what it can."""
+    since = time.time() - AGO
+    shown = BreakerState("orders", 2, "ORDERS", "billing", "open", since, "20 of 20 came back")
+    say(config, Activity.RUNNING, breakers=(shown,))
+    result = status("--check")
+    assert result.exit_code == 0, result.output
+    line = "breaker open: retries by the rule at line 2 of orders to ORDERS for group billing wait"
+    assert line in result.output
+    (told,) = json.loads(status("--json").output)["supervision"]["breakers"]
+    assert (told["target"], told["state"]) == ("ORDERS", "open")
 
 
 def test_a_job_that_runs_is_well(config: Path, member: None) -> None:

@@ -16,6 +16,8 @@ from redrive.configuration import (
     EmitterChoice,
     JobConfiguration,
 )
+from redrive.engine.breaker import BreakerState
+from redrive.engine.flood import FloodState
 from redrive.engine.statistics import (
     AGE_BOUNDS,
     LATENESS_BOUNDS,
@@ -78,6 +80,8 @@ def state(activity: Activity, *, age: float = 0.0, since: float | None = None) -
     return SupervisionState(
         time=now - age, pid=os.getpid(), state=activity, lane="orders.dlq:2", step="commit",
         since=None if since is None else now - since, cause="no answer in time",
+        breakers=(BreakerState("orders", 2, "ORDERS", "", "open", now, "20 of 20 came back"),),
+        floods=(FloodState("orders", 600, 812, 212, now),),
     )  # fmt: skip
 
 

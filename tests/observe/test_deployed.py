@@ -131,7 +131,7 @@ def test_the_alerts_of_the_reference_are_there() -> None:
     """What an operator has to hear of without looking."""
     assert {alert["alert"] for alert in ALERTS} >= {
         "RedriveDown", "RedriveStalled", "RedriveRemainingTooLong", "RedriveMessagesExpire",
-        "RedriveTargetFails",
+        "RedriveTargetFails", "RedriveBreakerOpen", "RedriveFlood",
     }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,14 @@ def test_a_stall_counts_once_however_long_it_lasts(observer: MetricsObserver) ->
     assert found["redrive_stalled_seconds", ()] == pytest.approx(30, abs=5)
     observer.supervised(state(Activity.RUNNING))
     assert values(observer)["redrive_stalled_seconds", ()] == 0
+
+
+def test_an_alarm_that_is_over_is_shown_with_nothing(observer: MetricsObserver) -> None:
+    """An alert on it ends."""
+    names = ("redrive_open_breakers", "redrive_flood_messages")
+    assert [values(observer)[name, ("orders",)] for name in names] == [1, 212]
+    observer.supervised(replace(state(Activity.RUNNING), breakers=(), floods=()))
+    assert [values(observer)[name, ("orders",)] for name in names] == [0, 0]
 
 
 def test_what_messages_say_makes_no_end_of_series(

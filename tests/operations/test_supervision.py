@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from redrive.engine.breaker import BreakerState
+from redrive.engine.flood import FloodState
 from redrive.operations.supervision import Activity, SupervisionState, problem_of, read, write
 
 NOW = datetime(2026, 3, 2, 12, 7, 7, tzinfo=UTC).timestamp()
@@ -25,6 +27,8 @@ STALLED = SupervisionState(
     lane="orders.dlq:2",
     cause="the coordinator gave no answer",
 )
+FLOOD = FloodState("orders.dlq", 600, 812, 212, NOW - 30)
+OPEN = BreakerState("orders.dlq", 2, "orders", "billing", "open", NOW - 60, "20 of 20 came back")
 
 
 @pytest.fixture
@@ -35,7 +39,9 @@ def gone() -> int:
     return process.pid
 
 
-@pytest.mark.parametrize("state", [RUNNING, STALLED])
+@pytest.mark.parametrize(
+    "state", [RUNNING, STALLED, replace(RUNNING, breakers=(OPEN,), floods=(FLOOD,))]
+)
 def test_what_was_written_is_read(tmp_path: Path, state: SupervisionState) -> None:
     """A state survives the file, folder and all."""
     path = tmp_path / "1-of-1" / "supervision.json"

@@ -11,6 +11,7 @@ from tests.settings.conftest import ENVIRON, GOOD, KEYS, PASSWORD, RULES
 from redrive.checkpoints.instances import Share
 from redrive.configuration import Conflict, DataLoss, EmitterChoice, JobConfiguration
 from redrive.diagnostics import Diagnostic
+from redrive.engine.breaker import BreakerSettings
 from redrive.errors import ConfigurationError
 from redrive.rules import parse
 from redrive.settings import (
@@ -51,6 +52,9 @@ queue = "ORDERS.DLQ"
 queue_manager = "QM1"
 rules = "orders.rul"
 name = "first"
+breaker = 20
+probe_interval = 5.5
+flood_limit = 600
 [queues."OTHER"]
 put = "disabled"
 max_message_length = 4194304
@@ -178,6 +182,8 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert (other.sasl_password, other.group) == (PASSWORD, "orders")
     assert job.handlers[0].identity.name == "first"
     assert job.handlers[0].identity.queue_manager == "QM1"
+    assert job.handlers[0].breaker == BreakerSettings(20, probe_interval=5.5)
+    assert job.flood_limits == {"first": 600}
     assert job.queue_managers == ("QM1", "QM2")
     limits = QueueLimits(
         put_enabled=False, max_message_length=4194304, max_depth=5000, consumer_group="billing"
@@ -401,3 +407,24 @@ def test_changed_schemes_stand_for_another_table(folder: Path) -> None:
     two = read(GOOD + '[schemes.a]\nassume = "dead letter"\n').job.schemes_id
     assert read(GOOD).job.schemes_id == ""
     assert one != two
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("", None),
+        ("breaker = 0", None),
+        ("breaker = 20", BreakerSettings(20, probe_interval=30)),
+        ("breaker = 5\nprobe_interval = 2.5", BreakerSettings(5, probe_interval=2.5)),
+        ("probe_interval = 5", None),
+    ],
+)
+def test_a_handler_has_breakers_if_its_settings_say_so(
+    folder: Path, lines: str, expected: BreakerSettings | None
+) -> None:
+    """An interval alone does nothing, and a warning says so."""
+    del folder
+    settings = read(GOOD.replace("[[handlers]]", f"[[handlers]]\n{lines}"))
+    assert settings.job.handlers[0].breaker == expected
+    warned = [found.code for found in settings.warnings]
+    assert warned == (["WITHOUT_EFFECT"] if lines == "probe_interval = 5" else [])

@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.admin import NewTopic
 from tests.conftest import eventually
 from tests.engine.failed_processing import GROUPS, LATE, SCHEMES
 from tests.streaming.conftest import RunningJob, outcomes_of
 
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.configuration.transforms import TransformConfiguration
+from redrive.engine.breaker import BreakerSettings
 from redrive.messages import OutputRecord
 from redrive.messages import own_headers as own
 from redrive.rules import parse
@@ -161,10 +163,13 @@ def test_each_delay_of_a_backoff_is_on_time_and_a_new_table_waits_for_none(
 
 
 @contextmanager
-def failing_consumer(servers: str, dlq: str, *topics: str) -> Iterator[Future[Failures]]:
+def failing_consumer(
+    servers: str, dlq: str, *topics: str, is_well: Event | None = None
+) -> Iterator[Future[Failures]]:
     """A consumer whose processing fails twice, or always, and that writes dead letters.
 
-    The value of a record says in which way, and how often: ``connect always``.
+    The value of a record says in which way, and how often: ``connect always``. Nothing fails once
+    the event is set.
 
     Yields:
         The failures, once the consumer has ended with the context.
@@ -174,8 +179,8 @@ def failing_consumer(servers: str, dlq: str, *topics: str) -> Iterator[Future[Fa
     is_over = Event()
 
     def dead_letters(records: Sequence[Any]) -> Iterator[OutputRecord]:
-        for it in records:
-            known, (scheme, how_often) = failures[it.topic, it.value], it.value.decode().split()
+        for it in records if is_well is None or not is_well.is_set() else ():
+            known, (scheme, how_often, *_) = failures[it.topic, it.value], it.value.decode().split()
             if how_often == "always" or len(known) < 2:
                 known.append(int(time.time() * 1000))
                 failed = OutputRecord(it.topic, it.key, it.value, list(it.headers), it.timestamp)
@@ -288,3 +293,77 @@ def test_only_the_group_that_failed_sees_its_rounds(
     made = [topic for topic in admin.list_topics() if topic.startswith(f"{orders}.")]
     assert sorted(made) == theirs
     assert {len(it["partitions"]) for it in admin.describe_topics(theirs)} == {3}
+
+
+def with_breaker(configuration: JobConfiguration, failures: int) -> JobConfiguration:
+    """The configuration with breakers that probe every second."""
+    (handler,) = configuration.handlers
+    settings = BreakerSettings(failures, probe_interval=1.0)
+    return replace(configuration, handlers=(replace(handler, breaker=settings),))
+
+
+@pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
+def test_while_a_target_is_away_its_retries_wait_and_use_up_no_attempt(
+    emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
+    configure: Configure, start_job: StartJob,
+) -> None:  # fmt: skip
+    """More looks than RETRY allows; once the topic is there each is placed by its first attempt."""
+    dlq, letters = queues("dlq", partitions=2), 500
+    target = f"{dlq}.target"
+    produce(dlq, [connect(target, "e", value=b"%d" % n, partition=n % 2) for n in range(letters)])
+    table = "DIALECT(KAFKA) RETRYINT(1)\nACTION(RETRY) RETRY(2)\nACTION(DISCARD)\n"
+    configuration = with_breaker(configure({dlq: table}, emitter=emitter), 20)
+    running = start_job(configuration)
+    running.wait_for_records(4 * letters)
+    admin.create_topics([NewTopic(target, 2, 1)], wait_for_metadata=True)
+    eventually(lambda: len(read_all(target)) >= letters or running.error, "all are placed")
+    running.stop()
+    placed = read_all(target)
+    assert Counter(it.value for it in placed) == {b"%d" % n: 1 for n in range(letters)}
+    rounds = [own.read_own(it.headers).rounds for it in placed]
+    assert {one and one.by_rule for one in rounds} == {((0, 1),)}
+    told = outcomes_of(configuration, read_all)
+    assert Counter(it["result"] for it in told)["retried"] == letters
+    assert {it["reason"] for it in told} == {0}
+    waited = [it["detail"] for it in told if it["result"] == "parked"]
+    assert all(
+        "breaker open since" in why and "puts in a row were refused" in why for why in waited
+    )
+    opened = [facts["state"] for message, facts in running.warnings if "breaker" in message]
+    closed = [facts for message, facts in running.notices if "breaker" in message]
+    assert (opened, len(closed)) == (["open"], 1)
+
+
+def test_while_all_rounds_of_a_group_fail_only_probes_go(
+    queues: Any, produce: Any, read_all: Any,
+    configure: Configure, start_job: StartJob, bootstrap_servers: str,
+) -> None:  # fmt: skip
+    """However long the consumer fails, no message runs out of rounds; then all are processed."""
+    dlq, dead, orders = queues("dlq"), queues("dead"), queues("orders")
+    values = [b"spring always %d" % number for number in range(30)]
+    produce(orders, [{"key": b"k", "value": it} for it in values])
+    table = f"DIALECT(KAFKA) RETRYINT(1)\nACTION(RETRY) RETRY(4)\nACTION(FWD) FWDT('{dead}')\n"
+    configuration = with_breaker(configure({dlq: table}), 10)
+    running, is_well = start_job(configuration), Event()
+
+    def all_were_put() -> bool:
+        last = {it["message"]: it["result"] for it in outcomes_of(configuration, read_all)}
+        return set(last.values()) == {"retried"}
+
+    def probes() -> int:
+        return sum("probe" in it["detail"] for it in outcomes_of(configuration, read_all))
+
+    with failing_consumer(bootstrap_servers, dlq, orders, is_well=is_well) as processing:
+        eventually(lambda: probes() >= 3 or running.error or processing.done(), "probes went")
+        is_well.set()
+        eventually(lambda: running.error or all_were_put(), "nothing waits any more")
+        running.stop()
+    processing.result()
+    assert read_all(dead) == []
+    counted: Counter[bytes] = Counter()
+    for it in read_all(orders):
+        rounds = own.read_own(it.headers).rounds
+        if rounds is not None:
+            counted[it.value] = max(counted[it.value], sum(n for _, n in rounds.by_rule))
+    assert set(counted) == set(values)
+    assert max(counted.values()) <= 3

@@ -20,7 +20,7 @@ from tests.conftest import eventually
 from tests.streaming.conftest import RunningJob, letter, outcomes_of
 
 from redrive.command import main
-from redrive.configuration import JobConfiguration
+from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.engine.commands import Replay, To
 from redrive.kafka.cluster import Cluster
 from redrive.operations.replay.instructions import Instructions
@@ -295,3 +295,28 @@ def test_edited_messages_are_put_once_as_the_plan_showed_them(
     assert last[f"{dlq}:0:0"]["edit"].startswith("headers fixed; value sha256:")
     assert last[f"{dlq}:0:1"]["edit"].startswith("value sha256:")
     assert last[f"{dlq}:0:1"]["purpose"] == "by hand"
+
+
+@pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
+def test_a_flood_remains_until_a_person_releases_it(
+    emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any, configure: Configure,
+    start_job: StartJob, tmp_path: Path,
+) -> None:  # fmt: skip
+    """The first ones of the minute are handled; a replay hands the rest to the same table."""
+    dlq, repair, minute = queues("dlq"), queues("repair"), 1_700_000_040_000
+    produce(dlq, [letter(1, "x", b"%d" % n, timestamp_ms=minute + n) for n in range(50)])
+    rules = f"ACTION(FWD) FWDQ('{repair}') HEADER(NO)\n"
+    configuration = configure({dlq: rules}, emitter=emitter)
+    (handler,) = configuration.handlers
+    limited = replace(configuration, handlers=(replace(handler, flood_limit=30),))
+    job = start_job(limited)
+    job.wait_for_records(50)
+    redrive = commands(limited, dlq, rules, tmp_path)
+    assert job.results() == {"forwarded": 30, "remains": 20}
+    assert [int(one.value) for one in read_all(repair)] == [*range(30)]
+    eventually(lambda: job.warnings, "the alarm is in the log")
+    assert [facts["kept"] for message, facts in job.warnings if "flood" in message] == [20]
+    done = redrive("replay", "now", "--to", "rules", "--because", "looked at", "--yes")
+    assert (done["planned"], done["results"]) == (20, {"forwarded": 20})
+    job.stop()
+    assert sorted(int(one.value) for one in read_all(repair)) == [*range(50)]

@@ -29,7 +29,7 @@ from redrive.errors import (
     TransientFault,
 )
 from redrive.messages import TopicPartition
-from redrive.streaming.emission import Emitted
+from redrive.streaming.emission import NO_STATE, BatchState, Emitted
 from redrive.streaming.workers import TaskResult, emit_task
 
 COUNTS = st.integers(0, 1 << 40)
@@ -93,7 +93,10 @@ def test_a_fault_comes_back_with_its_words(fault: type[ProtocolError]) -> None:
 class FailingEmission:
     """Commits one slice, then finds that it can't go on."""
 
-    def emit(self, batches: Iterable[pa.RecordBatch], now: int, emitted: Emitted) -> None:
+    def emit(
+        self, batches: Iterable[pa.RecordBatch], now: int, emitted: Emitted, known: BatchState
+    ) -> None:
+        assert known is NO_STATE
         emitted.records += sum(batch.num_rows for batch in batches)
         emitted.invalid = now
         raise SupersededFault("a newer run took over")
@@ -102,7 +105,7 @@ class FailingEmission:
 def task_result(rows: int = 2) -> TaskResult:
     """What a task tells that emits some rows."""
     batch = pa.RecordBatch.from_pydict({"value": [b"x"] * rows})
-    (told,) = emit_task(b"", 5, [batch])
+    (told,) = emit_task(b"", 5, NO_STATE, [batch])
     (data,) = told.column("result").to_pylist()
     found: TaskResult = pickle.loads(data)  # noqa: S301 - made here
     return found

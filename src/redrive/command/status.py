@@ -23,6 +23,8 @@ from redrive.command.options import (
     table_options,
 )
 from redrive.command.output import console, print_json, print_uncut, table
+from redrive.engine.breaker import BreakerState
+from redrive.engine.flood import FloodState
 from redrive.engine.outcome import Result
 from redrive.errors import UsageError
 from redrive.operations.durations import clock, duration
@@ -154,9 +156,7 @@ class _View:
             if look is not None and handler.remaining.number:
                 line = f"remaining messages of {handler.identity.name} are evaluated again {look}"
                 parts.append(Text(line))
-        for one in self.expiring:
-            sentence = one.sentence(now.time.timestamp())
-            parts.append(Text(printable(f"{sentence}\n"), style="bold red"))
+        parts += [Text(printable(f"{line}\n"), style="bold red") for line in self._alarms()]
         if now.puts is not None and now.puts.retried:
             parts.append(_waiting("retried by a receiver, on", now.puts.retried))
         if now.puts is not None and now.puts.undelivered:
@@ -169,6 +169,18 @@ class _View:
         waits = [] if state is None else [state.ledger, state.clusters]
         notes = [*now.notes, *_missing(now), *filter(None, waits)]
         return Group(*parts, *(Text(printable(f"note: {note}"), style="yellow") for note in notes))
+
+    def _alarms(self) -> Iterator[str]:
+        """What a person has to see to, though the job itself is well."""
+        now = self.now.time.timestamp()
+        state = self.supervision
+        alarms: list[BreakerState | FloodState] = []
+        if state is not None:
+            alarms = [*state.breakers, *state.floods]
+        for alarm in alarms:
+            yield f"{alarm.sentence} (for {duration(now - alarm.since)})"
+        for one in self.expiring:
+            yield one.sentence(now)
 
     def as_json(self) -> dict[str, Any]:
         now, puts, state = self.now, self.now.puts, self.supervision

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from redrive.checkpoints.instances import Share
 from redrive.configuration.transforms import TransformConfiguration
+from redrive.engine.breaker import BreakerSettings
 from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic, tables_topic
 from redrive.kafka.connection import Connection
 from redrive.messages.schemes import OwnScheme, schemes_id
@@ -58,6 +59,10 @@ class HandlerConfiguration:
     """Text of the rules table; parsed again in every process, which keeps pickles small."""
     rules_name: str
     """Where the text came from, for messages."""
+    breaker: BreakerSettings | None = None
+    """When retries wait for their target; None for never."""
+    flood_limit: int = 0
+    """The most new dead letters of a minute that are handled; 0 for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +153,16 @@ class JobConfiguration:
     """``host:port`` of the page with metrics; empty for none."""
     retention_alarm: float = 24.0
     """Hours before their topic deletes messages from which on that is told; 0 for never."""
+
+    @property
+    def breakers(self) -> Mapping[str, BreakerSettings]:
+        """The settings of breakers by handler, of those that have any."""
+        return {one.identity.name: one.breaker for one in self.handlers if one.breaker is not None}
+
+    @property
+    def flood_limits(self) -> Mapping[str, int]:
+        """The flood limits by handler, of those that have one."""
+        return {one.identity.name: one.flood_limit for one in self.handlers if one.flood_limit}
 
     @property
     def is_local(self) -> bool:

@@ -205,6 +205,8 @@ class DeciderFactory:
             group_topic_form=self._configuration.group_topic,
             schemes=SchemeTable(one.scheme() for one in self._configuration.schemes),
             transforms=by_name(self._configuration.transforms),
+            breaker=settings.breaker,
+            flood_limit=settings.flood_limit,
         )
 
     def resolver_for(

@@ -62,6 +62,10 @@ class AttemptCounter:
         """The number of attempts that a rule made."""
         return dict(attempts.by_rule).get(self._numbers[id(rule)], 0)
 
+    def last_tried(self, attempts: Attempts) -> Rule | None:
+        """The rule that most likely made the last attempt; None if there was none."""
+        return self._table.rules[attempts.by_rule[-1][0]] if attempts.by_rule else None
+
     def counted(self, rule: Rule | None, before: Attempts) -> Attempts:
         """The attempts, plus one that failed."""
         counts = dict(before.by_rule)
@@ -107,10 +111,11 @@ class AttemptCounter:
             return message, NO_ATTEMPTS
         if message.failed_at <= rounds.put_at:  # some programs copy the time of the record
             known = known._replace(failed_at=_NOT_KNOWN)
+        known = known._replace(put_at=rounds.put_at)
         if rounds.queue != self._queue:
-            return known, NO_ATTEMPTS
+            return known._replace(put_at=0), NO_ATTEMPTS
         if rounds.table != self._table_id:
-            return known, Attempts(0, counted=rounds.counted)
+            return known._replace(put_at=0), Attempts(0, counted=rounds.counted)
         failures = sum(failed for _, failed in rounds.by_rule)
         return known, Attempts(failures, rounds.by_rule, counted=rounds.counted)
 
@@ -128,6 +133,13 @@ class AttemptCounter:
         """Whether a fresh dead letter has no rounds because its program drops headers."""
         is_fresh = bool(message.failed_at) and not message.hops
         return self._is_kafka and is_fresh and (message.profile or NO_PROFILE).drops_headers
+
+    def uncounted(self, rule: Rule, rounds: own.Rounds, attempts: Attempts) -> own.Rounds:
+        """The rounds of a put that counts none: those of before, with a rule that may have none."""
+        number = self._numbers[id(rule)]
+        by_rule = dict(attempts.by_rule)
+        by_rule.setdefault(number, 0)
+        return rounds._replace(by_rule=tuple(sorted(by_rule.items())))
 
     def rounds(self, rule: Rule, attempts: Attempts, destination: Destination) -> own.Rounds | None:
         """The rounds that a put carries; None if they are not counted."""

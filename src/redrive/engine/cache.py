@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from redrive.engine.commands import Replay
     from redrive.engine.context import SliceContext
-    from redrive.engine.decision import Decision, Wait
+    from redrive.engine.decision import Decision, Hold, Keep, Wait
     from redrive.engine.message import Attempts, Message
     from redrive.engine.rules_decider import RulesDecider
     from redrive.messages import DeadLetterProfile, Headers
@@ -45,6 +45,9 @@ class DecisionCache:
         self._profiles: dict[int, DeadLetterProfile] = {}
         self._decisions: dict[tuple[int, int, Attempts, int, int, str], Decision] = {}
         self._waiting: dict[int, Wait] = {}
+        self._held: dict[tuple[int, Attempts, str], Hold] = {}
+        self._flooded: dict[tuple[int, int, Attempts, str], Keep] = {}
+        self._probes: dict[tuple[int, Attempts, str], Put] = {}
         self._refused: dict[tuple[int, int, str], Decision] = {}
         self._prepared: dict[tuple[int, tuple[str, ...]], dict[int, PreparedPut | None]] = {}
 
@@ -114,6 +117,33 @@ class DecisionCache:
             waiting = self._waiting[id(decision)] = decider.waiting(decision)
         return waiting
 
+    def held(self, decider: RulesDecider, decision: Decision, attempts: Attempts, why: str) -> Hold:
+        """The decision to wait for an open breaker; the other decision came from here."""
+        key = (id(decision), attempts, why)
+        held = self._held.get(key)
+        if held is None:
+            held = self._held[key] = decider.held(decision, attempts, why)
+        return held
+
+    def probe(self, decider: RulesDecider, decision: Put, attempts: Attempts, why: str) -> Put:
+        """A probe of an open breaker; arguments as for ``held``."""
+        key = (id(decision), attempts, why)
+        probe = self._probes.get(key)
+        if probe is None:
+            probe = self._probes[key] = decider.probe(decision, attempts, why)
+        return probe
+
+    def flooded(
+        self, decider: RulesDecider, profile: DeadLetterProfile, attempts: Attempts, why: str
+    ) -> Keep:
+        """The decision to keep a dead letter of a flood."""
+        key = (id(decider), id(profile), attempts, why)
+        kept = self._flooded.get(key)
+        if kept is None:
+            self._profiles[id(profile)] = profile
+            kept = self._flooded[key] = decider.flooded(profile, attempts, why)
+        return kept
+
     def prepared(
         self, decider: RulesDecider, layout: tuple[str, ...]
     ) -> dict[int, PreparedPut | None]:
@@ -136,7 +166,7 @@ class DecisionCache:
             facts: What is known of the cluster.
         """
         decision = self.of_profile(decider, profile, NO_ATTEMPTS, hops=0)
-        if not isinstance(decision, Put):
+        if not isinstance(decision, Put) or decider.open_breaker(decision, facts):
             return None
         bounds = put_bounds(decision, facts)
         return None if bounds is None else PreparedPut(decision, layout, bounds, facts)

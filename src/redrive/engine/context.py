@@ -6,8 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from redrive.engine.breaker import NO_BREAKERS, SliceBreakers
 from redrive.engine.cache import DecisionCache
 from redrive.engine.facts import DepthQuestion, Facts, TopicFacts
+from redrive.engine.flood import NO_ARRIVALS, SliceFloods
 from redrive.messages import OutputRecord, Refused, body_length, packed_size, wire_size
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Refusal, check_limits
@@ -57,6 +59,8 @@ class SliceContext:
     noted: set[object] = field(default_factory=set)
     """Definitions that the slice keeps, and channels that it stops."""
     cache: DecisionCache = field(default_factory=DecisionCache)
+    breakers: SliceBreakers = field(default_factory=lambda: SliceBreakers(NO_BREAKERS, 0))
+    floods: SliceFloods = field(default_factory=lambda: SliceFloods(NO_ARRIVALS, 0))
     putters: dict[int, Putter] = field(default_factory=dict)
     """Cached results about puts, by the id of their decider."""
 
@@ -67,6 +71,8 @@ class SliceContext:
         self.decisions.clear()
         self.replayed.clear()
         self.noted.clear()
+        self.breakers.begin()
+        self.floods.begin()
         self.cache = DecisionCache()
         self.putters.clear()
 

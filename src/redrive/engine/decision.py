@@ -38,6 +38,7 @@ __all__ = [
     "Decision",
     "DecisionWriter",
     "Discard",
+    "Hold",
     "Keep",
     "Park",
     "Put",
@@ -117,6 +118,11 @@ class Park(Decision):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Wait(Park):
     """The message waits until its delay since the failure is over, and is put then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Hold(Park):
+    """The message waits for an open breaker, with the attempts that it had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from redrive.engine import waiting
 from redrive.engine.deciders import Decided
-from redrive.engine.decision import Decision, Keep, Park, Skip, Wait, with_detail
+from redrive.engine.decision import NO_PROFILE, Decision, Hold, Keep, Park, Skip, Wait, with_detail
 from redrive.engine.outcome import key_members
 from redrive.engine.profiles import rule_input
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind, source_of
 from redrive.messages import INTERNAL, OutputRecord, TopicPartition, wire_size
 from redrive.messages.cuts import cut_sentence
@@ -17,7 +18,7 @@ from redrive.messages.trace_context import traceparents
 
 if TYPE_CHECKING:
     from redrive.engine.context import Entry, SliceContext
-    from redrive.engine.message import Message
+    from redrive.engine.message import Attempts, Message
     from redrive.messages import DeadLetterDecoder, DeadLetterProfile
 
 __all__ = ["Lane"]
@@ -46,6 +47,8 @@ class Lane:
         self._facts = facts
         self._source = source_of(part, decoder, facts)
         self._base = 0
+        self._excess: Mapping[int, str] = {}
+        """The rows beyond the flood limit, and why each remains."""
         self._traces: Sequence[str] | None = None
         self._prefix = part.prefix
         self._place = (
@@ -66,9 +69,21 @@ class Lane:
         source = self._source
         if not source.load(part, first):
             return iter(())
-        if isinstance(source, DeadLetterSource) and source.is_fresh and not self._facts.refused:
+        self._excess = self._beyond_limit(part, first)
+        is_plain = not self._facts.refused and not self._excess
+        if isinstance(source, DeadLetterSource) and source.is_fresh and is_plain:
             return self._prepared(source, first)
         return self._decided(first)
+
+    def _beyond_limit(self, part: PartitionRecords, first: int) -> Mapping[int, str]:
+        decider = part.decider
+        if part.kind is not SourceKind.DEAD_LETTERS or not isinstance(decider, RulesDecider):
+            return {}
+        if not decider.flood_limit:
+            return {}
+        return self._facts.floods.excess(
+            decider.identity.name, decider.flood_limit, part.records.timestamps, first
+        )
 
     def _decided(self, first: int) -> Iterator[Entry]:
         for row in self._source.rows(first):
@@ -80,6 +95,9 @@ class Lane:
             return
         if not isinstance(found, Decided):
             message, attempts, replay = found
+            if row in self._excess:
+                yield from self._settled(row, message, self._flooded(row, message, attempts))
+                return
             found = self._part.decider.decide(
                 message, attempts, self._facts, entry=self._base + row, replay=replay
             )
@@ -87,6 +105,12 @@ class Lane:
         if records:
             yield from records
         yield from self._settled(row, message, decision)
+
+    def _flooded(self, row: int, message: Message, attempts: Attempts) -> Keep:
+        decider = self._part.decider
+        assert isinstance(decider, RulesDecider), "only dead-letter queues have a flood limit"
+        profile = message.profile or NO_PROFILE
+        return self._facts.cache.flooded(decider, profile, attempts, self._excess[row])
 
     def _prepared(self, source: DeadLetterSource, first: int) -> Iterator[Entry]:
         """Like ``_decided``, for fresh dead letters, most of which have a prepared put."""
@@ -136,7 +160,7 @@ class Lane:
         """What every decision writes: changes of the handler's copies, and the outcome."""
         if isinstance(decision, (Park, Keep)):
             kept, decision = self._fitted(message, decision)
-            yield INTERNAL, self._copy(kept, decision)
+            yield INTERNAL, self._copy(row, kept, decision)
         if self._part.kind in _KEPT and not isinstance(decision, (Keep, Skip)):
             yield INTERNAL, self._tombstone(message)
         self._facts.decisions[decision] += 1
@@ -159,7 +183,7 @@ class Lane:
             return message, decision
         return fitted, with_detail(decision, cut_sentence(fitted.cut, message.origin))
 
-    def _copy(self, message: Message, decision: Park | Keep) -> OutputRecord:
+    def _copy(self, row: int, message: Message, decision: Park | Keep) -> OutputRecord:
         """The copy of a message that waits on a topic of Redrive's own."""
         make = waiting.parked if isinstance(decision, Park) else waiting.remaining
         topic, partition = self._waiting_place(message, decision)
@@ -169,8 +193,24 @@ class Lane:
             partition=partition,
             table=self._part.decider.table_id,
             attempts=decision.attempts,
-            now=self._facts.failed_at(message) if isinstance(decision, Wait) else self._facts.now,
+            now=self._stamp(row, message, decision, TopicPartition(topic, partition)),
         )
+
+    def _stamp(
+        self, row: int, message: Message, decision: Park | Keep, place: TopicPartition
+    ) -> int:
+        """The time from which a copy waits, in milliseconds.
+
+        What an open breaker holds is spread over half of its delay, so that all of it does not come
+        at once when the breaker closes.
+        """
+        facts = self._facts
+        if isinstance(decision, Wait):
+            return facts.failed_at(message)
+        if isinstance(decision, Hold):
+            rest = 1 - (row + 1) / len(self._part.records)
+            return facts.now - int(500 * self._part.decider.interval(place) * rest)
+        return facts.now
 
     def _tombstone(self, message: Message) -> OutputRecord:
         """The tombstone for the copy of a message that has moved."""

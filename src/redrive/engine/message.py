@@ -42,6 +42,8 @@ class Message(NamedTuple):
     the past. 0 for a message that has waited already."""
     group_topic: GroupTopic | None = None
     """The topic of a group's rounds that its last put was for; see ``GroupTopic``."""
+    put_at: int = 0
+    """Milliseconds; when the round that has failed now was put; 0 for any other message."""
 
 
 class Attempts(NamedTuple):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from redrive.engine.attempts import LOOP, AttemptCounter, loop_of
+from redrive.engine.breaker import PROBE, breaker_of, is_refused
 from redrive.engine.commands import Replay, To
 from redrive.engine.deciders import Decided
 from redrive.engine.decision import (
@@ -13,6 +15,7 @@ from redrive.engine.decision import (
     Decision,
     DecisionWriter,
     Discard,
+    Hold,
     Keep,
     Park,
     Put,
@@ -63,6 +66,7 @@ from redrive.topology.put import Destination, Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from redrive.engine.breaker import BreakerKey, BreakerSettings, OpenBreaker
     from redrive.engine.context import SliceContext
     from redrive.engine.transforms import Transform
 
@@ -94,6 +98,8 @@ class RulesDecider:
         group_topic_form: str = GROUP_TOPIC,
         schemes: SchemeTable = KNOWN,
         transforms: Mapping[str, Transform] = NO_TRANSFORMS,
+        breaker: BreakerSettings | None = None,
+        flood_limit: int = 0,
     ) -> None:
         """Build the index of the table.
 
@@ -109,12 +115,16 @@ class RulesDecider:
             group_topic_form: See ``group_topic``.
             schemes: The schemes of dead letters to look for.
             transforms: What TRANSFORM of the table may name.
+            breaker: When retries wait for their target; None for never.
+            flood_limit: The most new dead letters of a minute that are handled; 0 for all.
         """
         self.identity = identity
         self.table = table
         self.table_id = table.hash[:16]
         self.by_priority = False
         self.schemes = schemes
+        self.breaker = breaker
+        self.flood_limit = flood_limit
         self.profiles = ProfileMatcher(table, schemes)
         self._hop_limit = hop_limit
         self._resolve = resolve
@@ -176,6 +186,77 @@ class RulesDecider:
         else:
             profile = message.profile or NO_PROFILE
         decision = facts.cache.decide(self, profile, attempts, message, replay)
+        watched = None
+        if self.breaker is not None and replay is None:
+            if message.put_at:
+                self._note_return(message, profile, attempts, facts)
+            watched = breaker_of(self.identity.name, decision.rule, profile)
+        if watched is None:
+            return self._tried(message, decision, attempts, facts, entry=entry, gone=gone)
+        return self._watched(watched, message, decision, attempts, facts, entry=entry, gone=gone)
+
+    def _watched(
+        self,
+        key: BreakerKey,
+        message: Message,
+        decision: Decision,
+        attempts: Attempts,
+        facts: SliceContext,
+        *,
+        entry: int,
+        gone: Gone | None,
+    ) -> Decided:
+        """What a decision comes to under a breaker: its attempt, a probe, or a wait."""
+        is_put, breaker = isinstance(decision, Put), facts.breakers.of(key)
+        if isinstance(decision, Put) and message.failed_at:
+            is_put = not facts.is_waiting(message, decision.wait)
+        if not is_put and not is_refused(decision):
+            return self._tried(message, decision, attempts, facts, entry=entry, gone=gone)
+        if breaker is not None and not facts.breakers.admits(key, breaker):
+            held = facts.cache.held(self, decision, attempts, breaker.detail)
+            return Decided(message, held)
+        tried = decision
+        if breaker is not None and not breaker.is_tried and isinstance(decision, Put):
+            tried = facts.cache.probe(self, decision, attempts, breaker.detail)
+        decided = self._tried(message, tried, attempts, facts, entry=entry, gone=gone)
+        if not is_refused(decided.decision):
+            return decided
+        facts.breakers.refuse(key, decided.decision.detail)
+        if breaker is None:
+            return decided
+        return Decided(message, facts.cache.held(self, decision, attempts, breaker.detail))
+
+    def _note_return(
+        self,
+        message: Message,
+        profile: DeadLetterProfile,
+        attempts: Attempts,
+        facts: SliceContext,
+    ) -> None:
+        """Counts a round that came back for the breaker of its rule."""
+        rule = self.attempts.last_tried(attempts)
+        key = breaker_of(self.identity.name, rule, profile)
+        if key is not None:
+            facts.breakers.came_back(key, message.put_at)
+
+    def open_breaker(self, decision: Decision, facts: SliceContext) -> OpenBreaker | None:
+        """The breaker that a decision has to ask, if it is open."""
+        if self.breaker is None or not facts.breakers:
+            return None
+        key = breaker_of(self.identity.name, decision.rule, decision.profile)
+        return None if key is None else facts.breakers.of(key)
+
+    def _tried(
+        self,
+        message: Message,
+        decision: Decision,
+        attempts: Attempts,
+        facts: SliceContext,
+        *,
+        entry: int,
+        gone: Gone | None,
+    ) -> Decided:
+        """A decision, carried out as far as a put can be known to succeed."""
         if isinstance(decision, Put):
             if gone is not None:
                 return Decided(message, self._without_payload(decision, gone, facts))
@@ -365,6 +446,43 @@ class RulesDecider:
             detail=f"round {tried + 1} of {rule.retry} is {decision.wait} s after the failure",
             of_kind={"delay": self.attempts.delay(rule, decision.attempts)},
         )
+
+    def flooded(self, profile: DeadLetterProfile, attempts: Attempts, why: str) -> Keep:
+        """The decision to keep a dead letter beyond the flood limit.
+
+        Args:
+            profile: The messages.
+            attempts: Their failed attempts.
+            why: What the limit says.
+        """
+        return self._keep(profile, attempts, None, why, None)
+
+    def held(self, decision: Decision, attempts: Attempts, why: str) -> Hold:
+        """The decision to wait for an open breaker, without an attempt.
+
+        Args:
+            decision: What would be done without the breaker.
+            attempts: The failed attempts, to which none is added.
+            why: What the breaker says.
+        """
+        return self._decisions.write(
+            Hold,
+            Result.PARKED,
+            decision.profile,
+            attempts=attempts,
+            attempt=attempts.failures + 1,
+            rule=decision.rule,
+            target=decision.target,
+            detail=why,
+            of_kind={"delay": self.attempts.delay(decision.rule, attempts)},
+        )
+
+    def probe(self, put: Put, attempts: Attempts, why: str) -> Put:
+        """A put whose round does not count; arguments as for ``held``."""
+        rounds = put.rounds
+        if rounds is not None and put.rule is not None:
+            rounds = self.attempts.uncounted(put.rule, rounds, attempts)
+        return with_detail(replace(put, rounds=rounds), f"{PROBE}: {why}")
 
     def skip(
         self, profile: DeadLetterProfile, result: Result, detail: str, replay: Replay | None

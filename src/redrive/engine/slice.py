@@ -10,12 +10,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from redrive.engine.breaker import BreakerKey, OpenBreaker, SliceBreakers
 from redrive.engine.context import Entry, SliceContext
 from redrive.engine.facts import Answers, Facts, Questions
+from redrive.engine.flood import Minute, SliceFloods
 from redrive.engine.lane import Lane
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import PartitionRecords
 from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
 from redrive.messages import INTERNAL, Refused, TopicPartition
@@ -46,6 +49,10 @@ class SliceSettings:
     """The topic that keeps definitions which puts discover."""
     discovered: frozenset[tuple[str, str, str]] = frozenset()
     """Definitions that the topic already holds."""
+    breakers: Mapping[BreakerKey, OpenBreaker] = field(default_factory=dict)
+    """The open breakers."""
+    arrivals: Mapping[Minute, int] = field(default_factory=dict)
+    """Dead letters of the last minutes, of handlers with a flood limit."""
 
 
 class Slice:
@@ -79,7 +86,16 @@ class Slice:
             settings.late,
             tables_topic=settings.tables_topic,
             discovered=settings.discovered,
+            breakers=SliceBreakers(settings.breakers, settings.now),
+            floods=SliceFloods(settings.arrivals, settings.now),
         )
+        deciders = (part.decider for part in parts)
+        self._breaking = {
+            one.identity.name: one.breaker.failures
+            for one in deciders
+            if isinstance(one, RulesDecider) and one.breaker is not None
+        }
+        """The failures that open a breaker, by handler."""
         self._outputs: list[Entry] = []
         self._blame_is_shared = False
         """Whether the client may have reported a refusal for innocent records too."""
@@ -104,6 +120,9 @@ class Slice:
         """See ``TransactionInput.decide``."""
         self._context.begin()
         self._outputs = list(self._decided())
+        if self._context.breakers.opens(self._breaking, self._context.decisions):
+            self._context.begin()
+            self._outputs = list(self._decided())
         return self._facts.take_questions()
 
     @property
@@ -183,7 +202,17 @@ class Slice:
         ages = Ages()
         for part in self._parts:
             ages.note(part, self._done(part.lane), self._settings.now)
-        return Summary(inputs, failures, invalid, ages)
+        breakers = self._context.breakers
+        counts = breakers.counts(self._breaking, self._context.decisions)
+        return Summary(
+            inputs,
+            failures,
+            invalid,
+            ages,
+            counts,
+            frozenset(breakers.probed),
+            Counter(self._context.floods.arrivals),
+        )
 
     def _of(self, parts: Sequence[PartitionRecords]) -> Slice:
         part = Slice(parts, self._decoder, self._facts, self._settings)

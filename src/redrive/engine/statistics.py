@@ -17,6 +17,8 @@ from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import own_headers as own
 
 if TYPE_CHECKING:
+    from redrive.engine.breaker import BreakerCounts, BreakerKey
+    from redrive.engine.flood import Minute
     from redrive.messages.fields import Headers
 
 __all__ = [
@@ -160,3 +162,9 @@ class Summary:
     """Inputs without a valid dead-letter header."""
     ages: Ages
     """Ages of dead letters, and lateness of retries."""
+    breakers: Mapping[BreakerKey, BreakerCounts] = field(default_factory=dict)
+    """What was done about the messages of breakers."""
+    probed: frozenset[BreakerKey] = frozenset()
+    """Breakers for which a probe was put."""
+    arrivals: Mapping[Minute, int] = field(default_factory=dict)
+    """New dead letters by their minute, of handlers with a flood limit."""

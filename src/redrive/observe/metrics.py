@@ -8,6 +8,7 @@ cut off (``MOST_SERIES``, ``MOST_TARGETS``).
 from __future__ import annotations
 
 import time
+from collections import Counter as CounterOf
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import accumulate
@@ -25,6 +26,8 @@ from redrive.printable import printable
 
 if TYPE_CHECKING:
     from redrive.checkpoints.figures import EmissionFigures
+    from redrive.engine.breaker import BreakerState
+    from redrive.engine.flood import FloodState
     from redrive.engine.statistics import Failure, OutcomeKind
 
 __all__ = ["MOST_SERIES", "MOST_TARGETS", "OTHER", "JobMetrics", "WaitingMetrics"]
@@ -224,6 +227,15 @@ class StateMetrics:
         )
         self._stalls = Counter("redrive_stalls", "How often the job stalled.", registry=registry)
         self.stalled = gauge("redrive_stalled_seconds", "How long it has stalled; 0 if it has not.")
+        self._breakers = gauge(
+            "redrive_open_breakers", "Breakers that are not closed: retries wait.", ["handler"]
+        )
+        self._floods = gauge(
+            "redrive_flood_messages",
+            "Dead letters that remain because of a flood that lasts.",
+            ["handler"],
+        )
+        self._alarmed: set[str] = set()
         self.told = gauge(
             "redrive_supervision_timestamp_seconds", "When the job last said how it is."
         )
@@ -237,6 +249,15 @@ class StateMetrics:
         self._state.state(state.value)
         if is_new and state is Activity.STALLED:
             self._stalls.inc()
+
+    def show_alarms(self, breakers: Iterable[BreakerState], floods: Iterable[FloodState]) -> None:
+        """Shows open breakers and floods; a handler that had one is shown with 0."""
+        counts = CounterOf(one.handler for one in breakers)
+        kept = {one.handler: one.kept for one in floods}
+        self._alarmed |= {*counts, *kept}
+        for handler in self._alarmed:
+            self._breakers.labels(handler).set(counts[handler])
+            self._floods.labels(handler).set(kept.get(handler, 0))
 
 
 class WaitingMetrics:

@@ -71,6 +71,7 @@ class MetricsObserver(JobObserver):
         before, self._state = self._state, state.masked(self._mask)
         metrics = self.metrics.state
         metrics.show_state(state.state, is_new=before is None or before.state != state.state)
+        metrics.show_alarms(state.breakers, state.floods)
         metrics.told.set(state.time)
 
     @property

@@ -18,6 +18,8 @@ import orjson
 
 from redrive.checkpoints import machine
 from redrive.configuration import JobConfiguration
+from redrive.engine.breaker import BreakerState
+from redrive.engine.flood import FloodState
 from redrive.errors import EnvironmentFault
 from redrive.masking import Mask
 from redrive.operations.durations import duration
@@ -65,6 +67,10 @@ class SupervisionState:
     """Why the ledger is not written; empty if it is, or if none is configured."""
     clusters: str = ""
     """Why messages wait for other clusters; empty if none does."""
+    breakers: tuple[BreakerState, ...] = ()
+    """The breakers that are not closed: retries wait for their targets."""
+    floods: tuple[FloodState, ...] = ()
+    """The floods that last: dead letters beyond a limit remain."""
 
     def is_dead(self, now: float) -> bool:
         """Whether the process is gone or has said nothing for too long.
@@ -76,7 +82,14 @@ class SupervisionState:
 
     def masked(self, mask: Mask) -> Self:
         """The same without secrets in its cause."""
-        return replace(self, cause=mask.text(self.cause))
+        return replace(
+            self,
+            cause=mask.text(self.cause),
+            breakers=tuple(
+                replace(one, target=mask.text(one.target), why=mask.text(one.why))
+                for one in self.breakers
+            ),
+        )
 
     def describe(self, now: float) -> str:
         """One line: ``stalled since 12:03:05 UTC (4 min 2 s), orders.dlq:2 at step commit, ...``.
@@ -139,7 +152,11 @@ def read(path: Path) -> SupervisionState | None:
     """
     try:
         said = orjson.loads(path.read_bytes())
-        return SupervisionState(**{**said, "state": Activity(said["state"])})
+        known = {"breakers": (), "floods": (), **said}
+        breakers = tuple(BreakerState(**one) for one in known["breakers"])
+        floods = tuple(FloodState(**one) for one in known["floods"])
+        read = {**known, "state": Activity(said["state"]), "breakers": breakers, "floods": floods}
+        return SupervisionState(**read)
     except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError):
         return None
     except OSError as error:

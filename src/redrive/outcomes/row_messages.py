@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from redrive.engine.breaker import PROBE
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.outcome import FIELDS, Result
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
@@ -88,9 +89,11 @@ def is_wait(row: Row) -> bool:
 def _has_failed(row: Row, last: Row, table: RulesTable) -> bool:
     """Whether an outcome tells of an attempt that had failed by the time of the last one.
 
-    Under DIALECT(KAFKA) a put has failed too: the message came back.
+    Under DIALECT(KAFKA) a put has failed too: the message came back. A probe
+    of a breaker counts nothing.
     """
     if row["result"] == Result.PARKED:
         return row["origin"] == last["origin"] and not is_wait(row)
     is_put = row["result"] in {Result.RETRIED, Result.FORWARDED}
-    return is_put and table.control.dialect is Dialect.KAFKA
+    is_probe = (row["detail"] or "").startswith(PROBE)
+    return is_put and not is_probe and table.control.dialect is Dialect.KAFKA

@@ -8,6 +8,7 @@ from typing import Final
 
 from redrive.configuration import HandlerConfiguration
 from redrive.diagnostics import did_you_mean
+from redrive.engine.breaker import BreakerSettings
 from redrive.engine.names import HandlerIdentity, remaining_topic, replay_topic, retry_topic
 from redrive.rules import Control, input_queue, input_queue_manager
 from redrive.schemas import KeyPath
@@ -16,6 +17,7 @@ from redrive.settings.rules import RulesSource, check_rules
 from redrive.settings.topology import TopologySettings, local_queues, similar_file
 from redrive.topology.names import MAX_TOPIC_NAME, is_reserved
 
+_PROBE_INTERVAL: Final = 30.0
 _STAND_IN: Final = "ACTION(IGNORE)\n"
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
 
@@ -78,6 +80,8 @@ class HandlersReader:
             identity=self._identity(section, queue, manager),
             rules=source.strict_text() if source else "",
             rules_name=source.name if source else "",
+            breaker=_breaker(section),
+            flood_limit=section.data.get("flood_limit", 0),
         )
 
     def _manager(self, section: Section, control: Control) -> str:
@@ -214,3 +218,18 @@ class HandlersReader:
             f"{key} {shown} has a handler already, the one at line {line}",
             expected="one handler for each queue, each with its own name",
         )
+
+
+def _breaker(section: Section) -> BreakerSettings | None:
+    """When retries wait for their target; None for never."""
+    failures = section.data.get("breaker", 0)
+    if section.has("probe_interval") and not failures:
+        section.warning(
+            "probe_interval",
+            "WITHOUT_EFFECT",
+            "the handler has no breakers",
+            hint="breaker = 20 opens one after 20 failures without a success",
+        )
+    if not failures:
+        return None
+    return BreakerSettings(failures, section.data.get("probe_interval", _PROBE_INTERVAL))

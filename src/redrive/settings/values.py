@@ -77,6 +77,8 @@ class Settings:
                 "queue": handler.identity.queue,
                 "queue_manager": handler.identity.queue_manager,
                 "rules": handler.rules_name,
+                "breaker": handler.breaker.failures if handler.breaker else 0,
+                "flood_limit": handler.flood_limit,
             }
             for handler in job.handlers
         ]

@@ -18,11 +18,13 @@ from redrive.checkpoints.positions import PositionsOnly
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.configuration.deciders import counts_depths
+from redrive.engine.breaker import Breakers, BreakerState
 from redrive.engine.commands import NO_STATES
+from redrive.engine.flood import Floods, FloodState
 from redrive.errors import FatalFault, ProtocolError
 from redrive.kafka.deadline import under_way
 from redrive.messages import TopicPartition
-from redrive.streaming.emission import Emission, EmissionOrder, Emitted
+from redrive.streaming.emission import BatchState, Emission, EmissionOrder, Emitted
 from redrive.streaming.enrichment import Enrichment
 from redrive.streaming.lifecycle import BatchSummary
 from redrive.streaming.workers import RESULT_SCHEMA, TaskResult, emit_task
@@ -93,6 +95,8 @@ class BatchProcessor:
         self._done = done
         self._emitted = emitted
         self._enrichment = Enrichment.of(configuration)
+        self._breakers = Breakers(configuration.breakers)
+        self._floods = Floods(configuration.flood_limits)
         self._is_single = counts_depths(configuration)
         self._workers_first = workers_first
         self._is_first = True
@@ -173,6 +177,14 @@ class BatchProcessor:
             finally:
                 self._busy.release()
 
+    def breakers(self) -> tuple[BreakerState, ...]:
+        """The breakers that are not closed now; any thread may ask."""
+        return tuple(self._breakers.states(int(self._clock.now() * 1000)))
+
+    def floods(self) -> tuple[FloodState, ...]:
+        """The floods that last now; any thread may ask."""
+        return tuple(self._floods.states(int(self._clock.now() * 1000)))
+
     def close(self) -> None:
         """Closes the driver's clients."""
         if self._follower is not None:
@@ -207,6 +219,8 @@ class BatchProcessor:
         finally:
             self.positions.update(emitted.ends)
             self._emitted(emitted)
+            self._breakers.learn(emitted.breakers, now)
+            self._floods.learn(emitted.arrivals, now)
         self._workers_first = self._is_first = False
         if emitted.records:
             self._row_size = emitted.size / emitted.records
@@ -231,17 +245,20 @@ class BatchProcessor:
         free = {**ends, **self._held.free(begin, ends, states)}
         return sum(max(0, free[lane] - start) for lane, start in self.positions.items())
 
+    def _known(self, now: int) -> BatchState:
+        return BatchState(self._breakers.opened(now), self._floods.arrivals)
+
     def _emit_here(self, frame: DataFrame, now: int, emitted: Emitted) -> None:
         enriched = self._enrichment.applied(frame)
         batches = enriched.toArrow().to_batches()
         self._enrichment.check_fetched(batches)
-        self._emission.emit(self._enrichment.checked(batches), now, emitted)
+        self._emission.emit(self._enrichment.checked(batches), now, emitted, self._known(now))
 
     def _emit_in_workers(self, frame: DataFrame, now: int, emitted: Emitted) -> None:
         enriched = self._enrichment.applied(frame)
         if self._is_single:
             enriched = enriched.coalesce(1)  # one process counts puts, so no queue overflows
-        task = partial(emit_task, self._order, now)
+        task = partial(emit_task, self._order, now, self._known(now))
         faults = []
         for row in enriched.mapInArrow(task, RESULT_SCHEMA).collect():
             result: TaskResult = pickle.loads(row.result)  # noqa: S301 - made by this job

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,10 @@ from redrive.checkpoints.protocol import Emitter, FailedTry
 from redrive.checkpoints.states import StatesFollower
 from redrive.collector import collector_paused
 from redrive.configuration.deciders import DeciderFactory
+from redrive.engine.breaker import NO_BREAKERS, BreakerCounts, BreakerKey, OpenBreaker
 from redrive.engine.commands import NO_STATES, Replay, States, orders_on
 from redrive.engine.facts import Answers, Facts, Questions
+from redrive.engine.flood import NO_ARRIVALS, Minute
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords
 from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
@@ -145,6 +147,18 @@ class EmissionOrder:
         )
 
 
+class BatchState(NamedTuple):
+    """What a batch has to know of those before it."""
+
+    breakers: Mapping[BreakerKey, OpenBreaker]
+    """The open breakers."""
+    arrivals: Mapping[Minute, int]
+    """Dead letters of the last minutes, of handlers with a flood limit."""
+
+
+NO_STATE: Final = BatchState(NO_BREAKERS, NO_ARRIVALS)
+
+
 @dataclass(slots=True)
 class Emitted:
     """What was committed for some Arrow batches."""
@@ -165,6 +179,10 @@ class Emitted:
     """Ages of dead letters, and lateness of retries."""
     figures: EmissionFigures = field(default_factory=EmissionFigures)
     """Figures of the emission, including failed tries."""
+    breakers: dict[BreakerKey, BreakerCounts] = field(default_factory=dict)
+    """What was done about the messages of breakers."""
+    arrivals: Counter[Minute] = field(default_factory=Counter)
+    """New dead letters by their minute, of handlers with a flood limit."""
 
     @property
     def results(self) -> Counter[tuple[str, int, str]]:
@@ -180,6 +198,8 @@ class Emitted:
         self.failures.update(summary.failures)
         self.invalid += summary.invalid
         self.ages.add(summary.ages)
+        self._add_breakers(summary.breakers)
+        self.arrivals.update(summary.arrivals)
 
     def merge(self, other: Emitted) -> None:
         """Adds the work of another process."""
@@ -191,6 +211,12 @@ class Emitted:
         self.ends.update(other.ends)
         self.ages.add(other.ages)
         self.figures.add(other.figures)
+        self._add_breakers(other.breakers)
+        self.arrivals.update(other.arrivals)
+
+    def _add_breakers(self, counts: Mapping[BreakerKey, BreakerCounts]) -> None:
+        for key, one in counts.items():
+            self.breakers.setdefault(key, BreakerCounts()).add(one)
 
 
 class Emission:
@@ -232,7 +258,13 @@ class Emission:
             failed=_log_failed_try,
         )
 
-    def emit(self, batches: Iterable[pa.RecordBatch], now: int, emitted: Emitted) -> None:
+    def emit(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        now: int,
+        emitted: Emitted,
+        known: BatchState = NO_STATE,
+    ) -> None:
         """Emits rows, slice by slice.
 
         Args:
@@ -240,6 +272,8 @@ class Emission:
                 lane are in offset order.
             now: Time of the attempts, in milliseconds.
             emitted: Receives the committed work, slice by slice.
+            known: What earlier batches did; one probe of each open breaker may go, whatever the
+                number of slices.
 
         Raises:
             TransientFault: The broker did not answer for too long. Earlier commits hold; nothing is
@@ -254,24 +288,32 @@ class Emission:
             discovered=self._states.discovered,
             now=now,
             late=int(self._order.late * 1000),
+            breakers=known.breakers,
+            arrivals=known.arrivals,
         )
         try:
             with collector_paused():
                 for parts, size in self._slices(batches):
-                    self._emit_slice(parts, settings, emitted)
+                    done = self._emit_slice(parts, settings, emitted)
+                    settings = _following(settings, done)
                     emitted.size += size
         finally:
             emitted.figures.add(self.emitter.take_figures())
 
     def _emit_slice(
         self, parts: Sequence[PartitionRecords], settings: SliceSettings, emitted: Emitted
-    ) -> None:
+    ) -> list[Summary]:
+        """Emits one slice; returns what it did."""
         one = Slice(parts, self._decoder, self._facts, settings)
+        summaries = []
         for done in self.emitter.emit(one):
             if isinstance(done, Slice):
-                emitted.add(done.summary())
+                summary = done.summary()
+                summaries.append(summary)
+                emitted.add(summary)
         emitted.records += len(one)
         emitted.ends.update({part.lane: part.records.offsets[-1] + 1 for part in parts})
+        return summaries
 
     def close(self) -> None:
         """Closes the clients."""
@@ -335,6 +377,22 @@ class Emission:
             self._configuration.application,
             batching=batching,
         )
+
+
+def _following(settings: SliceSettings, done: Iterable[Summary]) -> SliceSettings:
+    """The settings of the slice after some: with their arrivals, and without their probes."""
+    for summary in done:
+        if summary.probed:
+            breakers = {
+                key: one._replace(may_probe=one.may_probe and key not in summary.probed)
+                for key, one in settings.breakers.items()
+            }
+            settings = replace(settings, breakers=breakers)
+        if summary.arrivals:
+            arrivals = Counter(settings.arrivals)
+            arrivals.update(summary.arrivals)
+            settings = replace(settings, arrivals=arrivals)
+    return settings
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.RecordBatch]:

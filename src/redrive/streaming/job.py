@@ -15,7 +15,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from redrive.configuration import JobConfiguration
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from redrive.checkpoints.epoch import RunIdentity
+    from redrive.engine.breaker import BreakerState
+    from redrive.engine.flood import FloodState
     from redrive.streaming.projection import Projection
 
 _LOOK: Final = 0.2
@@ -134,6 +136,7 @@ class Job:
         self._projection: Projection | None = None
         self._wait = WaitRule({}, 0)
         self._invalid = 0
+        self._alarms: dict[tuple[object, ...], BreakerState | FloodState] = {}
         self._is_started = False
         self._is_superseded = False
         self._replaced: JobConfiguration | None = None
@@ -321,6 +324,7 @@ class Job:
             if not one.query.is_active:
                 problem = one.query.exception or "the query ended by itself"
                 raise _QueryFailed(one.processor.fault, problem)
+            self._tell_alarms(one.processor)
             one.upkeep.invalid = self._invalid
             one.upkeep.look()
             if one.upkeep.ends_run:
@@ -333,6 +337,20 @@ class Job:
                 looked_at_work = time.monotonic()
                 if self._is_done(one):
                     return self._preparation.nothing_left()
+
+    def _tell_alarms(self, processor: BatchProcessor) -> None:
+        """Reports breakers and floods that began or ended since the last look."""
+        breakers, floods = processor.breakers(), processor.floods()
+        lasting: list[BreakerState | FloodState] = [*breakers, *floods]
+        alarms: dict[tuple[object, ...], BreakerState | FloodState] = {
+            one.key: one for one in lasting
+        }
+        for key in alarms.keys() - self._alarms.keys():
+            self._control.warning(alarms[key].began, **asdict(alarms[key]))
+        for key in self._alarms.keys() - alarms.keys():
+            self._control.notice(self._alarms[key].ended, **asdict(self._alarms[key]))
+        self._alarms = alarms
+        self._supervisor.breakers, self._supervisor.floods = breakers, floods
 
     def _accept(self, request: Restart) -> bool:
         fresh = self._control.load(request)

@@ -32,6 +32,8 @@ from redrive.operations.supervision import (
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
+    from redrive.engine.breaker import BreakerState
+    from redrive.engine.flood import FloodState
     from redrive.messages import TopicPartition
     from redrive.streaming.lifecycle import JobControl
     from redrive.streaming.start import Start
@@ -164,6 +166,10 @@ class Supervisor:
         self._silence: Trouble | None = None
         self._waits_for = ""
         self._ledger = self._clusters = ""
+        self.breakers: tuple[BreakerState, ...] = ()
+        """The breakers that are not closed."""
+        self.floods: tuple[FloodState, ...] = ()
+        """The floods that last."""
         self._warned_at = -float("inf")
         self._ended = threading.Event()
         self._threads = (
@@ -257,7 +263,13 @@ class Supervisor:
         return self._progress
 
     def _tell(self, now: float) -> None:
-        state = replace(self._state(now), ledger=self._ledger, clusters=self._clusters)
+        state = replace(
+            self._state(now),
+            ledger=self._ledger,
+            clusters=self._clusters,
+            breakers=self.breakers,
+            floods=self.floods,
+        )
         self._control.supervised(state)
         with contextlib.suppress(OSError):  # a full disk: status reports an old file
             write(supervision_file(self._configuration), state)

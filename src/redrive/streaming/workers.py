@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from redrive.errors import ProtocolError, TransientFault
 from redrive.kafka.deadline import MOST_ABANDONED, abandoned_calls
-from redrive.streaming.emission import Emission, EmissionOrder, Emitted
+from redrive.streaming.emission import BatchState, Emission, EmissionOrder, Emitted
 from redrive.streaming.enrichment import numbered_in_order
 from redrive.text_log import log_to_standard_error
 
@@ -46,13 +46,17 @@ class TaskResult:
 
 
 def emit_task(
-    order: bytes, now: int, batches: Iterable[pa.RecordBatch]
+    order: bytes,
+    now: int,
+    known: BatchState,
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Emits the rows of one task.
 
     Args:
         order: A pickled ``EmissionOrder``.
         now: Time of the attempts, in milliseconds.
+        known: What earlier batches did; each task may put a probe of each open breaker.
         batches: Rows with the columns of ``redrive.streaming.rows.SCHEMA``.
 
     Yields:
@@ -62,7 +66,7 @@ def emit_task(
     result = TaskResult()
     try:
         refuse_second_attempt(_attempt())
-        _emission(order).emit(numbered_in_order(batches), now, result.emitted)
+        _emission(order).emit(numbered_in_order(batches), now, result.emitted, known)
     except ProtocolError as fault:
         result.fault = fault
     if abandoned_calls() > MOST_ABANDONED:

@@ -1,0 +1,427 @@
+"""Breakers: the retries of a rule wait while its target, or the group that reads it, is down.
+
+A breaker watches the puts by one RETRY rule on one target for one consumer group. It opens when the
+last ones all failed: refused by the target, or, where a round is put and processing, come back as
+dead letters. While it is open its messages wait and no attempt is counted.
+
+Every slice tries its first message of a breaker that refusals opened: that costs one look at what
+is known of the topic. One that returns opened lets a probe go now and then, whose round does not
+count either. Success is silent, so a probe that does not come back in time closes the breaker.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from redrive.engine.decision import Decision, Keep, Park, Put, Wait
+from redrive.messages.reasons import Reason
+from redrive.rules import Action, RetryTo, group_of, original_target
+from redrive.topology.names import Names
+
+if TYPE_CHECKING:
+    from redrive.messages import DeadLetterProfile
+    from redrive.rules import Rule
+
+__all__ = [
+    "NO_BREAKERS",
+    "PROBE",
+    "BreakerCounts",
+    "BreakerKey",
+    "BreakerSettings",
+    "BreakerState",
+    "Breakers",
+    "OpenBreaker",
+    "SliceBreakers",
+    "breaker_of",
+    "is_refused",
+]
+
+PROBE: Final = "a probe, which does not count"
+"""Begins the detail of a probe's outcome."""
+_OF_THE_TARGET: Final = frozenset({
+    Reason.NOT_AUTHORIZED, Reason.PUT_INHIBITED, Reason.Q_FULL, Reason.UNKNOWN_OBJECT_NAME,
+    Reason.UNKNOWN_OBJECT_Q_MGR, Reason.UNKNOWN_REMOTE_Q_MGR, Reason.RESOURCE_PROBLEM,
+    Reason.CLUSTER_PUT_INHIBITED, Reason.NO_DESTINATIONS_AVAILABLE,
+})  # fmt: skip
+"""Reasons that concern the target; all others may be those of a single message."""
+_NEARLY_ALL: Final = 0.9
+"""The share of the last rounds that has to come back before a breaker opens."""
+_SHORTEST_SETTLING: Final = 1000
+"""Milliseconds that a probe has at least to come back."""
+_LONGEST_SETTLING: Final = 4
+"""Intervals of probes that one has at most to come back."""
+_FORGOTTEN: Final = 3_600_000
+"""Milliseconds after which an open breaker is closed that no message has asked: none waits."""
+_MOST_ROUNDS: Final = 200
+"""Batches whose rounds one breaker remembers."""
+_MOST_BREAKERS: Final = 1_000
+"""Breakers that are remembered: targets come from messages, so they are unbounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerSettings:
+    """The breakers of one handler."""
+
+    failures: int
+    """Failures without a success after which a breaker opens."""
+    probe_interval: float = 30.0
+    """Seconds from a probe that failed to the next one."""
+
+
+class BreakerKey(NamedTuple):
+    """What a breaker watches."""
+
+    handler: str
+    rule_line: int
+    target: str
+    """The original queue of the messages."""
+    group: str
+    """The consumer group that failed; empty if it is unknown."""
+
+
+class OpenBreaker(NamedTuple):
+    """An open breaker, as a slice sees it."""
+
+    since: int
+    """Milliseconds since 1970."""
+    why: str
+    is_tried: bool
+    """Whether each slice tries a message, as refusals opened the breaker."""
+    may_probe: bool = False
+    """Whether a probe is due."""
+
+    @property
+    def detail(self) -> str:
+        """What an outcome says of a message that waits."""
+        since = datetime.fromtimestamp(self.since / 1000, UTC)
+        return f"breaker open since {since:%Y-%m-%d %H:%M:%S} UTC: {self.why}"
+
+
+NO_BREAKERS: Final[Mapping[BreakerKey, OpenBreaker]] = {}
+
+
+@dataclass(slots=True)
+class BreakerCounts:
+    """What some slices did about the messages of one breaker."""
+
+    puts: int = 0
+    refused: int = 0
+    """Puts that the target refused."""
+    why: str = ""
+    """The last refusal."""
+    held: int = 0
+    """Messages that have to wait."""
+    returned: Counter[int] = field(default_factory=Counter)
+    """Rounds that came back, by the time of their put in milliseconds."""
+
+    def add(self, other: BreakerCounts) -> None:
+        """Adds the counts of another slice or process."""
+        self.puts += other.puts
+        self.refused += other.refused
+        self.held += other.held
+        self.why = other.why or self.why
+        self.returned.update(other.returned)
+
+
+def breaker_of(handler: str, rule: Rule | None, profile: DeadLetterProfile) -> BreakerKey | None:
+    """The breaker that watches the puts of a profile by a rule; None if it has none.
+
+    Args:
+        handler: Name of the handler.
+        rule: The rule that applies, if any.
+        profile: The messages.
+    """
+    if rule is None or rule.action is not Action.RETRY:
+        return None
+    target = original_target(profile.fields)
+    names = Names(queue=target.queue, queue_manager=target.queue_manager)
+    group = profile.view.consumer_group or group_of(profile.fields)
+    if not names.queue or (rule.to is RetryTo.GROUP and not group):
+        return None  # the message is at fault, not a target
+    return BreakerKey(handler, rule.line, str(names), group)
+
+
+def is_refused(decision: Decision) -> bool:
+    """Whether an attempt failed for a reason that concerns its target."""
+    is_failed = isinstance(decision, (Park, Keep)) and not isinstance(decision, Wait)
+    return is_failed and decision.attempt > 0 and decision.reason in _OF_THE_TARGET
+
+
+class SliceBreakers:
+    """The breakers as one slice sees them, and what it does about their messages."""
+
+    def __init__(self, opened: Mapping[BreakerKey, OpenBreaker], now: int) -> None:
+        """Take the open breakers.
+
+        Args:
+            opened: Those that the driver knows to be open.
+            now: Time of the attempts, in milliseconds.
+        """
+        self._known = opened
+        self._now = now
+        self._found: dict[BreakerKey, OpenBreaker] = {}
+        self._refusals: dict[BreakerKey, int] = {}
+        """Refusals that opened the breakers of ``_found``."""
+        self._refused: Counter[BreakerKey] = Counter()
+        self._why: dict[BreakerKey, str] = {}
+        self._held: Counter[BreakerKey] = Counter()
+        self._returned: dict[BreakerKey, Counter[int]] = {}
+        self.probed: set[BreakerKey] = set()
+        """Breakers whose probe the slice took."""
+
+    def begin(self) -> None:
+        """Forgets what was decided, but not the breakers that the slice found open."""
+        self._refused.clear()
+        self._why.clear()
+        self._held.clear()
+        self._returned.clear()
+        self.probed.clear()
+
+    def __bool__(self) -> bool:
+        """Whether any breaker is open."""
+        return bool(self._known or self._found)
+
+    def of(self, key: BreakerKey) -> OpenBreaker | None:
+        """A breaker if it is open."""
+        return self._known.get(key) or self._found.get(key)
+
+    def admits(self, key: BreakerKey, breaker: OpenBreaker) -> bool:
+        """Whether the next message of an open breaker is tried; a probe is taken by that."""
+        if breaker.is_tried:
+            is_admitted = key not in self._refused
+        else:
+            is_admitted = breaker.may_probe and key not in self.probed
+            self.probed |= {key} if is_admitted else set()
+        self._held[key] += not is_admitted
+        return is_admitted
+
+    def refuse(self, key: BreakerKey, why: str) -> None:
+        """Notes that the target refused a put."""
+        self._refused[key] += 1
+        self._why[key] = why
+
+    def came_back(self, key: BreakerKey, put_at: int) -> None:
+        """Notes a round that came back, which was put at a time in milliseconds."""
+        self._returned.setdefault(key, Counter())[put_at] += 1
+
+    def opens(self, failures: Mapping[str, int], decisions: Counter[Decision]) -> bool:
+        """Whether the refusals of this slice alone open a breaker: decide the slice again then.
+
+        So no message of a large slice uses up an attempt.
+
+        Args:
+            failures: By handler, the failures that open a breaker.
+            decisions: What the slice decided.
+        """
+        found = [
+            key
+            for key, count in self._refused.items()
+            if self.of(key) is None and count >= failures.get(key.handler, count + 1)
+        ]
+        placed = set(_puts(decisions)) if found else set()
+        for key in found:
+            if key not in placed:
+                why = _refusals(self._refused[key], self._why[key])
+                self._found[key] = OpenBreaker(self._now, why, is_tried=True)
+                self._refusals[key] = self._refused[key]
+        return not placed.issuperset(found)
+
+    def counts(
+        self, handlers: Mapping[str, int], decisions: Counter[Decision]
+    ) -> dict[BreakerKey, BreakerCounts]:
+        """What the slice did, by breaker; arguments as for ``opens``."""
+        counts: dict[BreakerKey, BreakerCounts] = {}
+        if not handlers:
+            return counts
+        for key, count in _puts(decisions).items():
+            if key.handler in handlers:
+                counts[key] = BreakerCounts(puts=count)
+        for key, count in self._refused.items():
+            one = counts.setdefault(key, BreakerCounts())
+            one.refused, one.why = max(count, self._refusals.get(key, 0)), self._why[key]
+        for key, count in self._held.items():
+            counts.setdefault(key, BreakerCounts()).held = count
+        for key, returned in self._returned.items():
+            counts.setdefault(key, BreakerCounts()).returned = Counter(returned)
+        return counts
+
+
+def _puts(decisions: Counter[Decision]) -> Counter[BreakerKey]:
+    """The puts that succeeded, by breaker."""
+    puts: Counter[BreakerKey] = Counter()
+    for one, count in decisions.items():
+        if isinstance(one, Put) and one.replay is None:
+            key = breaker_of(one.handler, one.rule, one.profile)
+            if key is not None:
+                puts[key] += count
+    return puts
+
+
+def _refusals(count: int, why: str) -> str:
+    return f"{count} puts in a row were refused: {why}"
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerState:
+    """A breaker that is not closed, for views."""
+
+    handler: str
+    rule_line: int
+    target: str
+    group: str
+    state: str
+    """``open`` or ``half-open``."""
+    since: float
+    """Seconds since 1970."""
+    why: str
+
+    began: ClassVar[str] = "a breaker opened: retries wait"
+    ended: ClassVar[str] = "a breaker closed: retries go on"
+
+    @property
+    def key(self) -> BreakerKey:
+        """What it watches."""
+        return BreakerKey(self.handler, self.rule_line, self.target, self.group)
+
+    @property
+    def sentence(self) -> str:
+        """One line about it, without its time."""
+        group = f" for group {self.group}" if self.group else ""
+        place = f"the rule at line {self.rule_line} of {self.handler} to {self.target}{group}"
+        return f"breaker {self.state}: retries by {place} wait, {self.why}"
+
+
+@dataclass(slots=True)
+class _Breaker:
+    """One breaker over time."""
+
+    settings: BreakerSettings
+    open: OpenBreaker | None = None
+    refused: int = 0
+    """Refusals since the last put that succeeded."""
+    rounds: dict[int, list[int]] = field(default_factory=dict)
+    """By the time of the put: rounds that were put, and those of them that came back."""
+    longest: int = 0
+    """Milliseconds; the longest time in which a round came back."""
+    probe: int = 0
+    """Time of the put of the probe under way; 0 for none."""
+    next_probe: int = 0
+    asked: int = 0
+    """Milliseconds; when it last heard of a message."""
+
+    def learn(self, counts: BreakerCounts, now: int) -> None:
+        """Takes what one batch did; times are in milliseconds."""
+        self.asked = now
+        self._count(counts, now)
+        if self.open is None:
+            self._judge(counts.why, now)
+        elif self.open.is_tried:
+            if counts.puts:
+                self._close()
+        else:
+            if counts.puts:
+                self.probe = now
+            if self.probe in counts.returned:
+                self.probe, self.next_probe = 0, now + self._interval
+
+    def is_over(self, now: int) -> bool:
+        """Whether a probe has not come back in time, or no message waits any more."""
+        if self.open is not None and now - self.asked > _FORGOTTEN:
+            return True
+        allowed = min(max(2 * self.longest, _SHORTEST_SETTLING), _LONGEST_SETTLING * self._interval)
+        return bool(self.probe) and now - self.probe >= allowed
+
+    def opened(self, now: int) -> OpenBreaker | None:
+        """What slices see of it; closes it if it is over."""
+        if self.is_over(now):
+            self._close()
+        if self.open is None or self.open.is_tried:
+            return self.open
+        return self.open._replace(may_probe=not self.probe and now >= self.next_probe)
+
+    @property
+    def _interval(self) -> int:
+        return int(self.settings.probe_interval * 1000)
+
+    def _count(self, counts: BreakerCounts, now: int) -> None:
+        if counts.puts:
+            self.refused = 0
+            self.rounds.setdefault(now, [0, 0])[0] += counts.puts
+            while len(self.rounds) > _MOST_ROUNDS:
+                del self.rounds[next(iter(self.rounds))]
+        else:
+            self.refused += counts.refused
+        for put_at, count in counts.returned.items():
+            known = self.rounds.get(put_at)  # else of an earlier run or another instance
+            if known is not None:
+                known[1] = min(known[0], known[1] + count)
+                self.longest = max(self.longest, now - put_at)
+
+    def _judge(self, why: str, now: int) -> None:
+        """Opens the breaker if the last puts were refused, or the last rounds came back."""
+        if self.refused >= self.settings.failures:
+            self.open = OpenBreaker(now, _refusals(self.refused, why), is_tried=True)
+            return
+        put, returned = self._last_rounds()
+        if returned >= self.settings.failures and returned >= _NEARLY_ALL * put:
+            text = f"{returned} of the last {put} rounds came back"
+            self.open = OpenBreaker(now, text, is_tried=False)
+            self.next_probe = now + self._interval
+
+    def _last_rounds(self) -> tuple[int, int]:
+        """The last rounds that may be judged, and how many came back.
+
+        What was put after the last one that came back may still be under way.
+        """
+        put = returned = 0
+        for there, back in reversed(self.rounds.values()):
+            if back or returned:
+                put, returned = put + there, returned + back
+            if returned >= self.settings.failures:
+                break
+        return put, returned
+
+    def _close(self) -> None:
+        self.open, self.probe, self.refused, self.longest = None, 0, 0, 0
+        self.rounds.clear()
+
+
+class Breakers:
+    """The breakers of one run, in the memory of its driver; all are closed when it starts."""
+
+    def __init__(self, settings: Mapping[str, BreakerSettings]) -> None:
+        """Take the settings by handler; a handler without any has no breakers."""
+        self._settings = settings
+        self._breakers: dict[BreakerKey, _Breaker] = {}
+
+    def opened(self, now: int) -> Mapping[BreakerKey, OpenBreaker]:
+        """The open breakers, for the slices of a batch at a time in milliseconds."""
+        if not self._breakers:
+            return NO_BREAKERS
+        found = ((key, one.opened(now)) for key, one in self._breakers.items())
+        return {key: one for key, one in found if one is not None}
+
+    def learn(self, counts: Mapping[BreakerKey, BreakerCounts], now: int) -> None:
+        """Takes what a batch did at a time in milliseconds."""
+        for key, one in counts.items():
+            if key in self._breakers or self._has_room():
+                settings = self._settings[key.handler]
+                self._breakers.setdefault(key, _Breaker(settings)).learn(one, now)
+
+    def states(self, now: int) -> Iterator[BreakerState]:
+        """The breakers that are not closed at a time in milliseconds; any thread may ask."""
+        for key, one in list(self._breakers.items()):
+            if one.open is not None and not one.is_over(now):
+                state = "half-open" if one.probe else "open"
+                yield BreakerState(*key, state, one.open.since / 1000, one.open.why)
+
+    def _has_room(self) -> bool:
+        """Whether another breaker may be remembered; closed ones make room."""
+        if len(self._breakers) < _MOST_BREAKERS:
+            return True
+        self._breakers = {key: one for key, one in self._breakers.items() if one.open}
+        return len(self._breakers) < _MOST_BREAKERS

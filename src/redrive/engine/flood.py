@@ -1,0 +1,159 @@
+"""The flood limit of a handler: beyond it new dead letters remain instead of being handled.
+
+They are counted by the minute of their own timestamps, so that a backlog which grew over a day is
+no flood, and a batch that is decided again keeps the same ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import ClassVar, Final, NamedTuple
+
+__all__ = ["NO_ARRIVALS", "FloodState", "Floods", "Minute", "SliceFloods"]
+
+_MINUTE: Final = 60_000
+"""Milliseconds."""
+_MOST_MINUTES: Final = 120
+"""Minutes of each handler that are remembered, the newest ones."""
+
+
+class Minute(NamedTuple):
+    """A minute of a handler's dead letters."""
+
+    handler: str
+    number: int
+    """Minutes since 1970."""
+
+    def __str__(self) -> str:
+        return f"{datetime.fromtimestamp(60 * self.number, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+NO_ARRIVALS: Final[Mapping[Minute, int]] = {}
+
+
+class SliceFloods:
+    """The new dead letters of one slice, beside those that came before."""
+
+    def __init__(self, before: Mapping[Minute, int], now: int) -> None:
+        """Take what came before.
+
+        Args:
+            before: Dead letters by their minute.
+            now: Time of the attempts in milliseconds, for dead letters without a timestamp.
+        """
+        self._before = before
+        self._now = now
+        self.arrivals: Counter[Minute] = Counter()
+        """The dead letters of this slice by their minute, of handlers with a limit."""
+
+    def begin(self) -> None:
+        """Forgets what was decided."""
+        self.arrivals.clear()
+
+    def excess(
+        self, handler: str, limit: int, timestamps: Sequence[int], first: int
+    ) -> dict[int, str]:
+        """The rows of new dead letters beyond the limit, and why each remains.
+
+        Args:
+            handler: Name of the handler.
+            limit: The most dead letters of a minute that are handled.
+            timestamps: Of all rows, in milliseconds.
+            first: The first row to count.
+        """
+        minutes = [
+            Minute(handler, (at if at >= 0 else self._now) // _MINUTE) for at in timestamps[first:]
+        ]
+        before = {one: self._before.get(one, 0) + self.arrivals[one] for one in {*minutes}}
+        self.arrivals.update(minutes)
+        rates = {one: self._before.get(one, 0) + self.arrivals[one] for one in before}
+        if all(rate <= limit for rate in rates.values()):
+            return {}
+        why = {
+            one: f"flood: {rate} dead letters so far in the minute of {one}, the limit is {limit}"
+            for one, rate in rates.items()
+        }
+        found = {}
+        for row, minute in enumerate(minutes, first):
+            before[minute] += 1
+            if before[minute] > limit:
+                found[row] = why[minute]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class FloodState:
+    """A flood that lasts, for views."""
+
+    handler: str
+    limit: int
+    """Dead letters a minute."""
+    rate: int
+    """The most dead letters of one minute."""
+    kept: int
+    """Dead letters that remain because of it."""
+    since: float
+    """Seconds since 1970."""
+
+    began: ClassVar[str] = "a flood of dead letters: those beyond the limit remain"
+    ended: ClassVar[str] = "a flood of dead letters is over: what it left remains until a replay"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What it is about."""
+        return ("flood", self.handler)
+
+    @property
+    def sentence(self) -> str:
+        """One line about it, without its time."""
+        return (
+            f"flood of {self.handler}: {self.rate} dead letters in a minute, the limit is"
+            f" {self.limit}; {self.kept} remain until redrive replay --to rules"
+        )
+
+
+class Floods:
+    """The floods of one run, in the memory of its driver."""
+
+    def __init__(self, limits: Mapping[str, int]) -> None:
+        """Take the limits by handler, in dead letters a minute."""
+        self._limits = limits
+        self.arrivals: Mapping[Minute, int] = NO_ARRIVALS
+        """The dead letters of the last minutes, for the slices of the next batch."""
+        self._states: dict[str, tuple[FloodState, int]] = {}
+        """By handler the last flood, and the time in milliseconds at which it last kept any."""
+
+    def learn(self, arrivals: Mapping[Minute, int], now: int) -> None:
+        """Takes the new dead letters of a batch at a time in milliseconds."""
+        if not arrivals:
+            return
+        known = Counter(self.arrivals)
+        known.update(arrivals)
+        for handler in {one.handler for one in arrivals}:
+            limit = self._limits[handler]
+            grown = {one: known[one] for one in arrivals if one.handler == handler}
+            kept = sum(min(arrivals[one], max(0, rate - limit)) for one, rate in grown.items())
+            if kept:
+                self._add(handler, kept, max(grown.values()), now)
+            newest = sorted(one.number for one in known if one.handler == handler)
+            for number in newest[:-_MOST_MINUTES]:
+                del known[Minute(handler, number)]
+        self.arrivals = dict(known)
+
+    def states(self, now: int) -> Iterator[FloodState]:
+        """The floods that kept a dead letter within the last minute; any thread may ask."""
+        for state, last in list(self._states.values()):
+            if now - last < _MINUTE:
+                yield state
+
+    def _add(self, handler: str, kept: int, rate: int, now: int) -> None:
+        lasting = next((one for one in self.states(now) if one.handler == handler), None)
+        if lasting is None:
+            lasting = FloodState(handler, self._limits[handler], 0, 0, now / 1000)
+        state = FloodState(
+            handler, lasting.limit, max(rate, lasting.rate), kept + lasting.kept, lasting.since
+        )
+        self._states[handler] = state, now
