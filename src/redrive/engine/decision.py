@@ -1,7 +1,8 @@
 """Decisions: the result of one attempt for all messages that the decider treats alike.
 
 ``Put`` and ``Discard`` end Redrive's work on a message, ``Park`` and ``Keep`` leave a copy of it on
-a topic of Redrive's own (``Wait`` before the first attempt), ``Skip`` leaves everything as it was.
+a topic of Redrive's own (``Wait`` before the first attempt, ``Hold`` behind an earlier message of
+its key), ``Skip`` leaves everything as it was.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ __all__ = [
     "Decision",
     "DecisionWriter",
     "Discard",
+    "Hold",
     "Keep",
     "Park",
     "Put",
@@ -117,6 +119,14 @@ class Park(Decision):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Wait(Park):
     """The message waits until its delay since the failure is over, and is put then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Hold(Park):
+    """The message waits behind an earlier one of its key, and uses up no attempt."""
+
+    behind: str
+    """Identity of the first message of the key that waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
