@@ -391,7 +391,10 @@ def main(program: type[CrashProgram], description: str | None) -> int:
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     for one in fields(program):
         told = {"default": one.default, "help": one.metadata["help"]}
-        parser.add_argument(f"--{one.name}", type=type(one.default), **told)
+        if isinstance(one.default, bool):
+            parser.add_argument(f"--{one.name}", action="store_true", **told)
+        else:
+            parser.add_argument(f"--{one.name}", type=type(one.default), **told)
     chosen = program(**vars(parser.parse_args()))
     say(f"seed {chosen.seed}")
     return finished(chosen.run(), chosen.report)

@@ -10,11 +10,16 @@ the record, with the time of the failure or that of the event. The job is killed
     - what never recovers is put once more, by the next rule;
     - how late each put is, kills included.
 
+With ``--ordered`` the table has ORDER(KEY), and the consumer commits what it has processed. Then no
+message of a key is delivered once a later one was, in the order of the dead-letter topic: neither
+to the consumer, across topics, nor to another client that reads each topic in the end.
+
 Run it as ``python -m benchmarks.rounds --rounds 20`` (``make crash``); a printed seed repeats it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
 import threading
@@ -33,6 +38,8 @@ from benchmarks.job import percentiles
 from benchmarks.load import DEAD_LETTERS, LAST, OUTCOMES, PARTITIONS
 from benchmarks.reconciliation import Findings
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from kafka import KafkaConsumer
+from kafka import TopicPartition as Place
 from kafka.admin import NewTopic
 
 from redrive.messages import own_headers as own
@@ -47,11 +54,15 @@ TOPIC({GROWING}) ACTION(RETRY) RETRY(4) BACKOFF(1s,2,4s)
 TOPIC({STEADY}) ACTION(RETRY) RETRY(3)
 ACTION(FWD) FWDT('{LAST}')
 """
+_ORDERED: Final = TABLE.replace("RETRYINT", "ORDER(KEY) RETRYINT")
 FAILURES: Final = (1, 2, 3, 99)
 """How often the processing of an event fails; the last means always."""
 COPIES: Final = ("connect", "streams")
 """Kinds of dead letters that have the time of the event, not that of the failure."""
 KINDS: Final = ("spring", *COPIES)
+GROUP: Final = "bench-failing"
+KEYS: Final = {False: 9, True: 97}
+"""How many keys there are, without and with ORDER(KEY)."""
 _TOPICS: Final = {GROWING: 3, STEADY: 2, LAST: 2}
 _QUIET: Final = 15.0
 """Seconds in which a put that is one too many would come."""
@@ -69,14 +80,34 @@ class Course:
     """How often it came to the queue of the last rule."""
 
 
+@dataclass(slots=True)
+class KeyOrder:
+    """Counts deliveries of a key that come after one of a later message of that key."""
+
+    seen: dict[tuple[object, ...], int] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    def take(self, identity: str, *of: object) -> None:
+        """One delivery of the message with an identity, in the order of what it is one of."""
+        place = int(identity.rsplit(":", 1)[1])
+        last = self.seen.setdefault(of, place)
+        if place < last:
+            self.wrong.append(f"{identity} came after {last}: {of}")
+        self.seen[of] = max(place, last)
+
+
 class FailingConsumer:
     """Reads events and the last queue, and writes a dead letter for each failure; each once.
 
     Args:
         servers: The broker.
+        commits: Whether it commits what it has processed.
     """
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, *, commits: bool) -> None:
+        self._commits = commits
+        self.order = KeyOrder()
+        """Of all rounds, whichever topic they went to."""
         self.courses: defaultdict[int, Course] = defaultdict(Course)
         """By number of the event."""
         self.events: dict[int, tuple[str, int, str]] = {}
@@ -85,7 +116,7 @@ class FailingConsumer:
         """Records that were read."""
         self._consumer = Consumer(
             {
-                "bootstrap.servers": servers, "group.id": "bench-failing", "log_level": 0,
+                "bootstrap.servers": servers, "group.id": GROUP, "log_level": 0,
                 "isolation.level": "read_committed", "enable.auto.commit": False,
             }
         )  # fmt: skip
@@ -119,10 +150,14 @@ class FailingConsumer:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            for message in self._consumer.consume(500, 0.1):
+            taken = self._consumer.consume(500, 0.1)
+            for message in taken:
                 assert message.error() is None, message.error()
                 self._take(message)
             self._producer.poll(0)
+            if self._commits and taken:
+                self._producer.flush()
+                self._consumer.commit(asynchronous=False)
         self._producer.flush()
         self._consumer.close()
 
@@ -136,6 +171,7 @@ class FailingConsumer:
         if number in self.events:
             mine = own.read_own(_headers(message))
             course.puts.append((mine.rounds.put_at if mine.rounds else 0, mine.identity))
+            self.order.take(mine.identity, message.key())
         self.events[number] = topic, failures, kind
         if len(course.failures) < failures:
             is_copied = kind in COPIES
@@ -147,7 +183,7 @@ class FailingConsumer:
                 DEAD_LETTERS,
                 message.value(),
                 message.key(),
-                partition=number % PARTITIONS,
+                partition=_home(message.key() or b""),
                 headers=dead_letter(message, kind),
                 timestamp=before if is_copied else now,
             )
@@ -160,6 +196,7 @@ class Rounds(Crash):
     rate: float = option(20.0, "events a second")
     commands: int = option(0, "operators' commands in each round")
     calm: float = option(60.0, "seconds before the first fault, in which the load comes already")
+    ordered: bool = option(default=False, text="under ORDER(KEY), with a consumer that commits")
 
     table = TABLE
     # A clock that is set ahead makes failures look old, which nobody can tell from a backlog.
@@ -172,13 +209,16 @@ class Rounds(Crash):
 
     def make(self, number: int, chance: random.Random) -> Sent:
         """An event that will fail so often."""
-        topic = chance.choice((GROWING, STEADY))
-        value = b"%d %d %s" % (number, chance.choice(FAILURES), chance.choice(KINDS).encode())
-        return Sent(topic, number % _TOPICS[topic], value, key=b"k%d" % (number % 9))
+        topic, place = chance.choice((GROWING, STEADY)), number % KEYS[self.ordered]
+        kind = "spring" if self.ordered else chance.choice(KINDS)
+        value = b"%d %d %s" % (number, chance.choice(FAILURES), kind.encode())
+        return Sent(topic, place % _TOPICS[topic], value, key=b"k%d" % place)
 
     def prepare(self, scene: Scene) -> None:
         """Starts the consumer."""
-        self.consumer = FailingConsumer(scene.servers)
+        if self.ordered:
+            scene.table = _ORDERED
+        self.consumer = FailingConsumer(scene.servers, commits=self.ordered)
 
     def disturb(self, scene: Scene) -> None:
         """Begins when the job runs, and measures for a while before faults happen."""
@@ -203,11 +243,11 @@ class Rounds(Crash):
 
     def figures(self, scene: Scene) -> dict[str, Any]:
         """How late puts were, in milliseconds: those due before the first fault, and all."""
-        del scene
         every = [it for number in list(self.consumer.events) for it in self._times(number)]
         calm = [put - due for put, due in every if int(due) in self.calm_time]
         late = {"before the first fault": calm, "all": [put - due for put, due in every]}
-        return {f"put after it was due, {when}": percentiles(them) for when, them in late.items()}
+        found = {f"put after it was due, {when}": percentiles(them) for when, them in late.items()}
+        return {**found, "outcomes": scene.outcome_count()}
 
     def audit(self, scene: Scene) -> Findings:
         """Compares what was delivered with what should have been."""
@@ -217,6 +257,8 @@ class Rounds(Crash):
             findings.lost.append(f"{missing} events never came")
         for number in self.consumer.events:
             self._check(number, findings)
+        if self.ordered:
+            findings.disordered += [*self.consumer.order.wrong, *disorder(scene.servers)]
         return findings
 
     def _check(self, number: int, findings: Findings) -> None:
@@ -258,19 +300,48 @@ class Rounds(Crash):
             seconds: float = rule.wait_before(tried, interval)
             if rule.backoff is not None:
                 jitter = jitter_of(identity, tried)
-                place = waits.partition(number % PARTITIONS, int(seconds), jitter)
+                home = _home(b"k%d" % (number % KEYS[self.ordered]))
+                place = waits.partition(home, int(seconds), jitter)
                 seconds = waits.seconds(place)
             times.append((put_at, failed + 1000 * seconds))
         return times
 
     @cached_property
     def _table(self) -> RulesTable:
-        return parse(self.table).required()
+        return parse(_ORDERED if self.ordered else self.table).required()
 
     @cached_property
     def _rules(self) -> Mapping[str, Rule]:
         """The rules that retry, by topic."""
         return dict(zip((GROWING, STEADY), self._table.rules, strict=False))
+
+
+def disorder(servers: str) -> list[str]:
+    """What came after a later message of its key, topic by topic, as kafka-python reads them.
+
+    Args:
+        servers: The broker.
+    """
+    order = KeyOrder()
+    with contextlib.closing(
+        KafkaConsumer(
+            bootstrap_servers=servers,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=10_000,
+        )
+    ) as consumer:
+        consumer.assign([Place(name, it) for name, count in _TOPICS.items() for it in range(count)])
+        for record in consumer:
+            mine = own.read_own(list(record.headers))
+            if mine.identity:
+                order.take(mine.identity, record.key, record.topic)
+    return order.wrong
+
+
+def _home(key: bytes) -> int:
+    """The partition of the dead letters of a key."""
+    return int(key[1:]) % PARTITIONS
 
 
 def _headers(message: Message) -> list[Any]:
@@ -295,6 +366,7 @@ def dead_letter(message: Message, kind: str) -> Pairs:
                 "offset": (offset or 0).to_bytes(8, "big"),
             }
             added: Pairs = [(f"kafka_dlt-original-{name}", at) for name, at in where.items()]
+            added.append(("kafka_dlt-original-consumer-group", GROUP.encode()))
             return [*before, *added, ("kafka_dlt-exception-fqcn", b"org.acme.WriteException")]
         case "connect":
             added = [(f"__connect.errors.{name}", at) for name, at in place.items()]

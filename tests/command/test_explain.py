@@ -217,6 +217,20 @@ def test_a_dialect_is_explained_by_fields(tmp_path: Path) -> None:
     assert "      30 s  rule at line 4: keep the message, also under other tables\n" in output
 
 
+def test_order_is_told_of_a_message_that_is_explained_alone(tmp_path: Path) -> None:
+    """Its delays are exact, and it may wait longer."""
+    table = tmp_path / "kafka.rul"
+    rule = "ACTION(RETRY) RETRY(2) BACKOFF(30s,2,1h)"
+    table.write_text(f"DIALECT(KAFKA) ORDER(KEY)\n{rule}\n")
+    output = explain(table, "--field", "TOPIC=orders").output
+    assert "order: it waits longer if an earlier message of its key waits\n" in output
+    assert "jitter" not in output
+    table.write_text(f"DIALECT(KAFKA)\n{rule}\n")
+    output = explain(table, "--field", "TOPIC=orders").output
+    assert "jitter" in output
+    assert "order:" not in output
+
+
 def test_a_round_for_a_group_is_explained_with_its_topic(tmp_path: Path) -> None:
     """A dead letter from that topic counts as one of the original; without a group it fails."""
     table, message = tmp_path / "kafka.rul", tmp_path / "letter.json"

@@ -49,6 +49,8 @@ class KnownCluster:
             {plan: self.replays.get(plan) for plan in questions.replays},
             {lane: orders_on(lane, self.replays.values()) for lane in questions.orders},
             dict.fromkeys(questions.replayed, self.replayed),
+            rounds={one: one for one in questions.rounds},
+            waiting={one: {} for one in questions.waiting},
         )
 
     def decided(self, work: Slice) -> list[Entry]:

@@ -110,6 +110,7 @@ def test_what_a_batch_did_is_what_is_exported(observer: MetricsObserver) -> None
         ("redrive_topic_retention_seconds", ("orders.dlq",), float("inf")),
         ("redrive_expiring_messages", ("orders.dlq",), 0),
         ("redrive_parked_messages", ("orders",), 0),
+        ("redrive_held_messages", ("orders",), 0),
         ("redrive_parked_oldest_seconds", ("orders",), 0),
         ("redrive_remaining_messages", ("orders",), 3),
     ):
@@ -189,9 +190,10 @@ def test_what_messages_say_makes_no_end_of_series(
 
 def test_a_handler_that_is_gone_is_not_shown_any_more(observer: MetricsObserver) -> None:
     """A restart may take one away; the others keep their series."""
-    observer.metrics.waiting.show_open(["bills"], {("bills", State.PARKED): Standing(2, 0, 0.0)})
+    observer.metrics.waiting.show_open(["bills"], {("bills", State.PARKED): Standing(2, 0, 0.0, 1)})
     found = values(observer)
     assert ("redrive_remaining_messages", ("orders",)) not in found
     assert ("redrive_remaining_oldest_seconds", ("orders",)) not in found
     assert found["redrive_parked_messages", ("bills",)] == 2
+    assert found["redrive_held_messages", ("bills",)] == 1
     assert found["redrive_remaining_messages", ("bills",)] == 0

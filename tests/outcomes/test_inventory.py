@@ -26,7 +26,7 @@ WRITTEN = 3
 stories = st.lists(
     st.tuples(
         st.lists(
-            st.sampled_from(["parked", "remains", "quarantined", "skipped", "cancelled"]),
+            st.sampled_from(["parked", "held", "remains", "quarantined", "skipped", "cancelled"]),
             max_size=4,
         ),
         st.sampled_from(["", "retried", "forwarded", "discarded"]),
@@ -47,6 +47,8 @@ def outcomes_of(stories: Sequence[tuple[list[str], str]]) -> list[dict[str, Any]
             members = {"origin": place, "message": place, "result": result, "attempt": attempt + 1}
             if result == "quarantined":
                 members |= {"result": "remains", "action": "QUARANTINE"}
+            if result == "held":
+                members |= {"result": "parked", "attempt": 0}
             members["outcome"] = f"redrive-shop-retry:0:{len(found)}" if attempt else place
             members["reason"] = 2053 if letter % 2 else 2085
             members["fields"] = {"DESTQ": f"Q{letter % 3}", "REASON": 2053}
@@ -99,6 +101,7 @@ def test_each_dead_letter_is_told_by_its_last_outcome(
         for row in last.values()
         if row["result"] in state.results
         and (state is State.ALL or (state_of(row) == "quarantined") is (state is State.QUARANTINED))
+        and (state is not State.HELD or state_of(row) == "held")
     ]
     folder = tmp_path_factory.mktemp("job") / "ledger"
     with opened_in_steps(folder, every, cuts) as inventory:
@@ -131,7 +134,7 @@ def inventory(tmp_path: Path) -> Inventory:
         {"origin": "d:0:2", "result": "parked", "reason": 2085, "fields": {"DESTQ": "it's"}},
         {"origin": "d:0:3", "result": "remains", "fields": {"REASON": 2051}, "handler": "bills"},
         {"origin": "d:0:2", "result": "retried"},
-        {"origin": "d:0:4", "result": "parked", "key": None},
+        {"origin": "d:0:4", "result": "parked", "key": None, "attempt": 0},
         {"origin": "d:0:5", "result": "remains", "action": "QUARANTINE", "handler": "late"},
     ]
     every = rows([outcome(number, **one) for number, one in enumerate(members)], partitions=1)
@@ -146,6 +149,7 @@ def inventory(tmp_path: Path) -> Inventory:
         (Selection(state=State.RETRIED), [2]),
         (Selection(state=State.ALL), [5, 4, 2, 3, 1]),
         (Selection(state=State.QUARANTINED), [5]),
+        (Selection(state=State.HELD), [4]),
         (Selection(message="d:0:5"), [5]),
         (Selection(reason=2051), [3]),
         (Selection(state=State.REMAINING, reason=2053), [1]),
@@ -182,6 +186,7 @@ def test_what_stands_is_counted_by_handler_with_quarantined_messages_apart(
         ("bills", State.REMAINING): 1,
         ("late", State.QUARANTINED): 1,
     }
+    assert found["payments", State.PARKED].held == 1
 
 
 def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:

@@ -54,6 +54,13 @@ def test_the_next_attempt_under_a_dialect_has_a_time_but_no_rule() -> None:
     assert not found.rule_line
 
 
+def test_who_is_held_is_tried_once_the_key_is_free() -> None:
+    """Nobody knows when that is."""
+    found = what_next([row(result="parked", action="", attempt=0)], deciders())
+    assert found.text == "the next attempt, once no earlier message of its key waits"
+    assert found.due is None
+
+
 def test_the_next_attempt_by_a_backoff_is_due_to_the_millisecond() -> None:
     """It is told from the outcomes alone when the copy that waits will be read again."""
     rules = "DIALECT(KAFKA)\nACTION(RETRY) RETRY(9) BACKOFF(30s,2,1h)\n"

@@ -18,7 +18,8 @@ from redrive.rules import __path__ as package
 from redrive.rules.analysis import analyse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "rules-language.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
+BLOCKS = [block for language, block in FENCED if not language]
 TABLES = [block for block in BLOCKS if not block.startswith("$")]
 
 

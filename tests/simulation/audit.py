@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.simulation.clients import SETTLED
 from tests.simulation.cluster import SimulatedCluster, Transaction
 from tests.simulation.job import (
     APPLICATION,
@@ -16,6 +17,7 @@ from tests.simulation.job import (
     REMAINING,
     REPLAY,
     RETRY,
+    waits_for_ever,
 )
 
 from redrive.engine import commands
@@ -61,6 +63,8 @@ class Audit:
     set_back: float = 0.0
     """Seconds by which the clock of the job was set back at most: what was due may be taken for
     early then."""
+    is_ordered: bool = False
+    """Whether its tables have ORDER(KEY)."""
     findings: list[str] = field(default_factory=list)
 
     def run(self) -> list[str]:
@@ -74,6 +78,8 @@ class Audit:
         self._check_accepted(outcomes)
         self._check_reasons(outcomes)
         self._check_order(outcomes)
+        if self.is_ordered:
+            self._check_keys(outcomes)
         if self.table is not None:
             self._check_waiting(outcomes, self.table)
         return self.findings
@@ -94,12 +100,15 @@ class Audit:
             if is_read and (APPLICATION, lane) not in self.cluster.offsets:
                 self.findings.append(f"{lane} was never committed: a week later it would be new")
         last = {record.key: offset for _, offset, _, record in self.cluster.visible(REMAINING)}
+        moved = {own.read_own(record.headers or []).moved for record in self._written(BACKOFF)}
         for topic in (DEAD_LETTERS, RETRY, BACKOFF, REMAINING, REPLAY):
             for lane, offset, _, record in self.cluster.visible(topic):
                 name = own.identity(lane.topic, lane.partition, offset)
                 # A copy that was replayed before its turn came is passed over.
                 is_over = topic == REMAINING and last[record.key] > offset
-                needs_outcome = record.value is not None and not is_over
+                needs_outcome = record.value is not None and not is_over and name not in moved
+                if topic in {RETRY, BACKOFF} and waits_for_ever(self.cluster, record):
+                    continue
                 self._check_source(lane, offset, counts[name], needs_outcome=needs_outcome)
 
     def _check_source(
@@ -132,13 +141,33 @@ class Audit:
                 continue
             for record in self._written(topic):
                 kept_on = RETRY if topic == BACKOFF else topic
-                found[kept_on, own.read_own(record.headers or []).identity] += 1
+                mine = own.read_own(record.headers or [])
+                # What goes on waiting, and notes of rounds, have no outcome.
+                found[kept_on, mine.identity] += not (mine.moved or mine.is_note)
         for place in sorted({*expected, *found}):
             if expected[place] != found[place]:
                 self.findings.append(
                     f"{place[1]} is on {place[0]} {found[place]} times, not {expected[place]}"
                 )
         self._check_remaining(last)
+
+    def _check_keys(self, outcomes: list[dict[str, Any]]) -> None:
+        """Under ORDER(KEY) nothing but waiting happens to a message while an earlier one waits."""
+        waiting: defaultdict[tuple[int, str], dict[int, float]] = defaultdict(dict)
+        # What one transaction wrote at once it decided in the order of the messages.
+        for one in sorted(outcomes, key=lambda one: (one["written"], _place(one))):
+            if one["result"] in _UNTOUCHED or one["key"] is None:
+                continue
+            partition, place = _place(one)
+            line = waiting[partition, one["key"]]
+            earlier = [it for it, until in line.items() if it < place and until > one["written"]]
+            if earlier and "replay" not in one and not _is_held(one):
+                self.findings.append(
+                    f"{one['message']} was {one['result']}, and {earlier} of its key waited"
+                )
+            line[place] = float("inf") if one["result"] not in _FINAL else 0.0
+            if one["result"] == "retried":
+                line[place] = one["time"] / 1000 + SETTLED - self.apart
 
     def _check_accepted(self, outcomes: list[dict[str, Any]]) -> None:
         """No instruction is passed over for want of its plan: every plan was accepted."""
@@ -276,10 +305,22 @@ class Audit:
         yield from self.cluster.visible_before_deletion(topic)
 
 
+def _place(outcome: dict[str, Any]) -> tuple[int, int]:
+    """Partition and offset where a message was seen first."""
+    partition, offset = map(int, outcome["message"].rsplit(":", 2)[1:])
+    return partition, offset
+
+
 def _is_before_an_attempt(outcome: dict[str, Any]) -> bool:
     """Whether a message waits for its delay since it failed, before anything is tried."""
     detail: str = outcome["detail"]
-    return outcome["result"] == "parked" and detail.endswith("after the failure")
+    is_early = detail.endswith("after the failure") or _is_held(outcome)
+    return outcome["result"] == "parked" and is_early
+
+
+def _is_held(outcome: dict[str, Any]) -> bool:
+    """Whether a message waits behind an earlier one of its key."""
+    return outcome["result"] == "parked" and "waits behind" in outcome["detail"]
 
 
 def _waits_on(outcome: dict[str, Any]) -> bool:

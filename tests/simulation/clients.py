@@ -1031,6 +1031,7 @@ _CLOCKS: Final = (
     "redrive.kafka.compacted",
     "redrive.kafka.producer",
     "redrive.kafka.reader",
+    "redrive.kafka.waiting_keys",
     "redrive.kafka.watch",
     "redrive.operations.replay.entries",
     "redrive.operations.replay.instructions",
@@ -1044,6 +1045,8 @@ _CLOCKS: Final = (
 """Modules that look at the clock."""
 _MACHINE: Final = SimpleNamespace(gethostname=lambda: "host", getpid=lambda: 1)
 """``socket`` and ``os`` where a process says who it is."""
+SETTLED: Final = 8.0
+"""Seconds after which a round counts as over: nobody processes here, so no group passes a put."""
 _DELAYS: Final = 6
 """Partitions of messages that wait by BACKOFF for each of the dead-letter queue, wherever they are
 dealt out: enough for three delays, two for each."""
@@ -1070,6 +1073,7 @@ _REPLACED: Final[Mapping[str, object]] = {
     ),
     "redrive.streaming.emission.Records": SimpleNamespace(from_arrow=Rows.records),
     "redrive.streaming.emission._lanes": Rows.lanes,
+    "redrive.kafka.waiting_keys.SETTLED": SETTLED,
     "redrive.operations.replay.instructions._CHUNK_RECORDS": 1,
     "redrive.operations.replay.instructions.TopicAdministration": SimulatedAdministration,
     "redrive.operations.states.TopicAdministration": SimulatedAdministration,

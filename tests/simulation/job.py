@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from tests.simulation.clients import Network, Received, Rows
+from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.scheduler import ROUNDING, Process
 
 from redrive.checkpoints.epoch import RunIdentity, instance_key
@@ -33,6 +34,7 @@ from redrive.engine.names import HandlerIdentity, control_topic
 from redrive.errors import FatalFault, ProtocolError, SupersededFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
+from redrive.messages import own_headers as own
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.emission import Emission, EmissionOrder
 from redrive.streaming.held_source import HeldReader
@@ -350,7 +352,10 @@ class _Run:
         for lane, begin in self._read.items():
             is_held = lane in self._releases and lane not in self._aging
             end = min(cluster.end(lane), self._releases[lane] if is_held else cluster.end(lane))
-            if cluster.has_open or any(True for _ in cluster.read(lane, begin, end)):
+            if cluster.has_open or any(
+                not waits_for_ever(cluster, record)
+                for _, _, record in cluster.read(lane, begin, end)
+            ):
                 return True
         return False
 
@@ -520,6 +525,16 @@ class _Frame:
         """What the tasks made."""
         _, now = self.task.args
         return self.run.emitted_by_workers(self.rows, now)
+
+
+def waits_for_ever(cluster: SimulatedCluster, record: OutputRecord) -> bool:
+    """Whether a parked message waits behind another that remains (ORDER(KEY))."""
+    behind = own.read_own(record.headers or []).behind
+    if not behind:
+        return False
+    last = {copy.key: copy for *_, copy in cluster.visible(REMAINING)}
+    remaining = (copy for copy in last.values() if copy.value is not None)
+    return any(own.read_own(copy.headers or []).identity == behind for copy in remaining)
 
 
 def _nested(flat: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

@@ -35,13 +35,16 @@ from redrive.engine.commands import NO_STATES
 from redrive.engine.decision import Keep
 from redrive.engine.facts import MISSING, Answers, Facts, Questions
 from redrive.engine.lane import Lane
+from redrive.engine.ordering import KeyOrder
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import InstructionSource, RemainingSource, RetrySource, SourceKind
 from redrive.errors import OutcomeUnknown, TransientFault
-from redrive.kafka import cluster, copies, errors, facts, producer
+from redrive.kafka import cluster, copies, errors, facts, producer, waiting_keys
 from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.reports import FailureKind, TransactionReport
 from redrive.operations.replay.instructions import Instructions
 from redrive.operations.replay.placed import PlannedMessages
+from redrive.outcomes import progress
 from redrive.outcomes.last_outcomes import LastOutcome
 from redrive.streaming import emission, preparation, start
 
@@ -573,6 +576,38 @@ def _tried_and_parked(original: Any, self: Any, row: int) -> Iterable[Any]:
 @mutation("what was ordered is known from before the batch")
 def _order_forgotten() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Facts, "orders", lambda *_: ())
+
+
+@replaced("a message of a key is not held", KeyOrder, "ahead")
+def _not_held(*_: object) -> None: ...
+
+
+@replaced("no note of a round", RulesDecider, "round_of")
+def _no_note(*_: object) -> None: ...
+
+
+@replaced("what remains holds no key", waiting_keys._Followed, "_take")
+def _remaining_passed_over(original: Any, self: Any, record: Any) -> None:
+    if record.lane != self._question.remaining:
+        original(self, record)
+
+
+@replaced("copies do not say where a lane stands", progress, "_in_copies")
+def _copies_not_asked(*_: object) -> dict[Any, int]:
+    return {}
+
+
+@replaced("positions read after what waits", waiting_keys._Followed, "follow")
+def _positions_last(_original: Any, self: Any, asked: Any, group: str) -> None:
+    parked = self._lanes(asked)
+    lanes = [*parked, self._question.remaining]
+    ends = cluster.settled_ends(asked, lanes)
+    starts = {lane: self._read.get(lane, 0) for lane in lanes}
+    for record in asked.read(starts, ends):
+        self._take(record)
+    self._read.update(ends)
+    for lane, position in asked.committed(group, parked, stable=True).items():
+        self._pass(lane, position or 0)
 
 
 @mutation("a lost answer of the control topic ends the job")

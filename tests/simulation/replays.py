@@ -112,7 +112,7 @@ def plan_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) -> 
     is_about_parked = chance.random() < 0.4
     if is_about_parked:
         parked = [one for topic in (RETRY, BACKOFF) for *_, one in cluster.visible(topic)]
-        origins = sorted({own.read_own(one.headers or []).origin for one in parked})
+        origins = sorted({own.read_own(one.headers or []).origin for one in parked} - {""})
     else:
         remaining = cluster.visible(REMAINING)
         origins = sorted({(one.key or b"").decode() for *_, one in remaining})

@@ -64,6 +64,9 @@ REASON(2085) ACTION(FWD) FWDQ(ELSEWHERE) HEADER(NO) RETRY(2)
 REASON(2051) ACTION(IGNORE)
 """
 """As ``TABLE``, and messages wait as long as their rules say."""
+ORDERED: Final = BACKED_OFF.replace("RETRYINT", "ORDER(KEY) RETRYINT")
+"""As ``BACKED_OFF``, and messages of a key are placed in their order."""
+CHANGED_IN_ORDER: Final = CHANGED.replace("RETRYINT", "DIALECT(KAFKA) ORDER(KEY) RETRYINT")
 _TARGETS: Final = ("Q0", "Q1", "Q2", "ELSEWHERE")
 _REASONS: Final = (2053, 2053, 2053, 2035, 2085, 2051, 9999)
 _SMALL: Final = 2_000
@@ -127,6 +130,8 @@ _CLEANING: Final = 0.1
 before it, now and then."""
 _MEASURED: Final = 200
 """Schedules that are run to tell how fast they are, unless an argument says otherwise."""
+_ORDERED: Final = 3
+"""Which one of six seeds has a table with ORDER(KEY)."""
 _GROUP: Final = "readers"
 _DEPTH: Final = 3
 
@@ -192,7 +197,11 @@ class _Plan:
             chaos_steps=_DUEL if is_duel else chance.choice([50, 100, 200]),
             events=_DUEL_EVENTS if is_duel else chance.choice([0.0, 0.04, 0.1, 0.2]),
             workers=0 if has_full_queue else chance.choice([1, 2] if is_duel else [0, 1, 2]),
-            table=TABLE if duels_only or seed % 3 else BACKED_OFF,
+            table=TABLE
+            if duels_only or seed % 3
+            else ORDERED
+            if seed % 6 == _ORDERED
+            else BACKED_OFF,
             tables_change=tables_change,
             has_full_queue=has_full_queue,
             may_expire=chance.random() < 0.2,
@@ -557,7 +566,8 @@ class _World:
                 self.stops_amid[name] = False
 
     def _change_table(self) -> None:
-        self.table = CHANGED if self.table == self.plan.table else self.plan.table
+        changed = CHANGED_IN_ORDER if self.plan.table == ORDERED else CHANGED
+        self.table = changed if self.table == self.plan.table else self.plan.table
         self.awaits_table = self.plan.replays > 0
         self._tell("the table is changed")
         self._take_over()
@@ -920,6 +930,7 @@ def run_schedule(
         audit = Audit(
             network.cluster, world.conditions, table, _apart(scheduler), _set_back(scheduler)
         )
+        audit.is_ordered = plan.table == ORDERED
         world.findings += audit.run()
     return Result(seed, world.findings, scheduler.steps, world.written, world.happened)
 

@@ -58,6 +58,7 @@ _QUICK: Final = (
     "a task's second attempt emits",
     "a replay does not ask what still remains",
     "a parked message that is tried at once stays parked too",
+    "a message of a key is not held",
 )
 """Mutations that are found within seconds; the others are for ``make mutations``."""
 

@@ -162,6 +162,41 @@ def test_each_delay_of_a_backoff_is_on_time_and_a_new_table_waits_for_none(
     assert results == {"parked": 3 * letters, "remains": letters, "discarded": letters}
 
 
+def test_under_order_a_message_waits_behind_an_earlier_one_of_its_key(
+    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """The first of each key fails twice, and goes on before the second; without keys it does not.
+
+    However often the job looks, one outcome says that a message waits behind another.
+    """
+    dlq, done = queues("dlq", partitions=2), queues("done")
+    table = (
+        "DIALECT(KAFKA) ORDER(KEY) WAIT(NO) RETRYINT(1)\n"
+        "TOPIC(nowhere) ACTION(RETRY) RETRY(2) BACKOFF(1s,2,2s)\n"
+        f"ACTION(FWD) FWDT('{done}') HEADER(NO)\n"
+    )
+    keys = [None, *(b"k%d" % number for number in range(6))]
+    produce(
+        dlq,
+        [
+            connect(topic, "e", value=value, key=key, partition=number % 2)
+            for topic, value in (("nowhere", b"first"), ("elsewhere", b"second"))
+            for number, key in enumerate(keys)
+        ],
+    )
+    configuration = configure({dlq: table})
+    start_job(configuration).join()
+    found = defaultdict(list)
+    for record in read_all(done):
+        found[record.key].append(record.value)
+    assert found.pop(None) == [b"second", b"first"]
+    assert found == {key: [b"first", b"second"] for key in keys if key}
+    told = outcomes_of(configuration, read_all)
+    held = Counter(it["message"] for it in told if "waits behind" in it["detail"])
+    assert len(held) == len(keys) - 1
+    assert set(held.values()) == {1}
+
+
 @contextmanager
 def failing_consumer(
     servers: str, dlq: str, *topics: str, is_well: Event | None = None

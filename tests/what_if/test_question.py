@@ -18,10 +18,11 @@ from tests.outcomes.samples import START
 from tests.outcomes.small_job import SmallJob, dead_letter
 
 from redrive.command import main
+from redrive.messages import Headers, Records
 from redrive.outcomes.rows import Row, row_of
 from redrive.outcomes.table import LedgerTable, arrow_of
 from redrive.settings import read_settings
-from redrive.what_if import Over, Question, ask, question
+from redrive.what_if import Over, Question, ask, question, sources
 from redrive.what_if.document import document_of
 
 NEW = """\
@@ -42,6 +43,13 @@ SCHEME(redrive) REASON(MQRC_NOT_AUTHORIZED) ACTION(DISCARD)
 
 def plan(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, ["plan", *map(str, arguments)])
+
+
+def test_notes_of_rounds_are_no_messages() -> None:
+    """They lie among the parked ones; a message without a value is one."""
+    headers: list[Headers] = [[], [("redrive.in-round", b"[]")], [("a", b"b")]]
+    records = Records([b"k"] * 3, [b"v", None, None], headers, [5] * 3, [7, 8, 9])
+    assert list(sources._without_notes(records).offsets) == [7, 9]
 
 
 @pytest.mark.parametrize("new", [NEW, NEW_OF_KAFKA], ids=["IBM", "KAFKA"])

@@ -214,7 +214,9 @@ def _lines(
     for turn in explanation.turns:
         yield from _turn_lines(table, fields, turn, form)
     used = [table.rules[turn.rule] for turn in explanation.turns if turn.rule is not None]
-    if any(rule.backoff is not None for rule in used):
+    if table.control.is_ordered:
+        yield "order: it waits longer if an earlier message of its key waits"
+    elif any(rule.backoff is not None for rule in used):
         yield f"jitter: each delay of a BACKOFF is up to {JITTER:.0%} shorter"
 
 
@@ -270,6 +272,7 @@ def _document(
 ) -> dict[str, Any]:
     return {
         "table": table.hash,
+        "order": "key" if table.control.is_ordered else "",
         "message": dict(fields),
         "rules": [
             {

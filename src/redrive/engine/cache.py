@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from redrive.engine.commands import Replay
     from redrive.engine.context import SliceContext
-    from redrive.engine.decision import Decision, Hold, Keep, Wait
+    from redrive.engine.decision import Decision, Keep, Suspend, Wait
     from redrive.engine.message import Attempts, Message
     from redrive.engine.rules_decider import RulesDecider
     from redrive.messages import DeadLetterProfile, Headers
@@ -45,7 +45,7 @@ class DecisionCache:
         self._profiles: dict[int, DeadLetterProfile] = {}
         self._decisions: dict[tuple[int, int, Attempts, int, int, str], Decision] = {}
         self._waiting: dict[int, Wait] = {}
-        self._held: dict[tuple[int, Attempts, str], Hold] = {}
+        self._suspended: dict[tuple[int, Attempts, str], Suspend] = {}
         self._flooded: dict[tuple[int, int, Attempts, str], Keep] = {}
         self._probes: dict[tuple[int, Attempts, str], Put] = {}
         self._refused: dict[tuple[int, int, str], Decision] = {}
@@ -117,16 +117,18 @@ class DecisionCache:
             waiting = self._waiting[id(decision)] = decider.waiting(decision)
         return waiting
 
-    def held(self, decider: RulesDecider, decision: Decision, attempts: Attempts, why: str) -> Hold:
+    def suspended(
+        self, decider: RulesDecider, decision: Decision, attempts: Attempts, why: str
+    ) -> Suspend:
         """The decision to wait for an open breaker; the other decision came from here."""
         key = (id(decision), attempts, why)
-        held = self._held.get(key)
-        if held is None:
-            held = self._held[key] = decider.held(decision, attempts, why)
-        return held
+        suspended = self._suspended.get(key)
+        if suspended is None:
+            suspended = self._suspended[key] = decider.suspended(decision, attempts, why)
+        return suspended
 
     def probe(self, decider: RulesDecider, decision: Put, attempts: Attempts, why: str) -> Put:
-        """A probe of an open breaker; arguments as for ``held``."""
+        """A probe of an open breaker; arguments as for ``suspended``."""
         key = (id(decision), attempts, why)
         probe = self._probes.get(key)
         if probe is None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from redrive.engine.breaker import NO_BREAKERS, SliceBreakers
 from redrive.engine.cache import DecisionCache
-from redrive.engine.facts import DepthQuestion, Facts, TopicFacts
+from redrive.engine.facts import DepthQuestion, Facts, TopicFacts, WaitingQuestion
 from redrive.engine.flood import NO_ARRIVALS, SliceFloods
+from redrive.engine.ordering import KeyOrder
 from redrive.messages import OutputRecord, Refused, body_length, packed_size, wire_size
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Refusal, check_limits
@@ -58,6 +59,8 @@ class SliceContext:
     """Origins of the instructions that this slice carried out."""
     noted: set[object] = field(default_factory=set)
     """Definitions that the slice keeps, and channels that it stops."""
+    orders: dict[WaitingQuestion, KeyOrder] = field(default_factory=dict)
+    """What waits for the keys of a partition, with what this slice did."""
     cache: DecisionCache = field(default_factory=DecisionCache)
     breakers: SliceBreakers = field(default_factory=lambda: SliceBreakers(NO_BREAKERS, 0))
     floods: SliceFloods = field(default_factory=lambda: SliceFloods(NO_ARRIVALS, 0))
@@ -73,8 +76,16 @@ class SliceContext:
         self.noted.clear()
         self.breakers.begin()
         self.floods.begin()
+        self.orders.clear()
         self.cache = DecisionCache()
         self.putters.clear()
+
+    def order(self, question: WaitingQuestion) -> KeyOrder:
+        """What waits for the keys of a partition, as the slice has changed it so far."""
+        order = self.orders.get(question)
+        if order is None:
+            order = self.orders[question] = KeyOrder(self.facts.waiting(question) or {})
+        return order
 
     def failed_at(self, message: Message) -> int:
         """When the processing of a message failed, in milliseconds; now if unknown."""

@@ -1,7 +1,8 @@
 """Decisions: the result of one attempt for all messages that the decider treats alike.
 
 ``Put`` and ``Discard`` end Redrive's work on a message, ``Park`` and ``Keep`` leave a copy of it on
-a topic of Redrive's own (``Wait`` before the first attempt), ``Skip`` leaves everything as it was.
+a topic of Redrive's own (``Wait`` before the first attempt, ``Hold`` behind an earlier message of
+its key), ``Skip`` leaves everything as it was.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ __all__ = [
     "Park",
     "Put",
     "Skip",
+    "Suspend",
     "Wait",
     "with_detail",
     "with_edit",
@@ -121,8 +123,16 @@ class Wait(Park):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Suspend(Park):
+    """The message waits for an open breaker, and uses up no attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Hold(Park):
-    """The message waits for an open breaker, with the attempts that it had."""
+    """The message waits behind an earlier one of its key, and uses up no attempt."""
+
+    behind: str
+    """Identity of the first message of the key that waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from redrive.engine.commands import Replay
+from redrive.engine.ordering import Round, WaitingKeys
 from redrive.messages import TopicPartition
 
 if TYPE_CHECKING:
@@ -82,6 +83,16 @@ class ReplayedQuestion(NamedTuple):
     """Of the outcomes topic."""
     since: int
     """Offset of the outcome."""
+
+
+class WaitingQuestion(NamedTuple):
+    """Which messages of a partition of a dead-letter queue wait, by key."""
+
+    retry: TopicPartition
+    """Where its messages are parked."""
+    backoff: tuple[TopicPartition, ...]
+    """Where those wait that wait by BACKOFF; the topic may not exist."""
+    remaining: TopicPartition
 
 
 class Replayed(NamedTuple):
@@ -164,12 +175,21 @@ class Questions:
     orders: frozenset[TopicPartition] = frozenset()
     """Partitions of retry topics."""
     replayed: frozenset[ReplayedQuestion] = frozenset()
+    rounds: frozenset[Round] = frozenset()
+    """How far rounds are; asked before ``waiting``, so that what came back is seen there."""
+    waiting: frozenset[WaitingQuestion] = frozenset()
+
     new_topics: frozenset[NewTopicQuestion] = frozenset()
 
     def __bool__(self) -> bool:
         """Whether anything is asked."""
         plain = self.topics or self.depths or self.records or self.new_topics
-        return bool(plain or self.about_replays)
+        return bool(plain or self.about_replays or self.about_order)
+
+    @property
+    def about_order(self) -> bool:
+        """Whether any question matters only to ORDER(KEY)."""
+        return bool(self.rounds or self.waiting)
 
     @property
     def about_replays(self) -> bool:
@@ -193,6 +213,9 @@ class Answers:
     orders: Mapping[TopicPartition, Sequence[Replay]] = field(default_factory=dict)
     """Replays about parked messages, the latest first."""
     replayed: Mapping[ReplayedQuestion, Replayed] = field(default_factory=dict)
+    rounds: Mapping[Round, Round] = field(default_factory=dict)
+    """Each round as far as it is now."""
+    waiting: Mapping[WaitingQuestion, WaitingKeys] = field(default_factory=dict)
     new_topics: Mapping[NewTopicQuestion, Created] = field(default_factory=dict)
 
 
@@ -237,6 +260,8 @@ class Facts:
         self._replays: _Known[str, Replay | None] = _Known()
         self._orders: _Known[TopicPartition, Sequence[Replay]] = _Known()
         self._replayed: _Known[ReplayedQuestion, Replayed] = _Known()
+        self._rounds: _Known[Round, Round] = _Known()
+        self._waiting: _Known[WaitingQuestion, WaitingKeys] = _Known()
         self._new_topics: _Known[NewTopicQuestion, Created] = _Known()
         self.is_crowded = False
         """Whether the records that a slice asks for are too large together."""
@@ -278,6 +303,14 @@ class Facts:
         """What instructions have moved; None and a question if unknown for this slice."""
         return self._replayed.get(question)
 
+    def round(self, noted: Round) -> Round:
+        """How far a round is; as far as noted, and a question, if unknown for this slice."""
+        return self._rounds.get(noted) or noted
+
+    def waiting(self, question: WaitingQuestion) -> WaitingKeys | None:
+        """What waits, by key; None and a question if unknown for this slice."""
+        return self._waiting.get(question)
+
     def created(self, question: NewTopicQuestion) -> Created | None:
         """Whether a missing topic is created; None and a question if unknown for this slice."""
         return self._new_topics.get(question)
@@ -291,6 +324,8 @@ class Facts:
         self._replays.answers.clear()
         self._orders.answers.clear()
         self._replayed.answers.clear()
+        self._rounds.answers.clear()
+        self._waiting.answers.clear()
         self._new_topics.answers.clear()
         self.is_crowded = False
         if len(topics) > _REMEMBERED:
@@ -315,6 +350,8 @@ class Facts:
             self._replays.take(),
             self._orders.take(),
             self._replayed.take(),
+            self._rounds.take(),
+            self._waiting.take(),
             self._new_topics.take(),
         )
 
@@ -331,4 +368,6 @@ class Facts:
         self._replays.answers.update(answers.replays)
         self._orders.answers.update(answers.orders)
         self._replayed.answers.update(answers.replayed)
+        self._rounds.answers.update(answers.rounds)
+        self._waiting.answers.update(answers.waiting)
         self._new_topics.answers.update(answers.new_topics)

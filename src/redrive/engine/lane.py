@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from redrive.engine import waiting
 from redrive.engine.deciders import Decided
-from redrive.engine.decision import NO_PROFILE, Decision, Hold, Keep, Park, Skip, Wait, with_detail
+from redrive.engine.decision import (
+    NO_PROFILE,
+    Decision,
+    Hold,
+    Keep,
+    Park,
+    Skip,
+    Suspend,
+    Wait,
+    with_detail,
+)
+from redrive.engine.ordering import Place, Round
 from redrive.engine.outcome import key_members
 from redrive.engine.profiles import rule_input
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind, source_of
 from redrive.messages import INTERNAL, OutputRecord, TopicPartition, wire_size
+from redrive.messages import own_headers as own
 from redrive.messages.cuts import cut_sentence
 from redrive.messages.trace_context import traceparents
 
 if TYPE_CHECKING:
+    from redrive.engine.commands import Replay
     from redrive.engine.context import Entry, SliceContext
     from redrive.engine.message import Attempts, Message
+    from redrive.engine.ordering import KeyOrder
+    from redrive.engine.sources import Input
     from redrive.messages import DeadLetterDecoder, DeadLetterProfile
 
 __all__ = ["Lane"]
@@ -70,6 +86,9 @@ class Lane:
         if not source.load(part, first):
             return iter(())
         self._excess = self._beyond_limit(part, first)
+        decider = part.decider
+        if isinstance(decider, RulesDecider) and decider.table.control.is_ordered:
+            return self._ordered(decider, first)
         is_plain = not self._facts.refused and not self._excess
         if isinstance(source, DeadLetterSource) and source.is_fresh and is_plain:
             return self._prepared(source, first)
@@ -89,28 +108,125 @@ class Lane:
         for row in self._source.rows(first):
             yield from self._outputs_of(row)
 
+    def _ordered(self, decider: RulesDecider, first: int) -> Iterator[Entry]:
+        """Like ``_decided``, under a table with ORDER(KEY)."""
+        order = self._facts.order(decider.waiting_question(self._part.home))
+        for row in self._source.rows(first):
+            noted = self._noted(row)
+            if noted is not None:
+                yield from self._note_again(decider, order, row, noted)
+                continue
+            found = self._source.read(row)
+            if found is None:
+                continue
+            if isinstance(found, Decided):  # its copies stay as they were
+                yield from self._written(row, found)
+                continue
+            yield from self._in_order(decider, order, row, found)
+
+    def _in_order(
+        self, decider: RulesDecider, order: KeyOrder, row: int, found: Input
+    ) -> Iterator[Entry]:
+        """The outputs for one message, which may have to wait behind others of its key."""
+        message, attempts, replay = found
+        message, attempts, _ = decider.identified(message, attempts, self._facts)
+        key, now = message.key, self._facts.now
+        # An operator who names a message decides about its order too.
+        ahead = None if key is None or replay else order.ahead(key, message.identity)
+        if ahead is not None:
+            held = decider.held(message, attempts, ahead, now)
+            if self._was_held(row):
+                yield INTERNAL, self._held_again(row, message, held)
+            else:
+                yield from self._written(row, Decided(message, held))
+            decided = Decided(message, held)
+        else:
+            decided = self._decide(row, message, attempts, replay)
+            yield from self._written(row, decided)
+        if key is None:
+            return
+        order.remove(self._place_of(row))
+        begun = decider.round_of(decided, self._part.home, now)
+        if begun is not None:
+            yield INTERNAL, begun.note(message, decider.note_place(begun, now), now)
+        if begun is not None or isinstance(decided.decision, (Park, Keep)):
+            order.add(key, message.identity, now)
+
+    def _place_of(self, row: int) -> Place:
+        return Place(self._part.lane, self._part.records.offsets[row])
+
+    def _noted(self, row: int) -> Round | None:
+        """The round that a record is a note of; None for a message."""
+        records = self._part.records
+        if self._part.kind is not SourceKind.RETRIES or records.values[row] is not None:
+            return None
+        return Round.read(records.headers[row])
+
+    def _note_again(
+        self, decider: RulesDecider, order: KeyOrder, row: int, noted: Round
+    ) -> Iterator[Entry]:
+        """The note of a round once more, as far as it is now; nothing if it is over."""
+        known, now = self._facts.facts.round(noted), self._facts.now
+        if known.is_over:
+            order.remove(self._place_of(row))
+            return
+        changed = {own.IN_ROUND: known.value}
+        yield INTERNAL, self._again(row, decider.note_place(known, now), changed)
+
+    def _was_held(self, row: int) -> bool:
+        """Whether a row was held already, under the present table, as an outcome of it says."""
+        if self._part.kind is not SourceKind.RETRIES:
+            return False
+        mine = own.read_own(self._part.records.headers[row])
+        return bool(mine.behind) and self._part.counts(row, mine)
+
+    def _held_again(self, row: int, message: Message, held: Hold) -> OutputRecord:
+        """The copy of a message that goes on waiting; it says which copy it replaces."""
+        place = self._part.decider.waiting_place(message, held, self._part.home)
+        moved = f"{self._prefix}{self._part.records.offsets[row]}"
+        changed = {own.BEHIND: held.behind.encode("ascii"), own.MOVED: moved.encode("ascii")}
+        return self._again(row, place, changed)
+
+    def _again(self, row: int, place: TopicPartition, changed: dict[str, bytes]) -> OutputRecord:
+        """A parked record once more, with other headers of Redrive's own; it waits from now on."""
+        records = self._part.records
+        headers = [pair for pair in records.headers[row] if pair[0] not in changed]
+        return OutputRecord(
+            place.topic,
+            records.keys[row],
+            records.values[row],
+            [*headers, *changed.items()],
+            self._facts.now,
+            place.partition,
+        )
+
     def _outputs_of(self, row: int) -> Iterator[Entry]:
         found = self._source.read(row)
         if found is None:
             return
         if not isinstance(found, Decided):
-            message, attempts, replay = found
-            if row in self._excess:
-                yield from self._settled(row, message, self._flooded(row, message, attempts))
-                return
-            found = self._part.decider.decide(
-                message, attempts, self._facts, entry=self._base + row, replay=replay
-            )
-        message, decision, records = found
-        if records:
-            yield from records
-        yield from self._settled(row, message, decision)
+            found = self._decide(row, *found)
+        yield from self._written(row, found)
+
+    def _decide(
+        self, row: int, message: Message, attempts: Attempts, replay: Replay | None
+    ) -> Decided:
+        if row in self._excess:
+            return Decided(message, self._flooded(row, message, attempts))
+        return self._part.decider.decide(
+            message, attempts, self._facts, entry=self._base + row, replay=replay
+        )
 
     def _flooded(self, row: int, message: Message, attempts: Attempts) -> Keep:
         decider = self._part.decider
         assert isinstance(decider, RulesDecider), "only dead-letter queues have a flood limit"
         profile = message.profile or NO_PROFILE
         return self._facts.cache.flooded(decider, profile, attempts, self._excess[row])
+
+    def _written(self, row: int, decided: Decided) -> Iterator[Entry]:
+        """What a decision about a row writes."""
+        yield from decided.records
+        yield from self._settled(row, decided.message, decided.decision)
 
     def _prepared(self, source: DeadLetterSource, first: int) -> Iterator[Entry]:
         """Like ``_decided``, for fresh dead letters, most of which have a prepared put."""
@@ -186,6 +302,8 @@ class Lane:
     def _copy(self, row: int, message: Message, decision: Park | Keep) -> OutputRecord:
         """The copy of a message that waits on a topic of Redrive's own."""
         make = waiting.parked if isinstance(decision, Park) else waiting.remaining
+        if isinstance(decision, Hold):
+            make = partial(waiting.parked, behind=decision.behind)
         topic, partition = self._waiting_place(message, decision)
         return make(
             message,
@@ -207,7 +325,7 @@ class Lane:
         facts = self._facts
         if isinstance(decision, Wait):
             return facts.failed_at(message)
-        if isinstance(decision, Hold):
+        if isinstance(decision, Suspend):
             rest = 1 - (row + 1) / len(self._part.records)
             return facts.now - int(500 * self._part.decider.interval(place) * rest)
         return facts.now

@@ -20,14 +20,16 @@ from redrive.engine.decision import (
     Park,
     Put,
     Skip,
+    Suspend,
     Wait,
     with_detail,
     with_edit,
 )
 from redrive.engine.edits import NO_EDIT, Content, Edit, changes
-from redrive.engine.facts import Gone
+from redrive.engine.facts import Gone, WaitingQuestion
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
+from redrive.engine.ordering import Ahead, Round
 from redrive.engine.outcome import Result
 from redrive.engine.pointers import original_of, own_headers_of_original, restored
 from redrive.engine.profiles import ProfileMatcher
@@ -59,7 +61,7 @@ from redrive.rules import (
     original_target,
     resolve_target,
 )
-from redrive.rules.backoff import jitter_of
+from redrive.rules.backoff import HOLDS, PARTITIONS, jitter_of
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
 
@@ -156,19 +158,36 @@ class RulesDecider:
                 gone = whole
             else:
                 message = whole if whole.cut else self._decoded(whole)
+        message, attempts, unknown = self.identified(message, attempts, facts)
         detail = ""
-        if attempts == NO_ATTEMPTS and self.attempts.may_lack_rounds(message):
-            mine = own_headers_of_original(message, self.schemes, facts.facts)
-            if not isinstance(mine, Gone):
-                message, attempts = self.attempts.returned(message, mine)
-            elif mine.may_come:
-                gone = mine
-            else:
-                detail = f"how often it was tried is not known: {mine.detail}"
+        if unknown is not None and unknown.may_come:
+            gone = unknown
+        elif unknown is not None:
+            detail = f"how often it was tried is not known: {unknown.detail}"
         decided = self._decided(message, attempts, facts, entry=entry, replay=replay, gone=gone)
         if detail:
             return decided._replace(decision=with_detail(decided.decision, detail))
         return decided
+
+    def identified(
+        self, message: Message, attempts: Attempts, facts: SliceContext
+    ) -> tuple[Message, Attempts, Gone | None]:
+        """A message with the identity and the rounds that its program may have dropped.
+
+        Args:
+            message: The message as it was read.
+            attempts: The failed ones, as they were read.
+            facts: What is known of the cluster.
+
+        Returns:
+            The message, its failed attempts, and why they are not known if so.
+        """
+        if attempts != NO_ATTEMPTS or not self.attempts.may_lack_rounds(message):
+            return message, attempts, None
+        mine = own_headers_of_original(message, self.schemes, facts.facts)
+        if isinstance(mine, Gone):
+            return message, attempts, mine
+        return *self.attempts.returned(message, mine), None
 
     def _decided(
         self,
@@ -213,8 +232,8 @@ class RulesDecider:
         if not is_put and not is_refused(decision):
             return self._tried(message, decision, attempts, facts, entry=entry, gone=gone)
         if breaker is not None and not facts.breakers.admits(key, breaker):
-            held = facts.cache.held(self, decision, attempts, breaker.detail)
-            return Decided(message, held)
+            suspended = facts.cache.suspended(self, decision, attempts, breaker.detail)
+            return Decided(message, suspended)
         tried = decision
         if breaker is not None and not breaker.is_tried and isinstance(decision, Put):
             tried = facts.cache.probe(self, decision, attempts, breaker.detail)
@@ -224,7 +243,7 @@ class RulesDecider:
         facts.breakers.refuse(key, decided.decision.detail)
         if breaker is None:
             return decided
-        return Decided(message, facts.cache.held(self, decision, attempts, breaker.detail))
+        return Decided(message, facts.cache.suspended(self, decision, attempts, breaker.detail))
 
     def _note_return(
         self,
@@ -457,7 +476,7 @@ class RulesDecider:
         """
         return self._keep(profile, attempts, None, why, None)
 
-    def held(self, decision: Decision, attempts: Attempts, why: str) -> Hold:
+    def suspended(self, decision: Decision, attempts: Attempts, why: str) -> Suspend:
         """The decision to wait for an open breaker, without an attempt.
 
         Args:
@@ -466,7 +485,7 @@ class RulesDecider:
             why: What the breaker says.
         """
         return self._decisions.write(
-            Hold,
+            Suspend,
             Result.PARKED,
             decision.profile,
             attempts=attempts,
@@ -478,11 +497,82 @@ class RulesDecider:
         )
 
     def probe(self, put: Put, attempts: Attempts, why: str) -> Put:
-        """A put whose round does not count; arguments as for ``held``."""
+        """A put whose round does not count; arguments as for ``suspended``."""
         rounds = put.rounds
         if rounds is not None and put.rule is not None:
             rounds = self.attempts.uncounted(put.rule, rounds, attempts)
         return with_detail(replace(put, rounds=rounds), f"{PROBE}: {why}")
+
+    # -- ORDER(KEY) ------------------------------------------------------------------------------
+
+    def held(self, message: Message, attempts: Attempts, ahead: Ahead, now: int) -> Hold:
+        """The decision that a message waits behind an earlier one of its key.
+
+        It is looked at again soon after what it waits for may have moved, and the later the more
+        messages are in front of it.
+
+        Args:
+            message: The message.
+            attempts: The failed ones, to which none is added.
+            ahead: What waits in front of it.
+            now: Milliseconds.
+        """
+        seconds = float(min(ahead.messages, HOLDS[-1]))
+        lane, (position, since) = ahead.lane, ahead.first
+        if lane is not None and lane.topic == self.identity.remaining_topic:
+            seconds = HOLDS[-1]
+        elif lane is not None:
+            seconds = max(seconds, since / 1000 + self.interval(lane) - now / 1000)
+        identity = position.identity
+        return self._decisions.write(
+            Hold,
+            Result.PARKED,
+            message.profile or NO_PROFILE,
+            attempts=attempts,
+            attempt=0,
+            detail=f"waits behind {identity}, which has its key",
+            of_kind={
+                "behind": identity,
+                "delay": self.table.backoff_partitions.longest_within(seconds),
+            },
+        )
+
+    def waiting_question(self, home: int) -> WaitingQuestion:
+        """The question what waits for the keys of a partition of the dead-letter queue."""
+        identity = self.identity
+        numbers = range(home * PARTITIONS, (home + 1) * PARTITIONS)
+        return WaitingQuestion(
+            TopicPartition(identity.retry_topic, home),
+            tuple(TopicPartition(identity.backoff_topic, number) for number in numbers),
+            TopicPartition(identity.remaining_topic, home),
+        )
+
+    def round_of(self, decided: Decided, home: int, now: int) -> Round | None:
+        """The round that a decision begins; None if its message is not to be processed again.
+
+        Args:
+            decided: The message and the decision.
+            home: The partition of the dead-letter queue that the message belongs to.
+            now: Milliseconds; the time of the put.
+        """
+        put = decided.decision
+        if not isinstance(put, Put) or put.rule is None or put.rule.action is not Action.RETRY:
+            return None
+        ((_, record),) = decided.records
+        letters = TopicPartition(self.identity.topic, home)
+        return Round(record.topic, record.partition, _group_of(put.profile), now, letters)
+
+    def note_place(self, noted: Round, now: int) -> TopicPartition:
+        """Where the note of a round waits: the longer, the longer the round has gone on.
+
+        Args:
+            noted: The round.
+            now: Milliseconds.
+        """
+        age = (now - noted.put_at) / 1000
+        delay = self.table.backoff_partitions.longest_within(min(age / 4, HOLDS[-1]))
+        partition = self.table.backoff_partitions.partition(noted.letters.partition, delay, 0)
+        return TopicPartition(self.identity.backoff_topic, partition)
 
     def skip(
         self, profile: DeadLetterProfile, result: Result, detail: str, replay: Replay | None

@@ -236,7 +236,8 @@ class DeadLetterSource:
         )
         attempts = part.attempts(row, mine)
         is_set_free = part.kind is SourceKind.RETRIES and not part.counts(row, mine)
-        if part.kind is SourceKind.REMAINING or is_set_free:  # the delays of another table begin
+        # The delays of another table begin, or the message was not tried yet.
+        if part.kind is SourceKind.REMAINING or is_set_free or mine.behind:
             message = message._replace(failed_at=message.timestamp)
         return message, attempts, None
 
@@ -356,8 +357,13 @@ class RetrySource:
         self._commands = self._facts.facts.orders(part.lane)
         return self._letters.load(part, first)
 
-    def read(self, row: int) -> Input | Decided:
-        """See ``Source.read``; a message that is neither due nor named stays parked."""
+    def read(self, row: int) -> Input | Decided | None:
+        """See ``Source.read``; a message that is neither due nor named stays parked.
+
+        Notes of rounds are no messages: they matter to ORDER(KEY) only, see ``Lane``.
+        """
+        if self._letters.own(row).is_note:
+            return None
         command = self._command(row)
         message, attempts, _ = self._letters.read(row)
         if command is not None and not command.cancelled_by:
@@ -387,7 +393,7 @@ class RetrySource:
             lane.topic,
             records.keys[row],
             records.values[row],
-            records.headers[row],
+            [pair for pair in records.headers[row] if pair[0] != own.MOVED],  # its outcome says it
             records.timestamps[row],
             lane.partition,
         )

@@ -36,6 +36,7 @@ def parked(
     table: str,
     attempts: Attempts,
     now: int,
+    behind: str = "",
 ) -> OutputRecord:
     """The copy to park after a failed attempt.
 
@@ -46,8 +47,11 @@ def parked(
         table: Short hash of the table that decided.
         attempts: The failed ones, including this one.
         now: Time of the failed attempt, in milliseconds; the delay counts from it.
+        behind: Identity of the message of its key that it waits for; empty if it waits for none.
     """
     waiting = _waiting_headers(message, table, attempts)
+    if behind:
+        waiting.append((own.BEHIND, behind.encode("ascii")))
     return OutputRecord(topic, message.key, message.value, waiting, now, partition)
 
 

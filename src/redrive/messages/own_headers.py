@@ -55,6 +55,14 @@ NULL = "redrive.null"
 """On remaining copies: present when the record's own value is null."""
 REPLAY = "redrive.replay"
 """On instructions: the plan that they belong to."""
+BEHIND = "redrive.behind"
+"""On parked copies of a message that only waits behind an earlier one of its key: the identity of
+the first that waits."""
+MOVED = "redrive.moved"
+"""On such copies, if they replace an earlier one without an outcome: its place, written like an
+identity."""
+IN_ROUND = "redrive.in-round"
+"""On notes of rounds, which lie among parked copies; see ``redrive.engine.ordering.Round``."""
 CUT = "redrive.cut"
 """On parked and remaining copies that could not be written whole: what is cut; see
 ``redrive.messages.cuts``."""
@@ -68,7 +76,7 @@ is gone. ``partition:offset`` of the outcomes topic: none before says that it wa
 WAITING = frozenset(
     {
         *(COUNTED, CUT, FAILED_RULES, FAILURES, KEY, NULL, ORIGIN, QUARANTINE, REPLAY, RESTORED),
-        TIMESTAMP,
+        *(BEHIND, IN_ROUND, MOVED, TIMESTAMP),
     }
 )
 """Headers that only parked and remaining copies carry, and instructions to replay them."""
@@ -177,6 +185,12 @@ class OwnHeaders(NamedTuple):
     rounds: Rounds | None = None
     counted: int = 0
     group_topic: GroupTopic | None = None
+    behind: str = ""
+    """Identity of the message of the same key behind which it waits; empty if it does not."""
+    moved: str = ""
+    """Place of the copy that this one replaces."""
+    is_note: bool = False
+    """Whether it is no message but a note of a round."""
 
 
 NO_OWN_HEADERS = OwnHeaders()
@@ -265,6 +279,9 @@ def _checked(own: Mapping[str, bytes | None]) -> OwnHeaders:
         _rounds(get(ROUNDS)),
         int(_text(get(COUNTED), _NUMBER) or 0),
         read_group_topic(get(GROUP_TOPIC)),
+        _text(get(BEHIND), _IDENTITY),
+        _text(get(MOVED), _IDENTITY),
+        IN_ROUND in own,
     )
 
 

@@ -290,6 +290,11 @@ class WaitingMetrics:
             state: gauge(f"redrive_{state}_messages", meaning, ["handler"])
             for state, meaning in states.items()
         }
+        self._held = gauge(
+            "redrive_held_messages",
+            "Of the parked messages, those that wait behind an earlier one of their key.",
+            ["handler"],
+        )
         self._oldest = {
             state: gauge(
                 f"redrive_{state}_oldest_seconds", "Age of the oldest of them.", ["handler"]
@@ -334,11 +339,15 @@ class WaitingMetrics:
             ours = {*handlers, *(handler for handler, where in found if where is state)}
             for gone in self._shown[state] - ours:
                 gauge.remove(gone)
+                if state is State.PARKED:
+                    self._held.remove(gone)
                 self._oldest[state].remove(gone)
             self._shown[state] = ours
             for handler in ours:
                 one = found.get((handler, state))
                 gauge.labels(handler).set(one.count if one else 0)
+                if state is State.PARKED:
+                    self._held.labels(handler).set(one.held if one else 0)
                 since = one.since if one else None
                 self._oldest[state].labels(handler).set_function(partial(_age, since))
 

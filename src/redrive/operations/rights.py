@@ -38,6 +38,7 @@ def rights_of(job: JobConfiguration, targets: Sequence[str] = ()) -> tuple[Right
         *_sources(job),
         *_targets(job, targets),
         *_group_topics(job, targets),
+        *_orders(job, targets),
         *_depths(job),
     ]
     return tuple({(one.resource, one.name, one.operation): one for one in found}.values())
@@ -126,6 +127,18 @@ def _group_topics(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Rig
             topics = partial(_topic, name=name, is_prefix=True)
             yield topics(operation="Create", purpose="makes the topics of groups, by TO(GROUP)")
             yield topics(operation="Write", purpose="puts rounds on the topics of groups")
+
+
+def _orders(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Right]:
+    """Rights to see how far the consumers of targets are, where tables have ORDER(KEY)."""
+    tables = (parse(one.rules, name=one.rules_name).table for one in job.handlers)
+    if not any(table.control.is_ordered for table in tables if table):
+        return
+    purpose = "without it a round counts as over 10 minutes after its put, by ORDER(KEY)"
+    yield _group(name="*", operation="Describe", purpose=purpose, is_needed=False)
+    for target in targets:
+        on = partial(_topic, name=target.removesuffix("*"), is_prefix=target.endswith("*"))
+        yield on(operation="Read", purpose=purpose, is_needed=False)
 
 
 def _depths(job: JobConfiguration) -> Iterator[Right]:

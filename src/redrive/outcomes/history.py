@@ -373,6 +373,8 @@ def next_put(row: Row, source: QueueTopic) -> Next:
 def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
     """The next attempt on a parked message, as the job will decide it from what outcomes keep."""
     row, table = rows[-1], decider.table
+    if not row["attempt"]:
+        return Next(text="the next attempt, once no earlier message of its key waits")
     message, attempts = message_of(row), attempts_of(rows, table)
     facts = SliceContext(Facts(time.monotonic), "", int(row["time"].timestamp() * 1000))
     decision = decider.decide(message, attempts, facts).decision

@@ -45,6 +45,8 @@ _CAUSES: Final = ("field_destq", "field_applname", "error_class", "consumer_grou
 _GROUPED: Final = ("handler", _REASON, *_CAUSES)
 _QUARANTINED: Final = f"action = {sql_text(Action.QUARANTINE.value)}"
 """Of remaining messages: whether no table evaluates them again."""
+_HELD: Final = f"(result = {sql_text(Result.PARKED)} AND attempt = 0)"
+"""Whether a message waits behind an earlier one of its key: others are parked after an attempt."""
 
 
 PLACES: Final = (
@@ -61,6 +63,8 @@ class State(StrEnum):
     OPEN = "open"
     """Parked or remaining: not settled, and not in quarantine."""
     PARKED = "parked"
+    HELD = "held"
+    """Parked behind an earlier message of its key (ORDER(KEY))."""
     REMAINING = "remaining"
     QUARANTINED = "quarantined"
     RETRIED = "retried"
@@ -78,6 +82,7 @@ _FINAL: Final = (Result.RETRIED, Result.FORWARDED, Result.DISCARDED)
 _RESULTS: Final[Mapping[State, tuple[Result, ...]]] = {
     State.OPEN: OPEN,
     State.PARKED: (Result.PARKED,),
+    State.HELD: (Result.PARKED,),
     State.REMAINING: (Result.REMAINS,),
     State.QUARANTINED: (Result.REMAINS,),
     State.RETRIED: (Result.RETRIED,),
@@ -124,7 +129,9 @@ class Selection:
         """The conditions in SQL, all of which have to hold."""
         results = ", ".join(sql_text(result.value) for result in self.state.results)
         yield f"result IN ({results})"
-        if self.state is State.QUARANTINED:
+        if self.state is State.HELD:
+            yield _HELD
+        elif self.state is State.QUARANTINED:
             yield _QUARANTINED
         elif self.leaves_out_quarantined:
             yield f"NOT {_QUARANTINED}"
@@ -170,12 +177,17 @@ class Standing:
     """Those of them without a valid dead-letter header."""
     since: float
     """Time of the earliest first decision among them, in seconds since 1970."""
+    held: int = 0
+    """Of parked ones, those that wait behind an earlier one of their key."""
 
 
 def state_of(row: Row) -> str:
     """The state of a dead letter after its last outcome, in a word."""
-    is_quarantined = row["result"] == Result.REMAINS and row["action"] == Action.QUARANTINE
-    return State.QUARANTINED if is_quarantined else str(row["result"])
+    if row["result"] == Result.REMAINS and row["action"] == Action.QUARANTINE:
+        return State.QUARANTINED
+    if row["result"] == Result.PARKED and not row["attempt"]:
+        return State.HELD
+    return str(row["result"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,11 +390,12 @@ class Inventory:
         rows = self._engine.asked(
             f"{self._letters_of(Selection())} SELECT handler, {state} state, count(*) n,"
             f" count(CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN 1 END) invalid,"
+            f" count(CASE WHEN {_HELD} THEN 1 END) held,"
             f" min(first_time) first FROM letters GROUP BY handler, {state}"
         )
         return {
             (row["handler"] or "", State(row["state"])): Standing(
-                row["n"], row["invalid"], row["first"].timestamp()
+                row["n"], row["invalid"], row["first"].timestamp(), row["held"]
             )
             for row in rows
         }

@@ -3,7 +3,8 @@
 A group's offsets expire when no instance has run for a week (KIP-211). Every outcome carries the
 offset of its source record and was committed in the same transaction as the group's offset, so the
 newest outcome of a lane gives its exact position: ledger first, then the tail of the outcomes topic
-that the ledger has not seen.
+that the ledger has not seen. Under ORDER(KEY) a message that goes on waiting behind another has no
+further outcome; its copy names the one that it replaces.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from redrive.configuration.deciders import table_of
 from redrive.errors import ConfigurationError
 from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
-from redrive.messages.own_headers import incarnation_of
+from redrive.messages.own_headers import incarnation_of, read_own
 from redrive.outcomes.rows import INCARNATION
 from redrive.outcomes.table import LedgerTable, sql_text
 from redrive.outcomes.unseen import outcomes_unseen
@@ -49,6 +51,32 @@ def positions_from_outcomes(
     found = {} if ledger is None else _in_ledger(ledger, lanes)
     for lane, offset in _in_tail(configuration, cluster, lanes, seen).items():
         found[lane] = max(offset, found.get(lane, 0))
+    for lane, offset in _in_copies(configuration, cluster, lanes).items():
+        found[lane] = max(offset, found.get(lane, 0))
+    return found
+
+
+def _in_copies(
+    configuration: JobConfiguration, cluster: Cluster, lanes: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The next offset behind the copies that others replace, where tables have ORDER(KEY)."""
+    topics = {
+        topic
+        for handler in configuration.handlers
+        if table_of(handler).control.is_ordered
+        for topic in handler.identity.waiting_topics
+    }
+    extents = cluster.extents([lane for lane in lanes if lane.topic in topics])
+    starts = {lane: one.first for lane, one in extents.items() if one.first < one.end}
+    found: dict[TopicPartition, int] = {}
+    for record in cluster.read(starts, {lane: extents[lane].end for lane in starts}):
+        place = read_own(record.headers).moved
+        if not place:
+            continue
+        topic, partition, offset = place.rsplit(":", 2)
+        lane = TopicPartition(topic.partition("~")[0], int(partition))
+        if lanes.get(lane) == incarnation_of(place):
+            found[lane] = max(int(offset) + 1, found.get(lane, 0))
     return found
 
 

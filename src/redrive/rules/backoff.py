@@ -22,6 +22,10 @@ table have between them. It must never change: what is parked would be read as a
 JITTER: Final = 0.2
 """The share of a delay by which a wait is shorter at most."""
 
+HOLDS: Final = (1, 4, 15, 60)
+"""Under ORDER(KEY), the seconds after which it is looked whether a message can go on that waits
+behind another of its key; they have partitions of their own, as the delays of the table have."""
+
 _UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _GOLDEN: Final = (5**0.5 - 1) / 2
 """Its multiples, less their whole part, never come close to each other."""
@@ -70,14 +74,20 @@ class Backoff:
 class BackoffPartitions:
     """Where messages wait for the delays of a table, of which at most ``PARTITIONS`` differ."""
 
-    def __init__(self, delays: Iterable[int]) -> None:
-        self._delays = sorted(set(delays))
-        self._each = PARTITIONS // len(self._delays) if self._delays else 0
+    def __init__(self, delays: Iterable[int], *, is_exact: bool = False) -> None:
+        self._delays: list[int] = sorted({*delays, *(HOLDS if is_exact else ())})
+        most = 1 if is_exact else PARTITIONS
+        self._each = min(most, PARTITIONS // len(self._delays)) if self._delays else 0
+        self._jitter = 0.0 if is_exact else JITTER
 
     @classmethod
-    def of(cls, backoffs: Iterable[tuple[Backoff, int]]) -> Self:
-        """The partitions for some rules, each with its RETRY."""
-        return cls(delay for one, retry in backoffs for delay in one.distinct(retry))
+    def of(cls, backoffs: Iterable[tuple[Backoff, int]], *, is_exact: bool = False) -> Self:
+        """The partitions for some rules, each with its RETRY.
+
+        Under ORDER(KEY) the delays are exact, with no jitter, and ``HOLDS`` are among them.
+        """
+        delays = (delay for one, retry in backoffs for delay in one.distinct(retry))
+        return cls(delays, is_exact=is_exact)
 
     def partition(self, source: int, delay: int, jitter: int) -> int:
         """The partition on which a message waits for so many seconds.
@@ -87,6 +97,10 @@ class BackoffPartitions:
         first = self._delays.index(delay) * self._each
         return source * PARTITIONS + first + jitter % self._each
 
+    def longest_within(self, seconds: float) -> int:
+        """The longest delay that is not longer; the shortest one if all are longer."""
+        return max((one for one in self._delays if one <= seconds), default=self._delays[0])
+
     def seconds(self, partition: int) -> float:
         """How long messages wait on a partition; 0 on one that no delay has."""
         source, place = divmod(partition, PARTITIONS)
@@ -94,7 +108,7 @@ class BackoffPartitions:
             return 0.0
         number, part = divmod(place, self._each)
         shift = (part + source * _GOLDEN % 1) / self._each
-        return self._delays[number] * (1 - JITTER * shift)
+        return self._delays[number] * (1 - self._jitter * shift)
 
 
 def jitter_of(identity: str, failures: int) -> int:

@@ -34,7 +34,10 @@ LINE_LENGTH: Final = 72
 
 _INDENT: Final = "  "
 _BARE: Final = re.compile(r"[A-Z0-9./_%*?]+")
-_ALWAYS_WRITTEN: Final = {"DIALECT", "ACTION", "FWDQ", "FWDT", "TO", "BACKOFF", "TRANSFORM"}
+_ALWAYS_WRITTEN: Final = {
+    *("DIALECT", "ORDER"),
+    *("ACTION", "FWDQ", "FWDT", "TO", "BACKOFF", "TRANSFORM"),
+}
 _BARE_VALUES: Final = {Value.BACKOFF, Value.LABEL}
 """Kinds of values that are written without quotes whatever their letters."""
 _DEFAULTS: Final = {**Control().keywords(), **Rule(action=Action.FWD).keywords()}

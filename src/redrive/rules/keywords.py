@@ -158,6 +158,7 @@ _CHANGED: Final = (
 )
 _ADDED: Final = (
     _control("DIALECT", value=Value.WORD, words=(Dialect.KAFKA.value,)),
+    _control("ORDER", value=Value.WORD, words=("KEY",)),
     *map(_name_in_kafka, ("SCHEME", "TOPIC")),
     _number_in_kafka("PARTITION"),
     *map(_name_in_kafka, ("GROUP", "CONNECTOR", "STAGE")),

@@ -99,7 +99,7 @@ def lint_table(
         found = [*_rule_warnings(rule, queue, table.control)]
         if known is not None and "SCHEME" in rule.patterns:
             found += _scheme_warnings(rule, known)
-            found += _group_warnings(rule, known)
+            found += _group_warnings(rule, known, table.control)
         for code, subject, message, hint in found:
             report.warning(code, message, rule.line, subject=subject, hint=hint)
 
@@ -155,15 +155,24 @@ def _scheme_warnings(rule: Rule, schemes: Sequence[str]) -> _Warnings:
             yield "UNKNOWN_SCHEME", "SCHEME", message, hint
 
 
-def _group_warnings(rule: Rule, schemes: Sequence[str]) -> _Warnings:
-    """The warning about TO(GROUP) for schemes of which none names a group."""
-    if rule.to is not RetryTo.GROUP:
+def _group_warnings(rule: Rule, schemes: Sequence[str], control: Control) -> _Warnings:
+    """The warnings about TO(GROUP) and ORDER(KEY) for schemes of which none names a group."""
+    if rule.action is not Action.RETRY or not (rule.to is RetryTo.GROUP or control.is_ordered):
         return
     pattern = rule.patterns["SCHEME"]
     found = [name for name in schemes if pattern.matches(name)]
-    if found and not any(name in GROUP_SCHEMES or name not in SCHEME_NAMES for name in found):
-        message = f"every attempt fails: dead letters of {', '.join(found)} name no consumer group"
+    if not found or any(name in GROUP_SCHEMES or name not in SCHEME_NAMES for name in found):
+        return
+    names = ", ".join(found)
+    if rule.to is RetryTo.GROUP:
+        message = f"every attempt fails: dead letters of {names} name no consumer group"
         yield "NO_GROUP", "TO", message, "write TO(TOPIC), which is the default"
+    if control.is_ordered:
+        message = (
+            "ORDER(KEY) holds other messages of a key for 10 minutes after each round: dead"
+            f" letters of {names} name no consumer group that could have passed the message"
+        )
+        yield "ORDER_NO_GROUP", "RETRY", message, "leave ORDER out if that is too long"
 
 
 def _may_be_blank(rule: Rule, name: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 from redrive.diagnostics import has_errors
 from redrive.errors import ConfigurationError
 from redrive.rules.allowances import without_allowed
-from redrive.rules.backoff import PARTITIONS, Backoff
+from redrive.rules.backoff import HOLDS, PARTITIONS, Backoff
 from redrive.rules.diagnosis import EntryDiagnostic, Reporter
 from redrive.rules.keywords import IBM, Dialect, Role, Vocabulary, field_order, vocabulary_of
 from redrive.rules.lint import lint_entry, lint_table
@@ -158,12 +158,14 @@ class _TableReader:
             self._report.error_in_table("NO_RULES", *about)
         backoffs = ((rule.backoff, rule.retry) for rule in self._rules if rule.backoff is not None)
         delays = {delay for backoff, retry in backoffs for delay in backoff.distinct(retry)}
+        holds = set(HOLDS) - delays if self._control.is_ordered else set[int]()
+        most = PARTITIONS - len(holds)
         # Messages wait apart for each delay, and there is not room for any number of them.
-        if len(delays) > PARTITIONS:
+        if len(delays) > most:
             self._report.error_in_table(
                 "TOO_MANY_DELAYS",
                 f"the BACKOFFs of the table have {len(delays)} different delays",
-                f"at most {PARTITIONS} between all rules",
+                f"at most {most} between all rules" + " under ORDER(KEY)" * bool(holds),
                 "take a larger factor, a shorter longest delay, a smaller RETRY, or the same"
                 " BACKOFF for several rules",
             )
@@ -289,6 +291,7 @@ def _control(settings: Mapping[str, Setting], dialect: Dialect) -> Control:
         written_interval=int(str(settings.get("RETRYINT", DEFAULT_RETRY_INTERVAL))),
         wait=Wait(wait),
         dialect=dialect,
+        is_ordered="ORDER" in settings,
     )
 
 

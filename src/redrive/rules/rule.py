@@ -88,6 +88,8 @@ class Control:
     """RETRYINT as written, in seconds; 0 is legal there."""
     wait: Wait = field(default_factory=Wait)
     dialect: Dialect = Dialect.IBM
+    is_ordered: bool = False
+    """ORDER(KEY): whether messages of one key are placed in the order of their arrival."""
 
     @property
     def retry_interval(self) -> int:
@@ -97,9 +99,11 @@ class Control:
     def keywords(self) -> dict[str, str | int]:
         """The control data under the keywords of the language, defaults filled in.
 
-        DIALECT is among them only if the table has it.
+        DIALECT and ORDER are among them only if the table has them.
         """
         own = {} if self.dialect is Dialect.IBM else {"DIALECT": self.dialect.value}
+        if self.is_ordered:
+            own["ORDER"] = "KEY"
         return {
             **own,
             "INPUTQ": self.input_queue or _BLANK,

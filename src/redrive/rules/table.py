@@ -46,14 +46,15 @@ class RulesTable:
 
     @property
     def has_backoff(self) -> bool:
-        """Whether any rule has a BACKOFF."""
-        return any(rule.backoff is not None for rule in self.rules)
+        """Whether messages wait apart by their delays: a BACKOFF's, or those of ORDER(KEY)."""
+        return self.control.is_ordered or any(rule.backoff is not None for rule in self.rules)
 
     @cached_property
     def backoff_partitions(self) -> BackoffPartitions:
         """Where messages wait whose rule has a BACKOFF."""
         return BackoffPartitions.of(
-            (rule.backoff, rule.retry) for rule in self.rules if rule.backoff is not None
+            ((rule.backoff, rule.retry) for rule in self.rules if rule.backoff is not None),
+            is_exact=self.control.is_ordered,
         )
 
     @property

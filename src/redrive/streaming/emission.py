@@ -35,6 +35,7 @@ from redrive.kafka.copies import LiveCopies
 from redrive.kafka.facts import ClusterFacts
 from redrive.kafka.producer import KafkaProducer
 from redrive.kafka.reports import Batching
+from redrive.kafka.waiting_keys import LiveOrder
 from redrive.messages import Records, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.schemes import SchemeTable
@@ -80,6 +81,7 @@ class GroupCluster:
         self._configuration = configuration
         self._group = configuration.application
         self._copies = LiveCopies(cluster)
+        self._ordered = LiveOrder(cluster, configuration.application)
         replays = {one.identity.replay_topic for one in configuration.handlers} - {""}
         self._replayed = FollowedReplays(cluster, configuration.outcomes_topic, replays)
         self._replays: StatesFollower | None = None
@@ -91,6 +93,11 @@ class GroupCluster:
     def answers(self, questions: Questions) -> Answers:
         """See ``Cluster.answers``."""
         answers = self._facts.answers(questions)
+        if questions.about_order:
+            # Rounds first: a message that has come back is then among what waits.
+            rounds = self._ordered.rounds(questions.rounds)
+            waiting = {one: self._ordered.waiting(one) for one in questions.waiting}
+            answers = replace(answers, rounds=rounds, waiting=waiting)
         if not questions.about_replays:
             return answers
         accepted = self._accepted() if questions.replays or questions.orders else {}

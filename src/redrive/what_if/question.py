@@ -50,6 +50,9 @@ _ENRICHED: Final = (
 _AS_READ: Final = (
     "the ledger has dead letters as they were read: what other [schemes] make of them is not known"
 )
+_ONE_BY_ONE: Final = (
+    "ORDER(KEY) is left out: each message is tried as if no earlier one of its key waited"
+)
 _UNCHECKED: Final = "the broker can't be reached: whether targets exist and take puts is not known"
 
 
@@ -111,6 +114,8 @@ def ask(question: Question) -> WhatIf:
         if Over.HISTORY in question.over:
             notes += _try_history(question, tally)
             notes += [_AS_READ] if question.old.schemes != question.new.schemes else []
+    is_ordered = tables.old.table.control.is_ordered or tables.new.table.control.is_ordered
+    notes += [_ONE_BY_ONE] if is_ordered else []
     return _answer(
         question, (tables.old, tables.new), tally.totals(), notes, time.monotonic() - begun
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from redrive.engine.sources import SourceKind
 from redrive.kafka.reader import read_parts, surviving_offsets
 from redrive.messages import OffsetRange, Records, TopicPartition
+from redrive.messages.own_headers import IN_ROUND
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -112,8 +113,20 @@ class Waiting:
             for lane, records in read_parts(connection, ranges):
                 advance(records.offsets[-1] + 1 - records.offsets[0])
                 some = records.only(kept[lane]) if is_compacted else records
+                if over is Over.PARKED:
+                    some = _without_notes(some)
                 if len(some):
                     yield Part(over, lane, _KINDS[over], some)
+
+
+def _without_notes(records: Records) -> Records:
+    """Parked messages without the notes of rounds, which lie among them."""
+    notes = {
+        records.offsets[row]
+        for row, value in enumerate(records.values)
+        if value is None and any(name == IN_ROUND for name, _ in records.headers[row])
+    }
+    return records.only(set(records.offsets) - notes) if notes else records
 
 
 def _offsets(ranges: Iterable[tuple[Over, OffsetRange]]) -> int:

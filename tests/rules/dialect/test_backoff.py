@@ -124,6 +124,28 @@ def test_a_table_has_room_for_sixteen_delays() -> None:
     assert (error.code, error.severity) == ("TOO_MANY_DELAYS", "error")
 
 
+def test_order_takes_the_room_of_up_to_four_delays() -> None:
+    """Its own delays; those that the table has too count once."""
+    ordered, rule = HEAD.replace(" ", " ORDER(KEY) "), "ACTION(RETRY) RETRY({}) BACKOFF({})\n"
+    assert parse(ordered + rule.format(14, "1s,2,100d")).table is not None
+    [error] = parse(ordered + rule.format(15, "1s,2,100d")).diagnostics
+    assert (error.code, error.expected) == (
+        "TOO_MANY_DELAYS", "at most 14 between all rules under ORDER(KEY)"
+    )  # fmt: skip
+
+
+def test_delays_are_exact_under_order() -> None:
+    """Messages of a key would come back in another order."""
+    partitions = (
+        parse(f"{HEAD.replace(' ', ' ORDER(KEY) ')}ACTION(RETRY) RETRY(2) BACKOFF(30s,2,1h)\n")
+        .required()
+        .backoff_partitions
+    )
+    found = [partitions.seconds(partitions.partition(3, it, 7)) for it in (1, 4, 15, 30, 60)]
+    assert found == [1, 4, 15, 30, 60]
+    assert [partitions.longest_within(it) for it in (0.2, 3.9, 29.9, 500)] == [1, 1, 15, 60]
+
+
 @pytest.mark.parametrize(
     ("rule", "code"),
     [

@@ -105,6 +105,15 @@ def test_words_of_the_dialect_are_explained_in_a_table_of_ibm() -> None:
         assert "first clause of the table" in error.hint or "first clause is" in error.hint
 
 
+def test_order_is_for_the_dialect_and_has_one_word() -> None:
+    """The place is that of the word which is wrong."""
+    (error,) = findings("RETRYINT(5) ORDER(KEY)\nACTION(RETRY)\n", Severity.ERROR)
+    assert (error.code, error.line, error.column, error.length) == ("UNKNOWN_KEYWORD", 1, 13, 5)
+    assert error.hint == "ORDER is for tables whose first clause is DIALECT(KAFKA)"
+    (error,) = findings("DIALECT(KAFKA) ORDER(TOPIC)\nACTION(RETRY)\n", Severity.ERROR)
+    assert (error.code, error.line, error.column) == ("BAD_VALUE", 1, 22)
+
+
 def test_an_unknown_dialect_is_told() -> None:
     """There is one dialect beside IBM's language, and no name for IBM's."""
     assert errors("DIALECT(IBM)\nACTION(RETRY)\n") == [("BAD_VALUE", 1, "DIALECT")]
@@ -121,6 +130,7 @@ def test_an_unknown_dialect_is_told() -> None:
         ("SCHEME(' '|connect|spring*|/streams$/) ACTION(IGNORE)", []),
         ("SCHEME(smallrye*|kafka-streams) ACTION(RETRY) TO(GROUP)", [("NO_GROUP", 2)]),
         ("SCHEME(smallrye*|connect) ACTION(RETRY) TO(GROUP)", []),
+        ("SCHEME(smallrye*) ACTION(RETRY)", []),
         ("SCHEME(smallrye*) ACTION(RETRY)\nACTION(RETRY) TO(GROUP)", []),
         (f"TOPIC({'t' * 100}) ACTION(IGNORE)", []),
     ],
@@ -128,6 +138,21 @@ def test_an_unknown_dialect_is_told() -> None:
 def test_warnings(rules: str, expected: list[tuple[str, int]]) -> None:
     """Blank inserts, settings without effect; long lines are no matter here."""
     assert warnings(f"{HEAD}{rules}\n") == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("SCHEME(smallrye*|kafka-streams) ACTION(RETRY)", [("ORDER_NO_GROUP", 2)]),
+        ("SCHEME(smallrye*|spring-dlt) ACTION(RETRY)", []),
+        ("SCHEME(smallrye*) ACTION(QUARANTINE)", []),
+    ],
+)
+def test_order_is_warned_of_where_no_group_is_known(
+    rule: str, expected: list[tuple[str, int]]
+) -> None:
+    """Nobody can tell then when the message was processed."""
+    assert warnings(f"DIALECT(KAFKA) ORDER(KEY)\n{rule}\n") == expected
 
 
 def test_an_unknown_scheme_is_warned_of_with_what_may_be_meant() -> None:

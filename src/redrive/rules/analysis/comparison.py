@@ -66,7 +66,8 @@ def control_changes(old: RulesTable, new: RulesTable) -> Iterator[ControlChange]
     }
     was, now = before.keywords(), after.keywords()
     for name in {**was, **now}:
-        # DIALECT is the only keyword that one table may have alone.
-        value, other = was.get(name, Dialect.IBM.value), now.get(name, Dialect.IBM.value)
+        # DIALECT and ORDER are the only keywords that one table may have alone.
+        missing = Dialect.IBM.value if name == "DIALECT" else "none"
+        value, other = was.get(name, missing), now.get(name, missing)
         if not same.get(name, value == other):
             yield ControlChange(name, value, other)

@@ -1,0 +1,252 @@
+"""ORDER(KEY): what waits for each key, and how far rounds are, read from the cluster."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, not in the stub's list
+
+from redrive.engine.ordering import SETTLED, Place, Round, Waiting, WaitingKeys, position_of
+from redrive.errors import FatalFault, TransientFault
+from redrive.kafka.cluster import Cluster, has_leader, next_offsets, settled_ends
+from redrive.messages import TopicPartition
+from redrive.messages import own_headers as own
+
+if TYPE_CHECKING:
+    from redrive.engine.facts import WaitingQuestion
+    from redrive.kafka.records import StoredRecord
+
+_Offsets = Mapping[TopicPartition, int]
+
+_GROUPS: Final = 32
+"""The most other consumer groups with a client each; dead letters may name any number of them."""
+
+
+class LiveOrder:
+    """Follows the topics where messages of handlers with ORDER(KEY) wait.
+
+    This class is responsible for answers that are never too short: a message that waits is missing
+    only if what ended its waiting was committed before the question.
+    """
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        """Follow nothing yet.
+
+        Args:
+            cluster: The cluster.
+            group: The job's consumer group, whose offsets are its progress.
+        """
+        self._cluster = cluster
+        self._group = group
+        self._followed: dict[WaitingQuestion, _Followed] = {}
+        self._groups: set[str] = set()
+        """Other groups that were asked; each costs a client."""
+        self._closed: set[str] = set()
+        """Targets of the last rounds that this user may not read."""
+
+    def waiting(self, question: WaitingQuestion) -> WaitingKeys:
+        """What waits for the keys of a partition; the same mapping changes with every question.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        followed = self._followed.setdefault(question, _Followed(question))
+        try:
+            followed.follow(self._cluster, self._group)
+        except TransientFault:
+            del self._followed[question]
+            raise
+        return followed.keys
+
+    def rounds(self, rounds: Collection[Round]) -> dict[Round, Round]:
+        """How far rounds are now: the group has to pass the put, then the job what came back.
+
+        Each end is read after what it has to cover, so it may be passed late, but never early.
+
+        Args:
+            rounds: The rounds, as far as they were noted.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        if not rounds:
+            return {}
+        targets = self._targets({one.target for one in rounds})
+        ends = self._ends([lane for lane, is_led in targets.items() if is_led])
+        silent = targets.keys() - ends.keys()
+        now = {one: _looked_up(one, ends) for one in rounds if _can_be_asked(one, silent)}
+        passed = {
+            group: self._passed_by_others(group, [lane for lane in ends if lane.topic in topics])
+            for group, topics in _processing(now).items()
+        }
+        processed = {one for one, known in now.items() if _is_processed(known, ends, passed)}
+        letters = {one.letters for one in processed}
+        returned, decided = self._ends(letters), self._passed(self._group, letters)
+        return {
+            one: _returned(now[one], returned, decided) if one in processed else now.get(one, one)
+            for one in rounds
+        }
+
+    def _targets(self, names: Collection[str]) -> Mapping[TopicPartition, bool]:
+        """The partitions of topics that exist, and whether each has a leader."""
+        described = self._cluster.descriptions(sorted(names), with_rights=True)
+        found = {name: one for name, one in described.items() if one is not None}
+        self._closed = {
+            name
+            for name, one in found.items()
+            if one.authorized_operations and AclOperation.READ not in one.authorized_operations
+        }
+        return {
+            TopicPartition(name, partition.id): has_leader(partition)
+            for name, one in found.items()
+            for partition in one.partitions
+        }
+
+    def _passed_by_others(self, group: str, lanes: Collection[TopicPartition]) -> _Offsets | None:
+        """What another consumer group has passed; None without an answer.
+
+        A group whose offsets this user may not see counts as unknown, and so does any on a topic
+        that this user may not read.
+        """
+        lanes = [lane for lane in lanes if lane.topic not in self._closed]
+        self._groups.add(group)
+        if len(self._groups) > _GROUPS:
+            self._cluster.close()
+            self._groups = {group}
+        try:
+            return self._passed(group, lanes)
+        except FatalFault:
+            return {}
+        except TransientFault:
+            return None
+
+    def _ends(self, lanes: Collection[TopicPartition]) -> _Offsets:
+        return self._cluster.ends(lanes, committed_only=False) if lanes else {}
+
+    def _passed(self, group: str, lanes: Collection[TopicPartition]) -> _Offsets:
+        """By partition, the first record that a group has not committed; markers do not count.
+
+        Partitions on which the group has no offset are missing.
+        """
+        if not group or not lanes:
+            return {}
+        committed = self._cluster.committed(group, list(lanes), stable=group == self._group)
+        extents = self._cluster.extents(lanes)
+        known = {lane: at for lane, at in committed.items() if at is not None}
+        starts = {lane: max(at, extents[lane].first) for lane, at in known.items()}
+        stable = {lane: extents[lane].end for lane in starts}
+        behind = {lane: at for lane, at in starts.items() if at < stable[lane]}
+        return {**starts, **next_offsets(self._cluster, behind, stable)}
+
+
+def _processing(rounds: Iterable[Round]) -> Mapping[str, set[str]]:
+    """By consumer group, the topics where rounds are processed."""
+    found = defaultdict[str, set[str]](set)
+    for one in rounds:
+        found[one.group].add(one.target)
+    return found
+
+
+def _can_be_asked(one: Round, silent: Collection[TopicPartition]) -> bool:
+    return not any(
+        lane.topic == one.target and one.partition in {-1, lane.partition} for lane in silent
+    )
+
+
+def _looked_up(one: Round, ends: _Offsets) -> Round:
+    """A round with the ends that its group has to pass."""
+    if one.processed is not None:
+        return one
+    wanted = (
+        (lane.partition, end)
+        for lane, end in sorted(ends.items())
+        if lane.topic == one.target and one.partition in {-1, lane.partition}
+    )
+    return one._replace(processed=tuple(wanted))
+
+
+def _is_processed(one: Round, ends: _Offsets, passed: Mapping[str, _Offsets | None]) -> bool:
+    """Whether the message of a round was processed, or has to count as processed."""
+    is_settled = time.time() - one.put_at / 1000 > SETTLED
+    group = passed[one.group]
+    return group is not None and all(
+        group[lane] >= min(end, ends[lane]) if lane in group else is_settled
+        for partition, end in one.processed or ()
+        if (lane := TopicPartition(one.target, partition)) in ends
+    )
+
+
+def _returned(one: Round, ends: _Offsets, passed: _Offsets) -> Round:
+    """A round whose message was processed; it is over once the job has passed what came back."""
+    end = ends[one.letters]
+    returned = end if one.returned is None else min(one.returned, end)
+    return one._replace(returned=returned, is_over=passed.get(one.letters, 0) >= returned)
+
+
+class _Followed:
+    """What waits for the keys of one partition of a dead-letter queue."""
+
+    def __init__(self, question: WaitingQuestion) -> None:
+        self.keys: defaultdict[bytes, dict[Place, Waiting]] = defaultdict(dict)
+        self._question = question
+        self._parked: dict[TopicPartition, dict[int, bytes]] = {}
+        self._remaining: dict[bytes, tuple[Place, bytes]] = {}
+        self._read: dict[TopicPartition, int] = {}
+
+    def follow(self, cluster: Cluster, group: str) -> None:
+        """Takes in everything that was committed before this call.
+
+        The job's positions are read first. Whoever moves a message commits the new position and
+        the new copy together, so a message is in what is read then, by its old copy or its new one.
+        """
+        parked = self._lanes(cluster)
+        committed = cluster.committed(group, parked, stable=True)
+        remaining = self._question.remaining
+        ends = settled_ends(cluster, [*parked, remaining])
+        starts = {lane: max(self._read.get(lane, 0), committed[lane] or 0) for lane in parked}
+        starts[remaining] = self._read.get(remaining, 0)
+        for record in cluster.read(starts, ends):
+            self._take(record)
+        self._read.update({lane: max(starts[lane], end) for lane, end in ends.items()})
+        for lane in parked:
+            self._pass(lane, committed[lane] or 0)
+
+    def _lanes(self, cluster: Cluster) -> list[TopicPartition]:
+        question = self._question
+        there = cluster.topics()  # a topic that was made meanwhile must not be missed
+        waiting = [one for one in question.backoff if one.partition < there.get(one.topic, 0)]
+        return [question.retry, *waiting]
+
+    def _take(self, record: StoredRecord) -> None:
+        lane = record.lane
+        place = Place(lane, record.offset)
+        mine = own.read_own(record.headers)
+        if lane == self._question.remaining:
+            origin = record.key or b""
+            if origin in self._remaining:
+                self._remove(*self._remaining.pop(origin))
+            key = None if record.value is None else mine.key
+            if key is not None:
+                self._remaining[origin] = place, key
+        else:
+            key = record.key
+            if key is not None:
+                self._parked.setdefault(lane, {})[record.offset] = key
+        if key is not None:
+            here = own.identity(*lane, record.offset)
+            position = position_of(mine.identity or here)
+            self.keys[key][place] = Waiting(position, record.timestamp)
+
+    def _pass(self, lane: TopicPartition, position: int) -> None:
+        parked = self._parked.get(lane, {})
+        for offset in [offset for offset in parked if offset < position]:
+            self._remove(Place(lane, offset), parked.pop(offset))
+
+    def _remove(self, place: Place, key: bytes) -> None:
+        waiting = self.keys[key]
+        waiting.pop(place, None)
+        if not waiting:
+            del self.keys[key]
