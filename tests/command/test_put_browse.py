@@ -99,10 +99,15 @@ def test_a_message_is_on_the_intake_as_an_application_writes_it(
     (record,) = read_all(f"{manager}--redrive-put")
     assert result.stdout == f"{record.topic}:0:{record.offset}\n"
     assert (record.key, record.value) == (b"k", b"two chairs")
-    assert list(record.headers) == [
+    context = ("UserIdentifier", "PutApplType", "PutApplName")
+    fields = {name.removeprefix("JMS_IBM_MQMD_"): value for name, value in record.headers}
+    assert fields["PutApplName"] == b"redrive put"
+    assert all(fields[name] for name in context)
+    assert [pair for pair in record.headers if not pair[0].endswith(context)] == [
         ("redrive.oqm", b"OTHER"),
         ("redrive.oq", b"PAY"),
         ("JMS_IBM_MQMD_Persistence", b"1"),
+        ("JMS_IBM_MQMD_Priority", b"-1"),
         ("JMS_IBM_MQMD_Expiry", b"600"),
         ("colour", b"blue=ish"),
         ("JMS_IBM_MQMD_MsgType", b"1"),
@@ -112,11 +117,15 @@ def test_a_message_is_on_the_intake_as_an_application_writes_it(
 def test_a_put_without_options_leaves_everything_to_the_queue(
     manager: str, read_all: Callable[..., list[Any]]
 ) -> None:
-    """ObjectQMgrName is blank, there is no key, and persistence is as the queue is defined."""
+    """ObjectQMgrName is blank, there is no key; persistence and priority are as the queue says."""
     assert redrive("put", "ORDERS", "--at", manager, data="from a pipe").exit_code == 0
     (record,) = read_all(f"{manager}--redrive-put")
     assert (record.key, record.value) == (None, b"from a pipe")
-    assert list(record.headers) == [("redrive.oq", b"ORDERS"), ("JMS_IBM_MQMD_Persistence", b"2")]
+    assert list(record.headers)[:3] == [
+        ("redrive.oq", b"ORDERS"),
+        ("JMS_IBM_MQMD_Persistence", b"2"),
+        ("JMS_IBM_MQMD_Priority", b"-1"),
+    ]
 
 
 def test_a_file_is_put_byte_by_byte_as_often_as_wanted(

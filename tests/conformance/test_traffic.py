@@ -199,7 +199,13 @@ def put_all(bootstrap_servers: str, ones: tuple[Numbered, ...]) -> None:
     def put(one: Numbered) -> None:
         record = put_of(one)
         for _ in range(copies(one)):
-            producer.send(record.topic, record.value, key=record.key, headers=record.headers)
+            producer.send(
+                record.topic,
+                record.value,
+                key=record.key,
+                headers=record.headers,
+                timestamp_ms=record.timestamp,
+            )
 
     with ThreadPoolExecutor() as pool:  # the first look at each topic takes its time
         list(pool.map(put, ones))

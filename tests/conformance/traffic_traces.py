@@ -28,6 +28,9 @@ from redrive.topology.mqe.results import Delivered, Failed, Failure, Stored
 from redrive.topology.mqe.results import End as MqeEnd
 from redrive.topology.names import Names, put_topic, topic_name, transmission_topic
 
+PUT_AT = 1_000_000_000_000
+"""Milliseconds since 1970 at which every message is put: PutDate and PutTime tell it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class MessageTrace:
@@ -59,7 +62,7 @@ def put_of(one: Numbered) -> OutputRecord:
         "redrive.bind": put.get("open"),
     }
     headers: Headers = [(name, text.encode()) for name, text in texts.items() if text]
-    return OutputRecord(put_topic(one.at), one.id.encode(), one.body, headers, 0)
+    return OutputRecord(put_topic(one.at), one.id.encode(), one.body, headers, PUT_AT)
 
 
 def message_trace(one: Numbered, topology: Topology) -> MessageTrace:

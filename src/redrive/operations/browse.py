@@ -24,7 +24,7 @@ from redrive.messages import (
     remove_header,
 )
 from redrive.messages import own_headers as own
-from redrive.messages.fields import read_long
+from redrive.messages.fields import deadline_of, read_long
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.operations.depths import retry_topics, unread
 from redrive.operations.network import Network, check_topics, queue_names, unknown
@@ -37,10 +37,7 @@ from redrive.topology.trace import ResolutionTrace
 
 LOOKED_AT: Final = 1000
 """Messages of a queue, the first by time, among which those of the highest priority are found."""
-_EXPIRY: Final = MQMD["Expiry"].header
 _PRIORITY: Final = MQMD["Priority"].header
-_TENTH: Final = 100
-"""Milliseconds of the unit of Expiry."""
 
 
 class Start(StrEnum):
@@ -109,8 +106,8 @@ class BrowsedMessage:
         Args:
             now: Milliseconds since the epoch.
         """
-        expiry = read_long(dict(self.headers).get(_EXPIRY))
-        return 0 < expiry * _TENTH < now - self.timestamp
+        deadline = deadline_of(dict(self.headers), self.timestamp)
+        return deadline is not None and deadline < now
 
     @property
     def time(self) -> datetime:

@@ -56,6 +56,8 @@ class ReceivingQueueManager(Protocol):
     """``binary`` or ``headers``."""
     keeps_refused: bool
     """Whether a refused message stays where it waits, whatever refuses it."""
+    takes_puts: bool
+    """Whether applications of IBM MQ put here, so that MQPUT completes their messages."""
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
         """See ``Resolver.resolve``; the names are those that came with the message."""
@@ -124,8 +126,8 @@ class MqReceivingQueueManager:
         self.keeps_refused = False
         self._manager = network.queue_managers[self.queue_manager]
         self._resolver = MqResolver(network, self.queue_manager, bindings=bindings)
-        self._is_put = source.role is TopicRole.PUTS
-        self._link = None if self._is_put else _link(network, source)
+        self.takes_puts = source.role is TopicRole.PUTS
+        self._link = None if self.takes_puts else _link(network, source)
         self._is_of_cluster = source.is_of_cluster
         self.dead_letters = self._dead_letters(bindings)
 
@@ -146,7 +148,7 @@ class MqReceivingQueueManager:
 
     def reply_to(self, names: Names) -> Names:
         """See ``ReceivingQueueManager``: only the first put replaces the names."""
-        return reply_to_names(self._manager, names) if self._is_put else names
+        return reply_to_names(self._manager, names) if self.takes_puts else names
 
     def is_lost(self, persistence: int) -> bool:
         """See ``ReceivingQueueManager``: fast channels discard nonpersistent messages."""
@@ -159,8 +161,13 @@ class MqReceivingQueueManager:
             problem = f"channel {self._link.receiver.name} has USEDLQ(NO)"
         if problem:
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, problem)
-        limits = _limits_in_mq(self._manager.queue(name), self._manager)
-        return _on_queue(bindings, name, self.queue_manager, limits)
+        queue = self._manager.queue(name)
+        place = _on_queue(bindings, name, self.queue_manager, _limits_in_mq(queue, self._manager))
+        if queue is None:
+            return place
+        return replace(
+            place, persistence=int(queue.default_persistence), priority=queue.default_priority
+        )
 
 
 def _limits_in_mq(queue: Queue | None, manager: QueueManager) -> QueueLimits:
@@ -194,6 +201,7 @@ class MqeReceivingQueueManager:
         self._bindings = bindings = topology.bindings
         self._source = source
         self.queue_manager = source.queue_manager
+        self.takes_puts = False
         self.dead_letter_form = _dead_letter_form(bindings, self.queue_manager, HEADERS)
         manager = resolver.network.queue_manager(source.queue_manager)
         queues = manager.queues if manager else ()
