@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ from redrive.topology.mqe.results import Delivered, Failed, Failure, Stored
 from redrive.topology.mqe.results import End as MqeEnd
 from redrive.topology.names import Names, put_topic, topic_name, transmission_topic
 
-PUT_AT = 1_000_000_000_000
+PUT_AT = time.time_ns() // 1_000_000
 """Milliseconds since 1970 at which every message is put: PutDate and PutTime tell it."""
 
 
