@@ -340,8 +340,12 @@ def carried(record: Any) -> tuple[Any, ...]:
 
 
 def own(headers: Headers) -> dict[str, str]:
-    """The headers that are not Redrive's."""
-    return {name: read_text(raw) for name, raw in headers if not name.startswith("redrive.")}
+    """The headers that are not Redrive's, without the MsgId, which each copy of a put has anew."""
+    return {
+        name: read_text(raw)
+        for name, raw in headers
+        if not name.startswith("redrive.") and name != f"{_FIELD}MsgId"
+    }
 
 
 # What runs at all
