@@ -41,6 +41,8 @@ class HeldPartition:
     evaluates these, instructions wait: no batch holds both."""
     can_be_released: bool = False
     """Whether operators' commands can release messages while the job runs."""
+    via: tuple[tuple[str, str], ...] = ()
+    """The further connections that its channel's messages pass."""
 
     @property
     def lane(self) -> TopicPartition:
@@ -55,7 +57,9 @@ class HeldPartition:
 
     def runs(self, states: States) -> bool:
         """Whether a channel moves its messages now."""
-        return self.channel is not None and states.running.get(self.channel, self.is_running)
+        return self.channel is not None and states.moves(
+            self.channel, self.via, is_running=self.is_running
+        )
 
 
 class Offsets(Protocol):

@@ -149,6 +149,7 @@ def held_by_channels(
             release=0,
             interval=None,
             channel=source.channel,
+            via=source.via,
             is_running=source.is_running,
             paused_by=retries.get(lane),
         )
@@ -183,6 +184,7 @@ def held_until_due(
                 identity.retry_release,
                 one.interval,
                 channel=one.channel.channel if one.channel else None,
+                via=one.channel.via if one.channel else (),
                 is_running=one.channel.is_running if one.channel else True,
             )
         # None are known if the topic was created or deleted after the table changed.

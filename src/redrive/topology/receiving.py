@@ -24,6 +24,7 @@ from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER, MqResolver
 from redrive.topology.mq.results import Resolution
 from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.message import Conditions
 from redrive.topology.mqe.resolver import MqeResolver
 from redrive.topology.mqe.results import Delivered, End, Failed, Failure, Stored
 from redrive.topology.mqe.results import Resolution as MqeResolution
@@ -70,9 +71,18 @@ class ReceivingQueueManager(Protocol):
 
 
 def receiving_queue_managers(
-    topology: Topology, sources: Mapping[str, QueueTopic]
+    topology: Topology,
+    sources: Mapping[str, QueueTopic],
+    *,
+    stopped: frozenset[tuple[str, str]] = frozenset(),
 ) -> Mapping[str, MqReceivingQueueManager | MqeReceivingQueueManager]:
-    """The receiver of each topic of ``sources`` that is read, by its name."""
+    """The receiver of each topic of ``sources`` that is read, by its name.
+
+    Args:
+        topology: The definitions.
+        sources: The topics.
+        stopped: Connections of MQ Everyplace that carry no put now: their manager and their name.
+    """
     network = topology.mqe
     resolver = MqeResolver(network, rules=load_rules(network)[0]) if network else None
     found: dict[str, MqReceivingQueueManager | MqeReceivingQueueManager] = {}
@@ -80,18 +90,29 @@ def receiving_queue_managers(
         if _end(source) in topology.mq:
             found[name] = MqReceivingQueueManager(topology, source)
         elif resolver is not None:
-            found[name] = MqeReceivingQueueManager(resolver, topology, source)
+            found[name] = MqeReceivingQueueManager(resolver, topology, source, stopped)
     return found
 
 
-def resolver_of(topology: Topology, queue_manager: str) -> Resolver:
-    """Resolves puts that are made on one manager; raises ``KeyError`` if there is none."""
+def resolver_of(
+    topology: Topology,
+    queue_manager: str,
+    *,
+    stopped: frozenset[tuple[str, str]] = frozenset(),
+) -> Resolver:
+    """Resolves puts that are made on one manager; raises ``KeyError`` if there is none.
+
+    Args:
+        topology: The definitions.
+        queue_manager: The manager.
+        stopped: As for ``receiving_queue_managers``.
+    """
     if queue_manager in topology.mq:
         return MqResolver(topology.mq, queue_manager, bindings=topology.bindings)
     if topology.mqe is None or topology.mqe.queue_manager(queue_manager) is None:
         raise KeyError(queue_manager)
     put = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
-    return receiving_queue_managers(topology, {put.topic: put})[put.topic]
+    return receiving_queue_managers(topology, {put.topic: put}, stopped=stopped)[put.topic]
 
 
 def _end(source: QueueTopic) -> str:
@@ -195,8 +216,16 @@ def _link(network: Network, source: QueueTopic) -> Link:
 class MqeReceivingQueueManager:
     """A queue manager of kind ``mqe`` as it takes puts, or as its store is emptied."""
 
-    def __init__(self, resolver: MqeResolver, topology: Topology, source: QueueTopic) -> None:
+    def __init__(
+        self,
+        resolver: MqeResolver,
+        topology: Topology,
+        source: QueueTopic,
+        stopped: frozenset[tuple[str, str]] = frozenset(),
+    ) -> None:
         self._resolver = resolver
+        # What a store sends has passed its own connections: they hold it, or a trigger freed it.
+        self._conditions = Conditions(down=stopped - {source.channel, *source.via})
         self._network = topology.mq
         self._bindings = bindings = topology.bindings
         self._source = source
@@ -235,7 +264,7 @@ class MqeReceivingQueueManager:
         """The resolution with which a message is put or passed on, step by step."""
         names = Names(queue=queue, queue_manager=queue_manager)
         if self._store is None:
-            return self._resolver.resolve(self.queue_manager, names)
+            return self._resolver.resolve(self.queue_manager, names, conditions=self._conditions)
         return self._passed_on(Stored(self.queue_manager, self._store, names))
 
     def _answer(self, end: End, names: Names) -> Destination | Refusal:
@@ -263,8 +292,8 @@ class MqeReceivingQueueManager:
 
     def _passed_on(self, stored: Stored) -> MqeResolution:
         if self._source.is_pulled:
-            return self._resolver.pull(stored, self._source.to)
-        return self._resolver.transmit(stored)
+            return self._resolver.pull(stored, self._source.to, conditions=self._conditions)
+        return self._resolver.transmit(stored, conditions=self._conditions)
 
     def _delivered(self, end: Delivered) -> Destination | Refusal:
         manager, queue = end.names.queue_manager, end.names.queue
