@@ -406,9 +406,15 @@ def test_what_could_be_put_nowhere_is_shown_with_where_it_waits(undelivered: str
 
 
 def test_a_channel_shows_what_its_receiver_could_put_nowhere(undelivered: str) -> None:
-    """Beside what waits for it, and with the command that shows the messages."""
+    """It is the head of its transmission queue in every view."""
+    queue = f"{undelivered}B"
     status = redrive("channel", "status", undelivered, "--json")
-    assert [one["remaining"] for one in json.loads(status.stdout)] == [1]
+    assert [(one["remaining"], one["waiting"]) for one in json.loads(status.stdout)] == [(1, 1)]
+    (head,) = browsed(undelivered, queue)
+    assert (head["body"], head["is_undeliverable"]) == ("two chairs", True)
+    assert "could put it nowhere" in redrive("browse", undelivered, queue).stdout
+    depths = json.loads(redrive("topology", "show", "--json").stdout)["depths"]
+    assert depths[f"{undelivered}--{queue}"] == {"messages": 1, "is_exact": True}
     shown = redrive("channel", "status", undelivered).stdout
     assert f"redrive browse {undelivered} --remaining shows" in shown
 

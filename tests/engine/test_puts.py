@@ -155,6 +155,29 @@ def test_persistence_and_reply_to_are_settled_by_the_first_put_only() -> None:
     assert dict(put.headers or [])["JMS_IBM_MQMD_ReplyToQ"] == b"ANSWER"
 
 
+def test_nothing_of_a_slice_overtakes_the_message_that_stops_its_channel() -> None:
+    """What lies behind it is kept with it, in order, though it could be put; the first goes."""
+    sources = {one.topic: one for one in topics_of(topology()) if one.is_read}
+    receiver = receiving_queue_managers(topology(), sources)[TRANSMISSION]
+    decider = PutDecider(
+        identity_of(TRANSMISSION, queue_manager="A"), receiver, lambda one: one,
+        table_id="0" * 16, hop_limit=25, channel=("A", "A.TO.B"),
+    )  # fmt: skip
+    queues = ("Q", "NONE", "Q", "Q")
+    records = Records(
+        [b"k"] * 4, [b"1", b"2", b"3", b"4"],
+        [names(queue, "B", Persistence="1") for queue in queues],
+        [NOW] * 4, [0, 1, 2, 3],
+    )  # fmt: skip
+    work = slice_of(
+        records, decider, kind=SourceKind.PUTS, topic=TRANSMISSION, partition=2, now=NOW
+    )
+    written = [one for _, one in OPEN.decided(work) if one.topic in {"B--Q", "REMAINING"}]
+    assert [(one.topic, one.value) for one in written] == [
+        ("B--Q", b"1"), ("REMAINING", b"2"), ("REMAINING", b"3"), ("REMAINING", b"4"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("source", "queue", "field", "value", "expected"),
     [

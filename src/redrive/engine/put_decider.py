@@ -315,6 +315,15 @@ class _Attempt:
         return self._descriptor.names
 
     def decided(self) -> Decided:
+        channel = self._decider.channel
+        if channel is not None and channel in self._facts.noted:
+            behind = Refusal(0, "the channel stopped at a message before it")
+            return Decided(
+                self._message,
+                self._decider.ended(
+                    Result.REMAINS, self._names, behind, attempt=self._failures + 1
+                ),
+            )
         decision = self._decision()
         if isinstance(decision, Refusal):
             decision = self._failed(decision)

@@ -31,6 +31,7 @@ from redrive.operations.network import Network, check_topics, queue_names, unkno
 from redrive.operations.put import NewMessage
 from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.record_view import existing_topic
+from redrive.operations.undelivered import heads, undelivered
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.trace import ResolutionTrace
@@ -66,6 +67,8 @@ class BrowsedMessage:
     """Without a binary dead-letter header."""
     is_retried: bool = False
     """Whether it waits for the receiving end of its channel to try the put again (MRRTY)."""
+    is_undeliverable: bool = False
+    """Whether the receiving end could put it nowhere, so that its channel stopped at it."""
 
     @classmethod
     def of(cls, record: StoredRecord, schemes: SchemeTable = KNOWN) -> Self:
@@ -147,9 +150,10 @@ def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, coun
 
     A message counts as read once the job has taken it from a transmission queue, or the consumer
     group that bindings name has read it; a queue without a group keeps all that its topic keeps.
-    What the receiving end of a channel tries to put again waits on its transmission queue, as in
-    IBM MQ. A message whose Expiry is over is not shown, as MQ would not show it. What waits on a
-    queue with MSGDLVSQ(PRIORITY) comes by priority, as far as its first ``LOOKED_AT`` messages go.
+    What the receiving end of a channel tries to put again waits on its transmission queue, as
+    in IBM MQ, and what it could put nowhere is the head of the queue. A message whose Expiry is
+    over is not shown, as MQ would not show it. What waits on a queue with MSGDLVSQ(PRIORITY)
+    comes by priority, as far as its first ``LOOKED_AT`` messages go.
 
     Args:
         network: The definitions and the cluster.
@@ -173,7 +177,17 @@ def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, coun
         view = _View(cluster, [*names, *retries])
         found = view.waiting(waiting, count, by_priority=by_priority)
         messages = [replace(one, is_retried=one.lane.topic in retries) for one in found]
-        return Browsed(messages, view.silent)
+        return Browsed([*_at_head(network, cluster, topics), *messages][:count], view.silent)
+
+
+def _at_head(
+    network: Network, cluster: Cluster, topics: Sequence[QueueTopic]
+) -> list[BrowsedMessage]:
+    sources = heads(network.job, topics)
+    if network.job is None or not sources:
+        return []
+    found, _ = undelivered(network.job, cluster, sources)
+    return [replace(BrowsedMessage.of(one.record), is_undeliverable=True) for one in found]
 
 
 def browse_topic(

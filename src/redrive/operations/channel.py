@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from redrive.engine.commands import States, channel_entry, release_entry
 from redrive.errors import UsageError
-from redrive.operations.depths import NO_DEPTH, Depth, depths_of_group, retried
+from redrive.operations.depths import NO_DEPTH, Depth, depths_of_group, kept_at_head, retried
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.operations.states import read_states, write_states
 from redrive.operations.undelivered import release_entries, undelivered
@@ -27,7 +27,8 @@ class ChannelStatus:
     because: str
     """Why the job stopped it; empty if an operator did, or if it is not stopped."""
     waiting: Depth | None
-    """What the job has not taken from the topic; None if there is no topic."""
+    """What the job has not taken from the topic, and what remains if it is the head of the queue;
+    None if there is no topic."""
     retried: Depth
     """What the receiving end tries to put again, while the channel is paused (MRRTY)."""
     remaining: int
@@ -82,16 +83,20 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
         states = read_states(job, cluster)
         depths = depths_of_group(cluster, job.application, [one.topic for one in topics])
         again = retried(cluster, network, topics)
+        at_head = kept_at_head(cluster, network, topics)
         kept, _ = undelivered(job, cluster, [one for one in topics if one.is_read])
     remaining = Counter(one.source.topic for one in kept)
     found = []
     for one in topics:
         tried = again.get(one.topic, NO_DEPTH)
+        waiting = depths.get(one.topic)
+        if waiting is not None:
+            waiting += at_head.get(one.topic, NO_DEPTH)
         status = ChannelStatus(
             topic=one,
             state=_state(one, states, is_paused=tried.messages > 0),
             because=states.why_stopped.get(one.channel, ""),
-            waiting=depths.get(one.topic),
+            waiting=waiting,
             retried=tried,
             remaining=remaining[one.topic],
         )

@@ -141,7 +141,7 @@ def held_by_channels(
         kept: Every kept lane of the run.
         positions: Where each lane starts.
     """
-    retries = {one.source: one.retry for one in kept}
+    kept_by_source = {one.source: one for one in kept}
     for lane, source in channels:
         yield HeldPartition(
             *lane,
@@ -151,7 +151,8 @@ def held_by_channels(
             channel=source.channel,
             via=source.via,
             is_running=source.is_running,
-            paused_by=retries.get(lane),
+            paused_by=kept_by_source[lane].retry if lane in kept_by_source else None,
+            head=kept_by_source[lane].remaining if lane in kept_by_source else None,
         )
 
 
