@@ -106,6 +106,8 @@ def _ignored(manager: QueueManager) -> Iterator[Diagnostic]:
         # Default objects of a queue manager are not reported.
         if definition.name not in SYSTEM_NAMES:
             for written, consequence in ignored_attributes(definition):
+                if definition.name == manager.attributes.dead_letter_queue:
+                    continue  # its handler waits while it has GET(DISABLED)
                 message = f"{written} of {definition} has no effect: {consequence}"
                 hint = "docs/resolution.md tells what becomes of each attribute"
                 yield _warning(definition, "NOT_HONOURED", message, hint)
