@@ -116,6 +116,18 @@ def test_what_remains_is_released_once_by_a_person() -> None:
     assert free(held(), Timestamps(0, 0, 0), begin=2, states=states) == 2
 
 
+@pytest.mark.usefixtures("machine")
+def test_what_a_receiver_could_put_nowhere_stays_the_head_of_its_queue() -> None:
+    """Once it is released, the channel waits until it was tried, and then goes on."""
+    queue = HeldPartition("X", 0, 0, 0, None, channel=CHANNEL, head=LANE)
+    both = [queue, held()]
+    ends = {queue.lane: 5, LANE: 3}
+    for begin, expected in ((0, {queue.lane: 0, LANE: 2}), (2, {queue.lane: 5, LANE: 2})):
+        partitions = HeldPartitions(both, Timestamps(), SteadyClock.of_wall())
+        states = States(releases={LANE: 2})
+        assert partitions.free({queue.lane: 0, LANE: begin}, ends, states) == expected
+
+
 RETRY, REMAINING, REPLAY = (TopicPartition(name, 0) for name in ("retry", "remaining", "replay"))
 
 

@@ -99,10 +99,15 @@ def test_a_message_is_on_the_intake_as_an_application_writes_it(
     (record,) = read_all(f"{manager}--redrive-put")
     assert result.stdout == f"{record.topic}:0:{record.offset}\n"
     assert (record.key, record.value) == (b"k", b"two chairs")
-    assert list(record.headers) == [
+    context = ("UserIdentifier", "PutApplType", "PutApplName")
+    fields = {name.removeprefix("JMS_IBM_MQMD_"): value for name, value in record.headers}
+    assert fields["PutApplName"] == b"redrive put"
+    assert all(fields[name] for name in context)
+    assert [pair for pair in record.headers if not pair[0].endswith(context)] == [
         ("redrive.oqm", b"OTHER"),
         ("redrive.oq", b"PAY"),
         ("JMS_IBM_MQMD_Persistence", b"1"),
+        ("JMS_IBM_MQMD_Priority", b"-1"),
         ("JMS_IBM_MQMD_Expiry", b"600"),
         ("colour", b"blue=ish"),
         ("JMS_IBM_MQMD_MsgType", b"1"),
@@ -112,11 +117,15 @@ def test_a_message_is_on_the_intake_as_an_application_writes_it(
 def test_a_put_without_options_leaves_everything_to_the_queue(
     manager: str, read_all: Callable[..., list[Any]]
 ) -> None:
-    """ObjectQMgrName is blank, there is no key, and persistence is as the queue is defined."""
+    """ObjectQMgrName is blank, there is no key; persistence and priority are as the queue says."""
     assert redrive("put", "ORDERS", "--at", manager, data="from a pipe").exit_code == 0
     (record,) = read_all(f"{manager}--redrive-put")
     assert (record.key, record.value) == (None, b"from a pipe")
-    assert list(record.headers) == [("redrive.oq", b"ORDERS"), ("JMS_IBM_MQMD_Persistence", b"2")]
+    assert list(record.headers)[:3] == [
+        ("redrive.oq", b"ORDERS"),
+        ("JMS_IBM_MQMD_Persistence", b"2"),
+        ("JMS_IBM_MQMD_Priority", b"-1"),
+    ]
 
 
 def test_a_file_is_put_byte_by_byte_as_often_as_wanted(
@@ -397,9 +406,15 @@ def test_what_could_be_put_nowhere_is_shown_with_where_it_waits(undelivered: str
 
 
 def test_a_channel_shows_what_its_receiver_could_put_nowhere(undelivered: str) -> None:
-    """Beside what waits for it, and with the command that shows the messages."""
+    """It is the head of its transmission queue in every view."""
+    queue = f"{undelivered}B"
     status = redrive("channel", "status", undelivered, "--json")
-    assert [one["remaining"] for one in json.loads(status.stdout)] == [1]
+    assert [(one["remaining"], one["waiting"]) for one in json.loads(status.stdout)] == [(1, 1)]
+    (head,) = browsed(undelivered, queue)
+    assert (head["body"], head["is_undeliverable"]) == ("two chairs", True)
+    assert "could put it nowhere" in redrive("browse", undelivered, queue).stdout
+    depths = json.loads(redrive("topology", "show", "--json").stdout)["depths"]
+    assert depths[f"{undelivered}--{queue}"] == {"messages": 1, "is_exact": True}
     shown = redrive("channel", "status", undelivered).stdout
     assert f"redrive browse {undelivered} --remaining shows" in shown
 

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,38 @@ def test_arguments_win_over_the_table(
     identity = job.handlers[0].identity
     assert (identity.queue, identity.queue_manager) == (queue, queue_manager)
     assert job.application == queue
+
+
+@pytest.mark.parametrize(
+    ("words", "table", "queue"),
+    [
+        (["", "QM2"], RULES, "DEAD.TWO"),
+        ([" ", "QM1"], WITH_CONTROL.replace("INPUTQM(QM9) ", ""), "DEAD.ONE"),
+        (["Q", "QM1"], RULES, "Q"),
+        ([], RULES.replace("ACTION", "INPUTQM(QM2)\nACTION"), "DEAD.TWO"),
+    ],
+)
+def test_deadq_of_the_definitions_is_used(words: list[str], table: str, queue: str) -> None:
+    """Where nothing names a queue, or a blank asks for the queue manager's own (D-CTL)."""
+    for name, dead in (("QM1", "DEAD.ONE"), ("QM2", "DEAD.TWO")):
+        script = f"DEFINE QLOCAL({dead})\nDEFINE QLOCAL(Q)\nALTER QMGR DEADQ({dead})\n"
+        Path(f"{name}.mqsc").write_text(script)
+    Path("redrive.toml").write_text('[topology]\nfiles = ["QM1.mqsc", "QM2.mqsc"]\n')
+    job = settings(*words, table=table, SETTINGS="redrive.toml").job
+    assert job.handlers[0].identity.queue == queue
+
+
+def test_a_queue_that_does_not_exist_cannot_be_opened(bootstrap_servers: str) -> None:
+    """MQOPEN ends with 2085; the sentence names the queue, and the exit code is 1."""
+    result = CliRunner().invoke(
+        main,
+        ["runmqdlq", "no.such.queue"],
+        input=RULES,
+        env={"REDRIVE_BOOTSTRAP_SERVERS": bootstrap_servers},
+    )
+    assert result.exit_code == 1
+    assert "AMQ8745: the dead-letter queue no.such.queue cannot be opened" in result.stderr
+    assert "MQRC_UNKNOWN_OBJECT_NAME (2085)" in result.stderr
 
 
 @pytest.mark.parametrize("words", [[], [" "]])
@@ -236,10 +269,11 @@ def test_the_report_adds_up() -> None:
         batch({"forwarded": 3, "discarded": 1, "remains": 4}),
     )
     assert said == [
-        "Handling the dead letters on Q of queue manager QM.",
-        "The rule at line 7 could not put 3 messages on BILLING: MQRC_Q_FULL (2053), full.",
-        "1 message has no valid dead-letter header: kept, as no rule can match.",
-        "Ending: nothing left that can be processed (WAIT).",
+        "AMQ8708: Dead-letter queue handler started to process INPUTQ(Q). Its queue manager is QM.",
+        "AMQ8722: The rule at line 7 could not put 3 messages on BILLING: "
+        "MQRC_Q_FULL (2053), full.",
+        "AMQ8721: 1 message has no valid dead-letter header: kept, as no rule can match.",
+        "AMQ8709: Dead-letter queue handler ending: nothing left that can be processed (WAIT).",
         "Successful actions: 1 retry, 5 forwards, 1 discard.",
         "4 messages remain on Q.",
     ]
@@ -248,7 +282,7 @@ def test_the_report_adds_up() -> None:
 def test_one_message_that_remains_is_one_message() -> None:
     """The report counts what was left, and its verb agrees."""
     said = report(batch({"remains": 1}), words=("Q",))
-    assert said[0] == "Handling the dead letters on Q."
+    assert said[0] == "AMQ8708: Dead-letter queue handler started to process INPUTQ(Q)."
     assert said[-1] == "1 message remains on Q."
 
 
@@ -256,15 +290,18 @@ def test_an_error_ends_the_report_with_a_summary_too() -> None:
     """What was done until then has been done."""
     said = report(batch({"retried": 2}), error=FatalFault("another instance took over"))
     assert said[1:3] == [
-        "Ending by an error: another instance took over.",
+        "AMQ8709: Dead-letter queue handler ending by an error: another instance took over.",
         "Successful actions: 2 retries, 0 forwards, 0 discards.",
     ]
     assert report(error=FatalFault("no broker")) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_in_order(bootstrap_servers: str, number: signal.Signals) -> None:
+def test_a_signal_ends_it_in_order(
+    bootstrap_servers: str, number: signal.Signals, produce: Callable[..., None]
+) -> None:
     """The table cannot be read twice, so SIGHUP too ends the running batch and then the process."""
+    produce("orders.dlq", [])
     with subprocess.Popen(
         [sys.executable, str(PRETEND), "runmqdlq", "orders.dlq"],
         env={"REDRIVE_BOOTSTRAP_SERVERS": bootstrap_servers},
@@ -276,11 +313,14 @@ def test_a_signal_ends_it_in_order(bootstrap_servers: str, number: signal.Signal
         assert process.stdout is not None
         process.stdin.write(RULES)
         process.stdin.close()
-        assert "Handling the dead letters on orders.dlq." in process.stdout.readline()
+        assert (
+            "AMQ8708: Dead-letter queue handler started to process INPUTQ(orders.dlq)"
+            in process.stdout.readline()
+        )
         process.send_signal(number)
         rest = process.stdout.read()
         assert process.wait(timeout=PATIENCE) == 0
-    assert f"Ending: {number.name}." in rest
+    assert f"AMQ8709: Dead-letter queue handler ending: {number.name}." in rest
     assert "0 messages remain on orders.dlq." in rest
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tests.engine.known_cluster import OPEN
 from tests.engine.samples import identity_of, slice_of
 
+from redrive.engine.commands import States
 from redrive.engine.put_decider import PutDecider
 from redrive.engine.sources import SourceKind
 from redrive.messages import OutputRecord, Records
@@ -41,9 +42,15 @@ def put_deciders(
         running: Channels that were started or stopped; a stopped one holds what its topic holds.
     """
     topics = [one for one in [*topics_of(topology), *further] if one.is_read]
-    sources = {one.topic: one for one in topics if running.get(one.channel, one.is_running)}
+    states = States(running=running)
+    sources = {
+        one.topic: one
+        for one in topics
+        if states.moves(one.channel, one.via, is_running=one.is_running)
+    }
     deciders = {}
-    for topic, receiver in receiving_queue_managers(topology, sources).items():
+    receivers = receiving_queue_managers(topology, sources, stopped=states.stopped)
+    for topic, receiver in receivers.items():
         source, retries = sources[topic], f"{topic}-retry"
         decider = PutDecider(
             identity_of(topic, retry_topic=retries), receiver, lambda one: one,

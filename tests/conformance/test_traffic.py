@@ -198,7 +198,13 @@ def put_all(bootstrap_servers: str, ones: tuple[Numbered, ...]) -> None:
     def put(one: Numbered) -> None:
         record = put_of(one)
         for _ in range(copies(one)):
-            producer.send(record.topic, record.value, key=record.key, headers=record.headers)
+            producer.send(
+                record.topic,
+                record.value,
+                key=record.key,
+                headers=record.headers,
+                timestamp_ms=record.timestamp,
+            )
 
     with ThreadPoolExecutor() as pool:  # the first look at each topic takes its time
         list(pool.map(put, ones))
@@ -316,8 +322,12 @@ def carried(record: Any) -> tuple[Any, ...]:
 
 
 def own(headers: Headers) -> dict[str, str]:
-    """The headers that are not Redrive's."""
-    return {name: read_text(raw) for name, raw in headers if not name.startswith("redrive.")}
+    """The headers that are not Redrive's, without the MsgId, which each copy of a put has anew."""
+    return {
+        name: read_text(raw)
+        for name, raw in headers
+        if not name.startswith("redrive.") and name != f"{_FIELD}MsgId"
+    }
 
 
 # What runs at all

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,6 +28,9 @@ from redrive.topology.mqe.message import Conditions
 from redrive.topology.mqe.results import Delivered, Failed, Failure, Stored
 from redrive.topology.mqe.results import End as MqeEnd
 from redrive.topology.names import Names, put_topic, topic_name, transmission_topic
+
+PUT_AT = time.time_ns() // 1_000_000
+"""Milliseconds since 1970 at which every message is put: PutDate and PutTime tell it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +61,7 @@ def put_of(one: Numbered) -> OutputRecord:
         "redrive.bind": put.get("open"),
     }
     headers: Headers = [(name, text.encode()) for name, text in texts.items() if text]
-    return OutputRecord(put_topic(one.at), one.id.encode(), one.body, headers, 0)
+    return OutputRecord(put_topic(one.at), one.id.encode(), one.body, headers, PUT_AT)
 
 
 def message_trace(one: Numbered, topology: Topology) -> MessageTrace:

@@ -24,6 +24,7 @@ from redrive.messages import (
     Records,
     Refused,
     decode_dead_letter,
+    mqmd_fields,
     wire_size,
 )
 from redrive.messages import own_headers as own
@@ -144,7 +145,7 @@ def test_persistence_and_reply_to_are_settled_by_the_first_put_only() -> None:
     (put,), _ = results(work_on(b"x", names("Q", Persistence="2", ReplyToQ="ANSWER")))
     headers = dict(put.headers or [])
     assert headers["JMS_IBM_MQMD_Persistence"] == b"1"
-    assert "JMS_IBM_MQMD_Priority" not in headers
+    assert headers["JMS_IBM_MQMD_Priority"] == b"7"
     assert headers["JMS_IBM_MQMD_ReplyToQ"] == b"REPLIES"
     assert headers["JMS_IBM_MQMD_ReplyToQMgr"] == b"C"
     moved = work_on(b"x", names("Q", "B", ReplyToQ="ANSWER"), source=TRANSMISSION)
@@ -152,12 +153,123 @@ def test_persistence_and_reply_to_are_settled_by_the_first_put_only() -> None:
     assert dict(put.headers or [])["JMS_IBM_MQMD_ReplyToQ"] == b"ANSWER"
 
 
-def test_a_priority_that_is_left_to_the_queue_is_its_defprty() -> None:
-    """MQPRI_PRIORITY_AS_Q_DEF becomes a number at the put, as MQ stores it; others stay."""
-    (put,), _ = results(work_on(b"x", names("Q", Priority="-1")))
-    assert dict(put.headers or [])["JMS_IBM_MQMD_Priority"] == b"7"
-    (put,), _ = results(work_on(b"x", names("Q", Priority="2")))
-    assert dict(put.headers or [])["JMS_IBM_MQMD_Priority"] == b"2"
+def test_nothing_of_a_slice_overtakes_the_message_that_stops_its_channel() -> None:
+    """What lies behind it is kept with it, in order, though it could be put; the first goes."""
+    sources = {one.topic: one for one in topics_of(topology()) if one.is_read}
+    receiver = receiving_queue_managers(topology(), sources)[TRANSMISSION]
+    decider = PutDecider(
+        identity_of(TRANSMISSION, queue_manager="A"), receiver, lambda one: one,
+        table_id="0" * 16, hop_limit=25, channel=("A", "A.TO.B"),
+    )  # fmt: skip
+    queues = ("Q", "NONE", "Q", "Q")
+    records = Records(
+        [b"k"] * 4, [b"1", b"2", b"3", b"4"],
+        [names(queue, "B", Persistence="1") for queue in queues],
+        [NOW] * 4, [0, 1, 2, 3],
+    )  # fmt: skip
+    work = slice_of(
+        records, decider, kind=SourceKind.PUTS, topic=TRANSMISSION, partition=2, now=NOW
+    )
+    written = [one for _, one in OPEN.decided(work) if one.topic in {"B--Q", "REMAINING"}]
+    assert [(one.topic, one.value) for one in written] == [
+        ("B--Q", b"1"), ("REMAINING", b"2"), ("REMAINING", b"3"), ("REMAINING", b"4"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "queue", "field", "value", "expected"),
+    [
+        # MQMD, fields Persistence and Priority: the default of the queue that was opened.
+        (INTAKE, "Q", "Priority", "-1", b"7"),
+        (INTAKE, "Q", "Priority", "", b"7"),
+        (INTAKE, "Q", "Priority", "2", b"2"),
+        (INTAKE, "Q", "Persistence", "2", b"1"),
+        (INTAKE, "Q", "Persistence", "", b"1"),
+        (INTAKE, "Q", "Persistence", "0", b"0"),
+        # A dead letter has what the queue that refused it gives it, else what its own queue gives.
+        (INTAKE, "SHUT", "Priority", "-1", b"3"),
+        (INTAKE, "SHUT", "Persistence", "2", b"1"),
+        (INTAKE, "NONE", "Priority", "-1", b"4"),
+        (INTAKE, "NONE", "Persistence", "2", b"1"),
+        # What a channel brings was put before: what is absent is 0.
+        (TRANSMISSION, "Q", "Priority", "", None),
+        (TRANSMISSION, "Q", "Persistence", "", None),
+    ],
+)
+def test_what_is_left_to_the_queue_is_its_default_once_the_message_is_put(
+    source: str, queue: str, field: str, value: str, expected: bytes | None
+) -> None:
+    """No message on a queue, dead letters included, has Persistence 2 or Priority -1."""
+    fields = {field: value} if value else {}
+    defined = read_topology(
+        [
+            SourceText(
+                "A.mqsc",
+                b"ALTER QMGR DEADQ(DEAD.Q)\nDEFINE QLOCAL(DEAD.Q) DEFPSIST(YES) DEFPRTY(4)\n"
+                b"DEFINE QLOCAL(Q) DEFPSIST(YES) DEFPRTY(7)\n"
+                b"DEFINE QLOCAL(SHUT) PUT(DISABLED) DEFPSIST(YES) DEFPRTY(3)\n"
+                b"DEFINE QLOCAL(B) USAGE(XMITQ)\n"
+                b"DEFINE CHANNEL(A.TO.B) CHLTYPE(SDR) CONNAME('b') XMITQ(B)\n",
+            ),
+            SCRIPTS[1],
+        ]
+    ).topology
+    work = work_on(
+        b"x",
+        names(queue, "B", **fields) if source == TRANSMISSION else names(queue, **fields),
+        source=source,
+        of=defined,
+    )
+    (put,), _ = results(work)
+    assert dict(put.headers or []).get(f"JMS_IBM_MQMD_{field}") == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({}, ()),
+        ({"MsgId": "00" * 24}, ()),
+        ({"MsgId": "ab" * 24}, ("MsgId",)),
+        ({"MsgId": "ab" * 24, "PutDate": "20200101", "PutTime": "00000000"},
+         ("MsgId", "PutDate", "PutTime")),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("queue", ["Q", "NONE"])
+def test_a_put_has_what_mqput_makes(
+    given: dict[str, str], kept: tuple[str, ...], queue: str
+) -> None:
+    """MQMD, MsgId, PutDate and PutTime; what is given stays, and a channel makes nothing."""
+    work = work_on(b"x", names(queue, **given), timestamp=1_768_480_496_789, of=None)
+    (put,), _ = results(work)
+    fields = mqmd_fields(put.headers or [])
+    (again,), _ = results(work_on(b"x", names(queue, **given), timestamp=1_768_480_496_789))
+    assert mqmd_fields(again.headers or []) == fields
+    (other,), _ = results(work_on(b"x", names(queue, **given), offset=8))
+    assert (mqmd_fields(other.headers or [])["MsgId"] == fields["MsgId"]) == ("MsgId" in kept)
+    made = {"MsgId": fields["MsgId"], "PutDate": "20260115", "PutTime": "12345678"}
+    expected = made | {name: given[name] for name in kept}
+    assert {name: fields[name] for name in made} == expected
+    assert len(bytes.fromhex(str(fields["MsgId"]))) == 24
+
+
+@pytest.mark.parametrize(
+    ("waited", "expiry", "left", "deadline"),
+    [(0, 600, 600, None), (99, 600, 600, None), (100, 600, 599, NOW + 59_900),
+     (59_901, 600, 1, NOW + 99), (5_000, -1, -1, None)],
+)  # fmt: skip
+def test_expiry_is_counted_down(waited: int, expiry: int, left: int, deadline: int | None) -> None:
+    """By whole tenths of a second (MQMD, Expiry); JMSExpiration has the moment itself."""
+    fields = names("Q", Expiry=str(expiry))
+    (put,), _ = results(work_on(b"x", fields, timestamp=NOW - waited))
+    headers = dict(put.headers or [])
+    assert headers["JMS_IBM_MQMD_Expiry"] == b"%d" % left
+    assert headers.get("JMSExpiration") == (None if deadline is None else b"%d" % deadline)
+    (further,), _ = results(
+        work_on(b"x", [*names("Q", "B", Expiry=str(left)), ("JMSExpiration", b"%d" % (NOW + 50))],
+                source=TRANSMISSION, timestamp=NOW - waited)
+    )  # fmt: skip
+    if expiry > 0:
+        assert dict(further.headers or [])["JMS_IBM_MQMD_Expiry"] == b"1"
 
 
 def test_an_expiry_is_capped_by_the_names_on_the_path() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conformance.decided_network import HOPS, put_deciders
+from tests.conformance.decided_network import HOPS, REMAINING, DecidedNetwork, put_deciders
 from tests.conformance.mq_notation import read_topology
 from tests.engine.known_cluster import OPEN
 from tests.engine.walks import NOW, MqWalk, told_of_elsewhere
@@ -283,3 +283,55 @@ def walked_at(network: Network, asked: OpenRequest, offset: int) -> tuple[Hop, .
     deciders = put_deciders(Topology(mq=network), told_of_elsewhere(network))
     facts = Facts(lambda: 0.0)
     return walk(put, deciders, facts, OPEN.answers, now=NOW, offset=offset).way()
+
+
+MQE = b"""\
+kind: mqe
+queue_managers:
+  - name: A
+    connections:
+      - {kind: direct, name: GATE}
+      - {kind: via, name: FAR, via: GATE}
+    queues:
+      - {kind: remote, name: NOW, queue_manager: FAR, mode: sync}
+      - {kind: remote, name: LATER, queue_manager: FAR, mode: async}
+  - name: GATE
+    connections: [{kind: direct, name: FAR}]
+  - name: FAR
+    queues:
+      - {kind: local, name: NOW}
+      - {kind: local, name: LATER}
+      - {kind: local, name: FOUND}
+"""
+ALL_ON_THE_WAY = [("A", "FAR"), ("A", "GATE"), ("GATE", "FAR")]
+"""A's way to FAR: a via connection, the direct one, and that of the manager in the middle."""
+
+
+@pytest.mark.parametrize(
+    ("queue", "stopped", "end"),
+    [
+        # Every connection on the way carries the put (resolution specification A.4).
+        *(("NOW", one, "A--redrive-put") for one in ALL_ON_THE_WAY),
+        # Discovery needs a target that is accessible (A.5, D4).
+        *(("FOUND", one, "A--redrive-put") for one in ALL_ON_THE_WAY),
+        # Asynchronous definitions keep the message.
+        ("LATER", ("A", "FAR"), "A--LATER--redrive-to-FAR"),
+        ("LATER", ("A", "GATE"), "A--LATER--redrive-to-FAR"),
+        *((queue, ("FAR", "A"), f"FAR--{queue}") for queue in ("NOW", "FOUND", "LATER")),
+    ],
+)
+def test_a_stopped_connection_carries_no_put(
+    queue: str, stopped: tuple[str, str], end: str
+) -> None:
+    """Neither its own nor what goes via it, put or discovered; it stays where it waits."""
+    topology = read_files([SourceText("net.yaml", MQE)]).topology
+    assert topology is not None
+    network = DecidedNetwork(topology, {stopped: False})
+    names: Headers = [("redrive.oqm", b"FAR"), ("redrive.oq", queue.encode())]
+    network.run([OutputRecord("A--redrive-put", None, b"x", names, 0)])
+    kept = [topic for topic in network.lying if topic != REMAINING]
+    if end == "A--redrive-put":
+        assert [one["result"] for one in network.outcomes] == [Result.REMAINS]
+        assert network.outcomes[0]["topic"] == end
+    else:
+        assert kept == [end]

@@ -13,6 +13,7 @@ from tests.engine.known_cluster import KnownCluster
 from redrive.engine.facts import Facts
 from redrive.engine.walk import Hop, walk
 from redrive.messages import Headers, OutputRecord, mqmd_headers
+from redrive.messages.fields import DEADLINE
 from redrive.topology.bindings import Bindings, QueueBinding, QueueManagerBinding
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
@@ -107,7 +108,12 @@ class MqWalk:
         assert place is not None
         assert place.role is TopicRole.TRANSMISSION
         delay = self.notation.delays[Names(queue=place.queue, queue_manager=place.queue_manager)]
-        return record._replace(timestamp=record.timestamp - _TENTH * delay - _MOMENT)
+        waited = _TENTH * delay + _MOMENT
+        headers = [
+            (name, b"%d" % (int(raw) - waited) if name == DEADLINE and raw else raw)
+            for name, raw in record.headers or ()
+        ]
+        return record._replace(timestamp=record.timestamp - waited, headers=headers)
 
 
 def told_of_elsewhere(network: Network) -> Iterator[QueueTopic]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from redrive.errors import UsageError
@@ -26,6 +28,7 @@ def test_names_fields_and_properties_are_headers() -> None:
         ("redrive.oqm", b"QM2"),
         ("redrive.oq", b"PAY"),
         ("JMS_IBM_MQMD_Persistence", b"0"),
+        ("JMS_IBM_MQMD_Priority", b"-1"),
         ("JMS_IBM_MQMD_Expiry", b"600"),
         ("colour", b"blue"),
         ("JMS_IBM_MQMD_MsgType", b"1"),
@@ -39,7 +42,39 @@ def test_what_is_not_said_is_left_to_the_queue() -> None:
     assert NewMessage(queue="PAY").headers() == [
         ("redrive.oq", b"PAY"),
         ("JMS_IBM_MQMD_Persistence", b"2"),
+        ("JMS_IBM_MQMD_Priority", b"-1"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "expected"),
+    [
+        # MQMD and MQPMO: the context is the queue manager's, unless the application sets it.
+        ([], {}, {"UserIdentifier": b"a-very-long-", "PutApplName": b"redrive put"}),
+        ([], {"priority": 3}, {"Priority": b"3"}),
+        ([("Priority", "4")], {"priority": 3}, {"Priority": b"4"}),
+        ([("PutApplName", "PAYROLL")], {}, {"PutApplName": b"PAYROLL"}),
+        ([("MsgId", "ab"), ("CorrelId", "cd")], {}, {"MsgId": b"ab", "CorrelId": b"cd"}),
+        ([("MsgId", "ab")], {"new_msg_id": True}, {"MsgId": None}),
+        ([("CorrelId", "cd")], {"new_correl_id": True}, {"CorrelId": None}),
+        (
+            [("UserIdentifier", "alice"), ("ApplIdentityData", "batch 7")],
+            {"sets_identity": True},
+            {"UserIdentifier": b"alice", "ApplIdentityData": b"batch 7"},
+        ),
+        ([], {"sets_identity": True}, {"UserIdentifier": None, "PutApplName": b"redrive put"}),
+    ],
+)
+def test_the_put_makes_the_context_that_the_application_does_not_set(
+    given: list[tuple[str, str]], options: dict[str, Any], expected: dict[str, bytes | None]
+) -> None:
+    """Each field stands in the headers once, if at all."""
+    properties = [(f"JMS_IBM_MQMD_{name}", value) for name, value in given]
+    message = NewMessage(queue="Q", user="a-very-long-user", properties=properties, **options)
+    headers = message.headers()
+    assert len(dict(headers)) == len(headers)
+    found = {name: dict(headers).get(f"JMS_IBM_MQMD_{name}") for name in expected}
+    assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -48,6 +83,7 @@ def test_what_is_not_said_is_left_to_the_queue() -> None:
         ("redrive.id", "1", "property redrive.id: names that begin with redrive. are Redrive's"),
         ("JMS_IBM_MQMD_Reprt", "1", "MQMD has no field Reprt"),
         ("JMS_IBM_MQMD_Report", "yes", "yes is neither a number nor a symbolic name"),
+        ("JMS_IBM_MQMD_UserIdentifier", "alice", "UserIdentifier is made by the put"),
     ],
 )
 def test_a_property_that_is_wrong_is_refused(name: str, value: str, said: str) -> None:

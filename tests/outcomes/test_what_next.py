@@ -32,7 +32,7 @@ def row(**members: Any) -> dict[str, Any]:
     return {
         "handler": "dlq", "message": "dlq:0:7", "origin": "dlq:0:7", "table_hash": hashed,
         "time": NOON, "attempt": 2, "rule_line": 3, "form": "headers", "error_class": None,
-        "consumer_group": None, "hop": 0, "reason": 2053, **NO_FIELDS, **members,
+        "consumer_group": None, "hop": 0, "reason": 2053, "detail": None, **NO_FIELDS, **members,
     }  # fmt: skip
 
 

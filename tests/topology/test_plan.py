@@ -105,3 +105,11 @@ def test_a_binding_to_a_missing_topic_is_a_problem_at_its_line() -> None:
     assert (problem.file, problem.line) == (str(Path("bindings.yaml")), 2)
     assert "PAY@QM2 is bound to topic payments" in problem.message
     assert plan_topics(BOUND, {"payments": FoundTopic(1, {})}, partitions=1).problems == ()
+
+
+def test_a_binding_to_the_default_topic_says_nothing_about_who_creates_it() -> None:
+    """The topic has the name that the queue would have anyway, so it is created."""
+    bindings = b"kind: bindings\nqueue_managers: {QM2: {queues: {PAY: {topic: QM2--PAY}}}}\n"
+    plan = plan_topics(topology_of(QM2_mqsc=QM2, bindings_yaml=bindings), {}, partitions=1)
+    assert plan.problems == ()
+    assert "QM2--PAY" in {one.topic for one in plan.missing}

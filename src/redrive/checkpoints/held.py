@@ -41,6 +41,11 @@ class HeldPartition:
     evaluates these, instructions wait: no batch holds both."""
     can_be_released: bool = False
     """Whether operators' commands can release messages while the job runs."""
+    via: tuple[tuple[str, str], ...] = ()
+    """The further connections that its channel's messages pass."""
+    head: TopicPartition | None = None
+    """Of a transmission queue: where what its receiver could put nowhere is kept. Once that is
+    released the channel moves nothing else before it: it was the head of the queue."""
 
     @property
     def lane(self) -> TopicPartition:
@@ -55,7 +60,9 @@ class HeldPartition:
 
     def runs(self, states: States) -> bool:
         """Whether a channel moves its messages now."""
-        return self.channel is not None and states.running.get(self.channel, self.is_running)
+        return self.channel is not None and states.moves(
+            self.channel, self.via, is_running=self.is_running
+        )
 
 
 class Offsets(Protocol):
@@ -124,8 +131,16 @@ class HeldPartitions:
             if held.interval is not None and ends[held.lane] > begin[held.lane]
         }
         due = self._offsets.offsets_at(asked) if asked else {}
-        paused = self._paused(begin, ends)
-        free, released = {}, {}
+        released = {
+            held.lane: max(begin[held.lane], min(ends[held.lane], self._release(held, states)))
+            for held in self._partitions
+        }
+        paused = self._paused(begin, ends) | {
+            held.lane
+            for held in self._partitions
+            if held.head is not None and released.get(held.head, 0) > begin.get(held.head, 0)
+        }
+        free = {}
         for held in self._partitions:
             lane = held.lane
             if held.channel is not None and (lane in paused or not held.runs(states)):
@@ -136,10 +151,12 @@ class HeldPartitions:
             else:
                 freed = begin[lane] if held.channel is None else ends[lane]
             free[lane] = max(begin[lane], min(ends[lane], freed))
-            release = max(held.release, states.releases.get(lane, 0))
-            released[lane] = max(begin[lane], min(ends[lane], release))
         instructions = dict(self._instructions(begin, ends, released, states))
         return {**free, **self._at_rate(begin, free, released), **instructions}
+
+    @staticmethod
+    def _release(held: HeldPartition, states: States) -> int:
+        return max(held.release, states.releases.get(held.lane, 0))
 
     def _at_rate(
         self,

@@ -176,6 +176,8 @@ def _raw_lines(message: BrowsedMessage) -> Iterator[str]:
     yield f"{message.position}  {clock(message.time)}{key}"
     if message.is_retried:
         yield "    the receiver retries it"
+    if message.is_undeliverable:
+        yield "    the receiver could put it nowhere, and the channel stopped"
     for name, value in message.headers:
         yield f"    {name}: {_text(value)}"
     profile = message.dead_letter
@@ -197,6 +199,7 @@ def _as_json(message: BrowsedMessage) -> dict[str, Any]:
         "offset": message.offset,
         "time": clock(message.time),
         "is_retried": message.is_retried,
+        "is_undeliverable": message.is_undeliverable,
         **_in_json("key", message.key),
         "properties": [
             {"name": name, **_in_json("value", value)} for name, value in message.headers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -18,7 +19,7 @@ from redrive.command.put_options import (
 )
 from redrive.errors import EnvironmentFault, RedriveError, UsageError
 from redrive.operations.network import Network, read_network
-from redrive.operations.put import NewMessage, checked_put_topic
+from redrive.operations.put import NewMessage, checked_put_topic, putting_user
 from redrive.operations.put import put as put_message
 from redrive.operations.put_tracers import cluster_tracer
 
@@ -44,6 +45,12 @@ from redrive.operations.put_tracers import cluster_tracer
     help="A message property, or a field as JMS_IBM_MQMD_ReplyToQ=ANSWERS. May be repeated.",
 )
 @click.option(
+    "--priority",
+    type=click.IntRange(0, 9),
+    metavar="0..9",
+    help="Priority of the message. Default: as the queue says.",
+)
+@click.option(
     "--expiry",
     type=click.IntRange(1, 2**31 - 1),
     metavar="TENTHS",
@@ -54,6 +61,13 @@ from redrive.operations.put_tracers import cluster_tracer
     default="",
     metavar="OPEN",
     help="Name of an open: its puts go to one instance of a cluster queue. Default: each chooses.",
+)
+@click.option("--new-msg-id", is_flag=True, help="A new MsgId in place of the given one.")
+@click.option("--new-correl-id", is_flag=True, help="A new CorrelId for each message.")
+@click.option(
+    "--set-identity",
+    is_flag=True,
+    help="UserIdentifier, AccountingToken and ApplIdentityData are those of --property.",
 )
 @click.option(
     "--count",
@@ -74,11 +88,16 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
     key: str | None,
     properties: Sequence[str],
     persistent: bool | None,  # noqa: FBT001 - click passes it by name
+    priority: int | None,
     expiry: int | None,
     reports: Sequence[str],
     reply_to: str,
     bind: str,
     count: int,
+    *,
+    new_msg_id: bool,
+    new_correl_id: bool,
+    set_identity: bool,
 ) -> None:
     """Put a message to QUEUE, as an application does.
 
@@ -103,17 +122,22 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
         queue_manager=put_names.queue_manager,
         key=key,
         persistent=persistent,
+        priority=priority,
         expiry=expiry,
         report=read_report(reports),
         reply_to=read_reply_to(reply_to),
         bind=bind,
         properties=[_property(one) for one in properties],
+        new_msg_id=new_msg_id,
+        new_correl_id=new_correl_id,
+        sets_identity=set_identity,
     )
     # What is wrong is told before the cluster is asked.
     for report in message.reports_in_vain():
         click.echo(f"warning: {report}", err=True)
     network = read_network(config, bootstrap_server, files)
     at = put_names.at or _only_manager(network)
+    message = replace(message, user=putting_user(network))
     topic = checked_put_topic(network, at)
     body = _body(data, body_file)
     for problem in _problems(network, at, message, body):

@@ -16,9 +16,12 @@ import click
 from redrive.command.run import run_job
 from redrive.configuration import JobConfiguration
 from redrive.engine.outcome import Result
-from redrive.errors import RedriveError, UsageError
+from redrive.errors import AlreadyRunningError, EnvironmentFault, RedriveError, UsageError
+from redrive.kafka.access import check_access
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import ANSWER
 from redrive.logs import configure_logging, counted
-from redrive.messages.constants import reason_name
+from redrive.messages.constants import constant_value, reason_name
 from redrive.rules import Control, Dialect, decode_source, input_queue
 from redrive.schemas import KeyPath
 from redrive.settings import Document, LogLevel, Option, RulesSource, Settings, settings_of
@@ -29,7 +32,7 @@ USAGE: Final = """\
 Usage: redrive runmqdlq [QName [QMgrName]] [-u UserID] [-c] < rules-table
 
   QName     the dead-letter queue; ' ' for the queue manager's own. Without it: INPUTQ of the
-            table, else the queue manager's own, which REDRIVE_DEADQ names
+            table, else the queue manager's own: DEADQ of its definitions, or REDRIVE_DEADQ
   QMgrName  the queue manager's name; without it or ' ': INPUTQM of the table
   -u        sign in as this user; the first line of standard input is the password
   -c        connect as a client: here that is always so
@@ -117,11 +120,39 @@ def runmqdlq(context: click.Context, /, words: tuple[str, ...]) -> None:
     configure_logging(settings.log)
     report = Report(settings, click.echo)
     try:
+        open_queue(settings)
         code = run_job(settings, report, load=None)
+    except AlreadyRunningError as error:
+        raise not_opened(settings, "MQRC_OBJECT_IN_USE", error.message) from error
     except RedriveError as error:
         report.failed(error)
         raise
     context.exit(code)
+
+
+def open_queue(settings: Settings) -> None:
+    """See that the dead-letter queue exists, as the open of IBM's command does.
+
+    Raises:
+        EnvironmentFault: It does not, or the broker can't be reached.
+        TransientFault: The broker gave no answer in time.
+    """
+    job = settings.job
+    check_access(job.connection)
+    topic = job.handlers[0].identity.topic
+    if topic not in Cluster.open(job.connection, timeout=ANSWER).topics():
+        raise not_opened(settings, "MQRC_UNKNOWN_OBJECT_NAME", f"there is no topic {topic}")
+
+
+def not_opened(settings: Settings, reason: str, detail: str) -> EnvironmentFault:
+    """The error about a dead-letter queue that cannot be opened (AMQ8745, specification 7.1)."""
+    queue, code = settings.job.handlers[0].identity.queue, constant_value(reason)
+    return EnvironmentFault(
+        f"AMQ8745: the dead-letter queue {queue} cannot be opened: {reason} ({code}), {detail}",
+        hint="correct QName, INPUTQ or DEADQ, or create the queue"
+        if reason == "MQRC_UNKNOWN_OBJECT_NAME"
+        else "one handler takes a queue; end the other one first",
+    )
 
 
 def read_input(data: bytes, *, has_password: bool) -> tuple[RulesSource, str]:
@@ -155,9 +186,11 @@ def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str,
     path = environ.get("REDRIVE_SETTINGS")
     base = Document.from_file(Path(path)).without("handlers") if path else Document.empty()
     document = base.with_options("redrive runmqdlq", _options(arguments, environ))
-    queue = _queue(arguments, rules, document)
+    queue = _queue(arguments, rules, document) or _defined_queue(arguments, rules, document)
     # A process with the same queue has the same progress, and is refused while this one runs.
     handler = _handler(arguments, queue, document)
+    if queue and "queue" not in handler:
+        handler["queue"] = queue
     name = "@".join(filter(None, (queue, handler.get("queue_manager"))))
     values: dict[KeyPath, Any] = {("application", "name"): escape(name) or "runmqdlq"}
     if not document.has(("handlers",)):
@@ -173,6 +206,31 @@ def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str,
     if document.has(("log",)):
         return settings
     return replace(settings, log=replace(settings.log, level=LogLevel.WARNING))
+
+
+def _defined_queue(arguments: Arguments, rules: RulesSource, document: Document) -> str:
+    """DEADQ of the queue manager, as the settings' definitions have it; empty without them."""
+    if not document.has(("topology", "files")):
+        return ""
+    manager = "".join(arguments.names[1:]).strip()
+    handler = {"queue": "ANY", **({"queue_manager": manager} if manager else {})}
+    values: dict[KeyPath, Any] = {("application", "name"): "any", ("handlers",): [handler]}
+    if not document.has(("kafka", "bootstrap_servers")):
+        values["kafka", "bootstrap_servers"] = _BROKER
+    found = settings_of(document.with_values(values), environ={}, rules=rules)
+    name = found.job.handlers[0].identity.queue_manager
+    defined = found.topology.mq.queue_managers.get(name) if found.topology else None
+    queue = defined.attributes.dead_letter_queue if defined else ""
+    if not queue:
+        raise _no_queue(f"queue manager {name} has no DEADQ")
+    return queue
+
+
+def _no_queue(problem: str) -> UsageError:
+    return UsageError(
+        f"the dead-letter queue is not named: {problem}",
+        hint="give QName, INPUTQ in the table, or REDRIVE_DEADQ",
+    )
 
 
 def _handler(arguments: Arguments, queue: str, document: Document) -> dict[str, str]:
@@ -201,11 +259,12 @@ def _options(arguments: Arguments, environ: Mapping[str, str]) -> list[Option]:
 
 
 def _queue(arguments: Arguments, rules: RulesSource, document: Document) -> str:
-    """The dead-letter queue; empty if the table has errors and nothing else names it."""
+    """The dead-letter queue; empty if definitions name it, or the table has errors."""
     own = document.text(("topology", "dead_letter_queue"))
+    has_definitions = document.has(("topology", "files"))
     if arguments.names:
         [queue, *_] = [*arguments.names[0].split(), own]
-        if not queue:
+        if not queue and not has_definitions:
             raise UsageError(
                 "a blank QName is the queue manager's own dead-letter queue, which is not named",
                 hint="set REDRIVE_DEADQ, or give the queue",
@@ -213,7 +272,7 @@ def _queue(arguments: Arguments, rules: RulesSource, document: Document) -> str:
         return queue
     table = rules.parsed().table
     queue = input_queue([], table.control if table else Control(), own)
-    if table and not queue:
+    if table and not queue and not has_definitions:
         raise UsageError(
             "the dead-letter queue is not named: no QName, no INPUTQ in the table, "
             "no REDRIVE_DEADQ",
@@ -239,8 +298,11 @@ class Report(JobObserver):
     def started(self, configuration: JobConfiguration) -> None:
         """Reports the queue, as AMQ8708 does."""
         manager = configuration.handlers[0].identity.queue_manager
-        of_manager = f" of queue manager {manager}" if manager else ""
-        self._line(f"Handling the dead letters on {self._queue}{of_manager}.")
+        of_manager = f" Its queue manager is {manager}." if manager else ""
+        self._line(
+            f"AMQ8708: Dead-letter queue handler started to process INPUTQ({self._queue})."
+            f"{of_manager}"
+        )
 
     def notice(self, message: str, /, **facts: object) -> None:
         """See ``JobObserver.notice``."""
@@ -257,26 +319,26 @@ class Report(JobObserver):
         self._results.update(summary.by_result)
         for failure, count in summary.failures.items():
             self._line(
-                f"The rule at line {failure.rule_line} could not put "
+                f"AMQ8722: The rule at line {failure.rule_line} could not put "
                 f"{counted(count, 'message')} on {failure.target}: "
                 f"{reason_name(failure.reason)} ({failure.reason}), {failure.detail}."
             )
         if summary.invalid:
             verb = "has" if summary.invalid == 1 else "have"
             self._line(
-                f"{counted(summary.invalid, 'message')} {verb} no valid dead-letter header: "
-                "kept, as no rule can match."
+                f"AMQ8721: {counted(summary.invalid, 'message')} {verb} no valid dead-letter "
+                "header: kept, as no rule can match."
             )
 
     def stopped(self, reason: str) -> None:
         """Reports why it ends, and the summary (AMQ8709, CSQU202, CSQU203)."""
-        self._line(f"Ending: {reason}.")
+        self._line(f"AMQ8709: Dead-letter queue handler ending: {reason}.")
         self._summary()
 
     def failed(self, error: RedriveError) -> None:
         """Reports an end by an error, which standard error explains."""
         if self._is_begun:
-            self._line(f"Ending by an error: {error.message}.")
+            self._line(f"AMQ8709: Dead-letter queue handler ending by an error: {error.message}.")
             self._summary()
 
     def _summary(self) -> None:

@@ -133,7 +133,7 @@ class DeciderFactory:
         """Everything that decides.
 
         Args:
-            states: Queues whose PUT was changed since they were defined.
+            states: Queues whose PUT was changed since they were defined, and what was stopped.
         """
         deciders: Deciders = {}
         for settings in self._configuration.handlers:
@@ -155,7 +155,9 @@ class DeciderFactory:
         sources = sources_of(configuration)
         if not sources:
             return []
-        receivers = receiving_queue_managers(self._topology(states), sources)
+        receivers = receiving_queue_managers(
+            self._topology(states), sources, stopped=states.stopped
+        )
         table_id = table_id_of(configuration.topology)[:16]
         return [
             PutDecider(
@@ -223,7 +225,9 @@ class DeciderFactory:
             the facts for.
         """
         if self._configuration.topology:
-            resolver = resolver_of(self._topology(states), settings.identity.queue_manager)
+            resolver = resolver_of(
+                self._topology(states), settings.identity.queue_manager, stopped=states.stopped
+            )
             check = self._checked_by_definition
         else:
             resolver, check = self._kafka_resolver(), self._checked

@@ -278,6 +278,23 @@ class States:
     replays: Mapping[str, Replay] = field(default_factory=dict)
     """Accepted plans, by id."""
 
+    @property
+    def stopped(self) -> frozenset[tuple[str, str]]:
+        """The channels and connections that are stopped."""
+        return frozenset(one for one, is_running in self.running.items() if not is_running)
+
+    def moves(
+        self, channel: tuple[str, str], via: Iterable[tuple[str, str]], *, is_running: bool
+    ) -> bool:
+        """Whether a channel moves messages: it runs, and every connection that it goes over.
+
+        Args:
+            channel: Its queue manager and its name.
+            via: The further connections on the way.
+            is_running: Whether it runs if no operator started or stopped it.
+        """
+        return self.running.get(channel, is_running) and self.stopped.isdisjoint(via)
+
 
 NO_STATES = States()
 """The states without any entry."""

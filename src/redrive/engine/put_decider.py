@@ -27,6 +27,7 @@ from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.outcome import Result, bounded
 from redrive.engine.pointers import restored
+from redrive.engine.put_descriptor import as_put, is_late
 from redrive.engine.putter import Effect, Putter
 from redrive.engine.reports import due_report, make_report
 from redrive.engine.rules_decider import LOOP, NO_PAYLOAD
@@ -301,14 +302,28 @@ class _Attempt:
         self._take(message)
 
     def _take(self, message: Message) -> None:
+        receiver = self._decider.receiver
+        if receiver.takes_puts:
+            message = as_put(message, receiver.queue_manager)
         self._message = message
-        self._descriptor = self._putter.descriptor(dict(message.headers))
+        self._descriptor = self._putter.descriptor(
+            dict(message.headers), is_new=receiver.takes_puts
+        )
 
     @property
     def _names(self) -> Names:
         return self._descriptor.names
 
     def decided(self) -> Decided:
+        channel = self._decider.channel
+        if channel is not None and channel in self._facts.noted:
+            behind = Refusal(0, "the channel stopped at a message before it")
+            return Decided(
+                self._message,
+                self._decider.ended(
+                    Result.REMAINS, self._names, behind, attempt=self._failures + 1
+                ),
+            )
         decision = self._decision()
         if isinstance(decision, Refusal):
             decision = self._failed(decision)
@@ -333,7 +348,7 @@ class _Attempt:
             return self._decider.ended(Result.REMAINS, self._names, refusal)
         put = self._putter.decision(self._message, self._descriptor)
         destination = put.destination if isinstance(put, Put) else None
-        if self._descriptor.is_late(self._message.timestamp, self._facts.now, destination):
+        if is_late(self._message, self._facts.now, destination):
             return self._decider.ended(Result.EXPIRED, self._names)
         return self._put(put) if isinstance(put, Put) else put
 

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from redrive.messages import MQMD
-from redrive.messages.fields import read_long, read_text
+from redrive.messages.fields import (
+    TENTH,
+    deadline_of,
+    mqmd_headers,
+    parse_long,
+    put_moment,
+    read_long,
+    read_text,
+    unique_identifier,
+    with_mqmd_headers,
+)
 from redrive.messages.reports import ReportOptions
 from redrive.topology.mq.resolver import (
     BIND_HEADER,
@@ -18,6 +28,7 @@ from redrive.topology.mq.resolver import (
 from redrive.topology.names import Names
 
 if TYPE_CHECKING:
+    from redrive.engine.message import Message
     from redrive.messages import Headers, Records
     from redrive.topology.put import Destination
 
@@ -27,8 +38,8 @@ PRIORITY_AS_QUEUE_IS_DEFINED: Final = -1
 """MQPRI_PRIORITY_AS_Q_DEF."""
 _PRIORITY: Final = MQMD["Priority"].header
 _GROUP_OF_JMS: Final = "JMSXGroupID"
-_TENTH: Final = 100
-"""Milliseconds of the unit of Expiry."""
+_MSG_ID: Final = MQMD["MsgId"].header
+_PUT_DATE: Final = MQMD["PutDate"].header
 
 NAMES: Final = frozenset(
     {QUEUE_MANAGER_HEADER, QUEUE_HEADER, NEXT_QUEUE_MANAGER_HEADER, BIND_HEADER}
@@ -60,18 +71,25 @@ class PutDescriptor:
     """The group of the message; empty if it has none."""
 
     @classmethod
-    def of(cls, raw: Sequence[bytes | None]) -> PutDescriptor:
-        """The fields from the values of the headers ``READ``."""
+    def of(cls, raw: Sequence[bytes | None], *, is_new: bool = False) -> PutDescriptor:
+        """The fields from the values of the headers ``READ``.
+
+        Args:
+            raw: The values, in that order.
+            is_new: Whether an application puts the message. Then persistence and priority that it
+                leaves out are the queue's, as with MQMD_DEFAULT; else they are 0, as what was put
+                carries no default.
+        """
         queue_manager, queue, persistence, expiry, report, *rest = raw
         reply_to, reply_to_manager, priority, bind, group_of_jms, group_id = rest
         group = read_text(group_id)
         return cls(
             names=Names(queue=read_text(queue), queue_manager=read_text(queue_manager)),
-            persistence=read_long(persistence),
+            persistence=_or_default(persistence, PERSISTENCE_AS_QUEUE_IS_DEFINED, is_new=is_new),
             expiry=read_long(expiry),
             report=ReportOptions(read_long(report)),
             reply_to=Names(queue=read_text(reply_to), queue_manager=read_text(reply_to_manager)),
-            priority=read_long(priority),
+            priority=_or_default(priority, PRIORITY_AS_QUEUE_IS_DEFINED, is_new=is_new),
             bind=read_text(bind),
             group=read_text(group_of_jms) or (group if group.strip("0") else ""),  # MQGI_NONE
         )
@@ -81,23 +99,52 @@ class PutDescriptor:
         left_open = self.persistence == PERSISTENCE_AS_QUEUE_IS_DEFINED
         return destination.persistence if left_open else self.persistence
 
-    def is_late(self, created: int, now: int, destination: Destination | None) -> bool:
-        """Whether the message has expired.
 
-        Its own expiry overrides that of a queue of MQ Everyplace; CAPEXPRY bounds both.
+def is_late(message: Message, now: int, destination: Destination | None) -> bool:
+    """Whether a message has expired.
 
-        Args:
-            created: Time of the put, in milliseconds since 1970.
-            now: The present time, in milliseconds since 1970.
-            destination: Where the message goes; None if nowhere.
-        """
-        allowed = [self.expiry * _TENTH] if self.expiry > 0 else []
-        if destination is not None:
-            if not allowed and destination.expiry is not None:
-                allowed.append(destination.expiry)
-            if destination.cap_expiry is not None:
-                allowed.append(destination.cap_expiry * _TENTH)
-        return bool(allowed) and now - created > min(allowed)
+    Its own expiry overrides that of a queue of MQ Everyplace; CAPEXPRY bounds both.
+
+    Args:
+        message: The message; its timestamp is the time of its put.
+        now: The present time, in milliseconds since 1970.
+        destination: Where the message goes; None if nowhere.
+    """
+    own = deadline_of(dict(message.headers), message.timestamp)
+    ends = [] if own is None else [own]
+    if destination is not None:
+        if own is None and destination.expiry is not None:
+            ends.append(message.timestamp + destination.expiry)
+        if destination.cap_expiry is not None:
+            ends.append(message.timestamp + destination.cap_expiry * TENTH)
+    return bool(ends) and now > min(ends)
+
+
+def as_put(message: Message, queue_manager: str) -> Message:
+    """A message as MQPUT makes it of what an application gives (MQMD, MsgId, PutDate, PutTime).
+
+    What the record has already stays, as with MQPMO_SET_ALL_CONTEXT: Kafka does not say who wrote
+    it. The identifier is made of the message's identity, so a put that is decided again has the
+    same one.
+
+    Args:
+        message: The message, as an application wrote it to an intake.
+        queue_manager: The manager to which the application is connected.
+    """
+    present = dict(message.headers)
+    made: dict[str, str | int] = {}
+    if not (present.get(_MSG_ID) or b"").strip(b"0 \0"):  # MQMI_NONE
+        made["MsgId"] = unique_identifier(queue_manager, message.identity)
+    if message.timestamp > 0 and not read_text(present.get(_PUT_DATE)):
+        made |= put_moment(message.timestamp)
+    if not made:
+        return message
+    return message._replace(headers=with_mqmd_headers(message.headers, mqmd_headers(made)))
+
+
+def _or_default(raw: bytes | None, default: int, *, is_new: bool) -> int:
+    number = parse_long(raw)
+    return number if number is not None else default if is_new else 0
 
 
 def by_priority(records: Records, rows: Iterable[int]) -> list[int]:

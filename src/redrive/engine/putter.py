@@ -26,6 +26,7 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
+from redrive.messages.fields import DEADLINE, EXPIRY, counted_down
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
 from redrive.topology.receiving import BINARY
@@ -76,15 +77,17 @@ class Putter:
         self._decider = decider
         self._facts = facts
         self._puts: dict[tuple[Names, int, int], Put | Refusal] = {}
-        self._descriptors: dict[tuple[bytes | None, ...], PutDescriptor] = {}
+        self._descriptors: dict[tuple[tuple[bytes | None, ...], bool], PutDescriptor] = {}
         self._changes: dict[tuple[int, int], Mapping[str, bytes]] = {}
 
-    def descriptor(self, headers: Mapping[str, bytes | None]) -> PutDescriptor:
-        """What a put reads from a message with these headers."""
+    def descriptor(
+        self, headers: Mapping[str, bytes | None], *, is_new: bool = False
+    ) -> PutDescriptor:
+        """What a put reads from a message with these headers; see ``PutDescriptor.of``."""
         raw = tuple(map(headers.get, READ))
-        message = self._descriptors.get(raw)
+        message = self._descriptors.get((raw, is_new))
         if message is None:
-            message = self._descriptors[raw] = PutDescriptor.of(raw)
+            message = self._descriptors[raw, is_new] = PutDescriptor.of(raw, is_new=is_new)
         return message
 
     def decision(self, message: Message, descriptor: PutDescriptor) -> Put | Refusal:
@@ -117,9 +120,7 @@ class Putter:
             descriptor: What a put looks at in it.
             destination: Where it leads.
         """
-        headers = without_names(message.headers)
-        if changes := self._described(descriptor, destination):
-            headers = with_mqmd_headers(headers, changes)
+        headers = self._headers(message, descriptor, destination)
         headers += destination.headers
         put = _output(message, destination.topic, message.value, headers)
         persistence = descriptor.settled(destination)
@@ -154,8 +155,11 @@ class Putter:
         place = self._decider.dead_letters()
         if isinstance(place, Refusal):
             return place
-        record = self._dead_letter(message, descriptor, refusal, place)
-        found = self._facts.check(entry, record, descriptor.settled(place), place)
+        put = self.decision(message, descriptor)
+        # A put that fails on a queue has that queue's defaults (MQMD, field Persistence).
+        queue = place if isinstance(put, Refusal) else put.destination
+        record = self._dead_letter(message, descriptor, refusal, place, queue)
+        found = self._facts.check(entry, record, descriptor.settled(queue), place)
         if found is not None:
             return Refusal(found.reason, f"{place.queue}: {found.detail}")
         return place, record
@@ -166,6 +170,17 @@ class Putter:
         if put is None:
             put = self._puts[key] = self._decider.put_to(names, hops, seed)
         return put
+
+    def _headers(self, message: Message, descriptor: PutDescriptor, queue: Destination) -> Headers:
+        """The headers of a message as a put to a queue leaves them, without its names."""
+        headers = without_names(message.headers)
+        if changes := self._described(descriptor, queue):
+            if EXPIRY in changes:
+                headers = [pair for pair in headers if pair[0] != DEADLINE]
+            headers = with_mqmd_headers(headers, changes)
+        if descriptor.expiry > 0:
+            headers = counted_down(headers, message.timestamp, self._facts.now)
+        return headers
 
     def _described(
         self, descriptor: PutDescriptor, destination: Destination
@@ -199,8 +214,9 @@ class Putter:
         descriptor: PutDescriptor,
         refusal: Refusal,
         place: Destination,
+        queue: Destination,
     ) -> OutputRecord:
-        plain = without_names(message.headers)
+        plain = self._headers(message, descriptor, queue)
         receiver = self._decider.receiver
         header = new_header(
             plain,

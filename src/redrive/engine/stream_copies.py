@@ -8,6 +8,7 @@ from redrive.engine.message import Message
 from redrive.engine.putter import Effect
 from redrive.messages import mqmd_headers, with_mqmd_headers
 from redrive.messages import own_headers as own
+from redrive.messages.fields import DEADLINE
 from redrive.topology.mq.resolver import QUEUE_HEADER
 from redrive.topology.put import Refusal
 
@@ -38,7 +39,8 @@ def make_copy(
         putter: Puts at the manager that takes the message.
     """
     changes = {"Expiry": _UNLIMITED, "Report": descriptor.report.without_reports}
-    headers = with_mqmd_headers(own.without_own(put.headers or []), mqmd_headers(changes))
+    plain = [pair for pair in own.without_own(put.headers or []) if pair[0] != DEADLINE]
+    headers = with_mqmd_headers(plain, mqmd_headers(changes))
     headers.append((QUEUE_HEADER, stream.queue.encode()))
     copy = Message(put.key, put.value, headers, put.timestamp, "", "", 0)
     number = Effect.COPY.entry(entry)

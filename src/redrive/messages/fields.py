@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
+from hashlib import sha256
 from typing import Final, TypeAlias
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
@@ -103,6 +105,12 @@ MQMD: Final = layout(
 )
 """The message descriptor, version 2, by field name (rules-table specification 8.3)."""
 
+EXPIRY: Final = MQMD["Expiry"].header
+DEADLINE: Final = "JMSExpiration"
+"""Header with the moment at which a message expires, in milliseconds since 1970, as in JMS."""
+TENTH: Final = 100
+"""Milliseconds of the unit of Expiry."""
+_MOMENT: Final = re.compile(rb"[0-9]{1,15}")
 _DEFAULTS: Final = {field.header: str(field.default).encode() for field in MQMD.values()}
 
 
@@ -149,6 +157,76 @@ def mqmd_fields(headers: Headers) -> dict[str, str | int]:
 
 def _read(field: Field, raw: bytes | None) -> str | int:
     return read_long(raw) if field.type is FieldType.LONG else read_text(raw) or field.default
+
+
+def unique_identifier(queue_manager: str, source: str) -> str:
+    """A MsgId or CorrelId as a queue manager makes them (MQMD, field MsgId).
+
+    Args:
+        queue_manager: The name of the queue manager, of which 12 characters are in the identifier.
+        source: Text that is unique; the same text gives the same identifier.
+
+    Returns:
+        48 hexadecimal digits.
+    """
+    beginning = b"AMQ " + queue_manager.encode("ascii", "replace")[:12].ljust(12)
+    ending = sha256(source.encode()).digest()[: MQMD["MsgId"].length - len(beginning)]
+    return (beginning + ending).hex()
+
+
+def put_moment(timestamp: int) -> dict[str, str]:
+    """PutDate and PutTime of a message (MQMD): Greenwich Mean Time, to hundredths of a second.
+
+    Args:
+        timestamp: Milliseconds since 1970.
+    """
+    moment = datetime.fromtimestamp(timestamp / 1000, UTC)
+    return {
+        "PutDate": f"{moment:%Y%m%d}",
+        "PutTime": f"{moment:%H%M%S}{moment.microsecond // 10_000:02}",
+    }
+
+
+def deadline_of(headers: Mapping[str, bytes | None], timestamp: int) -> int | None:
+    """When a message expires by its own Expiry, in milliseconds since 1970; None for never.
+
+    A message whose Expiry was counted down says so by ``JMSExpiration``; else Expiry counts from
+    the record's timestamp.
+
+    Args:
+        headers: The message's headers.
+        timestamp: The record's timestamp, in milliseconds since 1970.
+    """
+    expiry = read_long(headers.get(EXPIRY))
+    if expiry <= 0:
+        return None
+    raw = headers.get(DEADLINE)
+    if raw is not None and _MOMENT.fullmatch(raw) and int(raw):
+        return int(raw)
+    return timestamp + expiry * TENTH
+
+
+def counted_down(headers: Headers, timestamp: int, now: int) -> Headers:
+    """The headers with what is left of Expiry (MQMD, field Expiry).
+
+    A queue manager takes the time that a message waits off its Expiry. The record keeps its
+    timestamp, so a shortened Expiry comes with ``JMSExpiration``, the moment itself.
+
+    Args:
+        headers: The message's headers; not changed.
+        timestamp: The record's timestamp, in milliseconds since 1970.
+        now: The present time, in milliseconds since 1970.
+    """
+    present = dict(headers)
+    deadline = deadline_of(present, timestamp)
+    if deadline is None:
+        return headers
+    left = max(1, -(-(deadline - now) // TENTH))
+    if left >= read_long(present.get(EXPIRY)):
+        return headers
+    kept = [pair for pair in headers if pair[0] != DEADLINE]
+    kept.append((DEADLINE, str(deadline).encode()))
+    return with_mqmd_headers(kept, mqmd_headers({"Expiry": left}))
 
 
 def mqmd_headers(fields: Mapping[str, str | int]) -> dict[str, bytes]:

@@ -8,18 +8,19 @@ done here; when one is due is for those who put messages to know.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import Enum
-from hashlib import sha256
 from typing import Final
 
 from redrive.messages.constants import constant_value
 from redrive.messages.fields import (
-    MQMD,
+    DEADLINE,
     MQMD_PREFIX,
     Headers,
+    counted_down,
     mqmd_fields,
     mqmd_headers,
+    put_moment,
+    unique_identifier,
     with_mqmd_headers,
 )
 from redrive.messages.own_headers import PREFIX
@@ -36,8 +37,6 @@ _SOME_DATA: Final = 100
 """Bytes of the body that a report with data carries."""
 _UNLIMITED: Final = -1
 """MQEI_UNLIMITED."""
-_TENTH: Final = 100
-"""Milliseconds of the unit of Expiry."""
 _REPORT_TYPE: Final = constant_value("MQMT_REPORT") or 0
 _QUEUE_MANAGER_TYPE: Final = constant_value("MQAT_QMGR") or 0
 _DESCRIBES_DATA: Final = ("Format", "Encoding", "CodedCharSetId")
@@ -175,7 +174,7 @@ def report_message(
     Returns:
         Body and headers of the report, for the message's reply-to queue.
     """
-    before = mqmd_fields(headers)
+    before = mqmd_fields(counted_down(headers, timestamp, now))
     options = ReportOptions(int(before["Report"]))
     data = options.data(kind, value)
     kept = [*_KEPT, *(_DESCRIBES_DATA if data else ())]
@@ -185,14 +184,16 @@ def report_message(
         "Report": options.passed_report,
         "MsgType": _REPORT_TYPE,
         "Feedback": _FEEDBACK.get(kind, feedback),
-        "Expiry": _expiry(options, int(before["Expiry"]), now - timestamp),
+        "Expiry": (options.passes_discard_and_expiry and before["Expiry"]) or _UNLIMITED,
         "ReplyToQMgr": queue_manager,
-        **_origin(queue_manager, now),
+        "PutApplType": _QUEUE_MANAGER_TYPE,
+        "PutApplName": queue_manager,
+        **put_moment(now),
     }
     plain = [
         pair
         for pair in headers
-        if not pair[0].startswith((MQMD_PREFIX, PREFIX)) and not pair[0].startswith("mqdlh.")
+        if not pair[0].startswith((MQMD_PREFIX, PREFIX, "mqdlh.")) and pair[0] != DEADLINE
     ]
     return data, with_mqmd_headers(plain, mqmd_headers(fields))
 
@@ -205,25 +206,8 @@ def _identifiers(
     identity: str,
 ) -> dict[str, str | int]:
     """MsgId and CorrelId: by default a new one, and the message's MsgId."""
-    beginning = b"AMQ " + queue_manager.encode("ascii", "replace")[:12].ljust(12)
-    ending = sha256(f"{identity} {kind}".encode()).digest()[: MQMD["MsgId"].length - len(beginning)]
+    new = unique_identifier(queue_manager, f"{identity} {kind}")
     return {
-        "MsgId": before["MsgId"] if options.passes_msg_id else (beginning + ending).hex(),
+        "MsgId": before["MsgId"] if options.passes_msg_id else new,
         "CorrelId": before["CorrelId"] if options.passes_correl_id else before["MsgId"],
-    }
-
-
-def _expiry(options: ReportOptions, expiry: int, waited: int) -> int:
-    if not options.passes_discard_and_expiry or expiry <= 0:
-        return _UNLIMITED
-    return max(1, expiry - max(0, waited) // _TENTH)
-
-
-def _origin(queue_manager: str, now: int) -> dict[str, str | int]:
-    moment = datetime.fromtimestamp(now / 1000, UTC)
-    return {
-        "PutApplType": _QUEUE_MANAGER_TYPE,
-        "PutApplName": queue_manager,
-        "PutDate": f"{moment:%Y%m%d}",
-        "PutTime": f"{moment:%H%M%S}{moment.microsecond // 10_000:02}",
     }

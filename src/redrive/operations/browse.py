@@ -24,23 +24,21 @@ from redrive.messages import (
     remove_header,
 )
 from redrive.messages import own_headers as own
-from redrive.messages.fields import read_long
+from redrive.messages.fields import deadline_of, read_long
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.operations.depths import retry_topics, unread
 from redrive.operations.network import Network, check_topics, queue_names, unknown
 from redrive.operations.put import NewMessage
 from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.record_view import existing_topic
+from redrive.operations.undelivered import heads, undelivered
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.trace import ResolutionTrace
 
 LOOKED_AT: Final = 1000
 """Messages of a queue, the first by time, among which those of the highest priority are found."""
-_EXPIRY: Final = MQMD["Expiry"].header
 _PRIORITY: Final = MQMD["Priority"].header
-_TENTH: Final = 100
-"""Milliseconds of the unit of Expiry."""
 
 
 class Start(StrEnum):
@@ -69,6 +67,8 @@ class BrowsedMessage:
     """Without a binary dead-letter header."""
     is_retried: bool = False
     """Whether it waits for the receiving end of its channel to try the put again (MRRTY)."""
+    is_undeliverable: bool = False
+    """Whether the receiving end could put it nowhere, so that its channel stopped at it."""
 
     @classmethod
     def of(cls, record: StoredRecord, schemes: SchemeTable = KNOWN) -> Self:
@@ -109,8 +109,8 @@ class BrowsedMessage:
         Args:
             now: Milliseconds since the epoch.
         """
-        expiry = read_long(dict(self.headers).get(_EXPIRY))
-        return 0 < expiry * _TENTH < now - self.timestamp
+        deadline = deadline_of(dict(self.headers), self.timestamp)
+        return deadline is not None and deadline < now
 
     @property
     def time(self) -> datetime:
@@ -150,9 +150,10 @@ def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, coun
 
     A message counts as read once the job has taken it from a transmission queue, or the consumer
     group that bindings name has read it; a queue without a group keeps all that its topic keeps.
-    What the receiving end of a channel tries to put again waits on its transmission queue, as in
-    IBM MQ. A message whose Expiry is over is not shown, as MQ would not show it. What waits on a
-    queue with MSGDLVSQ(PRIORITY) comes by priority, as far as its first ``LOOKED_AT`` messages go.
+    What the receiving end of a channel tries to put again waits on its transmission queue, as
+    in IBM MQ, and what it could put nowhere is the head of the queue. A message whose Expiry is
+    over is not shown, as MQ would not show it. What waits on a queue with MSGDLVSQ(PRIORITY)
+    comes by priority, as far as its first ``LOOKED_AT`` messages go.
 
     Args:
         network: The definitions and the cluster.
@@ -176,7 +177,17 @@ def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, coun
         view = _View(cluster, [*names, *retries])
         found = view.waiting(waiting, count, by_priority=by_priority)
         messages = [replace(one, is_retried=one.lane.topic in retries) for one in found]
-        return Browsed(messages, view.silent)
+        return Browsed([*_at_head(network, cluster, topics), *messages][:count], view.silent)
+
+
+def _at_head(
+    network: Network, cluster: Cluster, topics: Sequence[QueueTopic]
+) -> list[BrowsedMessage]:
+    sources = heads(network.job, topics)
+    if network.job is None or not sources:
+        return []
+    found, _ = undelivered(network.job, cluster, sources)
+    return [replace(BrowsedMessage.of(one.record), is_undeliverable=True) for one in found]
 
 
 def browse_topic(

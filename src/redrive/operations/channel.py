@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from redrive.engine.commands import States, channel_entry, release_entry
 from redrive.errors import UsageError
-from redrive.operations.depths import NO_DEPTH, Depth, depths_of_group, retried
+from redrive.operations.depths import NO_DEPTH, Depth, depths_of_group, kept_at_head, retried
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.operations.states import read_states, write_states
 from redrive.operations.undelivered import release_entries, undelivered
+from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mqe import objects as mqe
 
@@ -26,7 +27,8 @@ class ChannelStatus:
     because: str
     """Why the job stopped it; empty if an operator did, or if it is not stopped."""
     waiting: Depth | None
-    """What the job has not taken from the topic; None if there is no topic."""
+    """What the job has not taken from the topic, and what remains if it is the head of the queue;
+    None if there is no topic."""
     retried: Depth
     """What the receiving end tries to put again, while the channel is paused (MRRTY)."""
     remaining: int
@@ -52,13 +54,12 @@ def set_channels(
     Raises:
         UsageError: The names are not defined, or there is no job; else as for ``write_states``.
     """
-    topics = _topics_of_channel(network, queue_manager, channel)
-    channels = list(dict.fromkeys(one.channel for one in topics))
+    channels = _channels(network, queue_manager, channel)
     job = network.required_job()
     entries = [channel_entry(*one, is_running=is_running) for one in channels]
     if is_running:
         with network.cluster() as cluster:
-            entries += release_entries(job, cluster, topics)
+            entries += release_entries(job, cluster, _held_back(network.topology, channels))
     write_states(job, entries)
     return channels
 
@@ -82,16 +83,20 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
         states = read_states(job, cluster)
         depths = depths_of_group(cluster, job.application, [one.topic for one in topics])
         again = retried(cluster, network, topics)
+        at_head = kept_at_head(cluster, network, topics)
         kept, _ = undelivered(job, cluster, [one for one in topics if one.is_read])
     remaining = Counter(one.source.topic for one in kept)
     found = []
     for one in topics:
         tried = again.get(one.topic, NO_DEPTH)
+        waiting = depths.get(one.topic)
+        if waiting is not None:
+            waiting += at_head.get(one.topic, NO_DEPTH)
         status = ChannelStatus(
             topic=one,
             state=_state(one, states, is_paused=tried.messages > 0),
             because=states.why_stopped.get(one.channel, ""),
-            waiting=depths.get(one.topic),
+            waiting=waiting,
             retried=tried,
             remaining=remaining[one.topic],
         )
@@ -130,22 +135,58 @@ def trigger(network: Network, queue_manager: str) -> Depth:
 
 def _topics_of_channel(network: Network, queue_manager: str, channel: str) -> Sequence[QueueTopic]:
     """The transmission topics whose channels a queue manager moves, pulled ones included."""
-    network.checked_manager(queue_manager)
-    found = [
+    chosen = set(_channels(network, queue_manager, channel))
+    return [
         one
         for one in topics_of(network.topology)
+        if one.role is TopicRole.TRANSMISSION and chosen.intersection((one.channel, *one.via))
+    ]
+
+
+def _channels(network: Network, queue_manager: str, channel: str) -> list[tuple[str, str]]:
+    """The channels of a queue manager, or its connections in MQ Everyplace, or one of them."""
+    network.checked_manager(queue_manager)
+    found = [
+        one.channel
+        for one in topics_of(network.topology)
         if one.role is TopicRole.TRANSMISSION and one.channel[0] == queue_manager and one.channel[1]
+    ]
+    in_mqe = network.topology.mqe
+    manager = in_mqe.queue_manager(queue_manager) if in_mqe else None
+    found += [
+        (queue_manager, one.name)
+        for one in (manager.connections if manager else ())
+        if isinstance(one, mqe.DirectConnection | mqe.ViaConnection | mqe.AliasConnection)
     ]
     if not found:
         raise UsageError(
             f"queue manager {queue_manager} moves no messages to others",
             hint="a channel needs a definition at the sending manager and a transmission queue",
         )
-    chosen = [one for one in found if channel in {"", one.channel[1]}]
+    chosen = [one for one in dict.fromkeys(found) if channel in {"", one[1]}]
     if not chosen:
-        known = list(dict.fromkeys(one.channel[1] for one in found))
+        known = list(dict.fromkeys(name for _, name in found))
         raise unknown(f"queue manager {queue_manager} has no channel {channel}", channel, known)
     return chosen
+
+
+def _held_back(topology: Topology, channels: Collection[tuple[str, str]]) -> list[QueueTopic]:
+    """The topics whose messages may remain because channels were stopped.
+
+    In MQ Everyplace these are all: a put goes over several managers at once, and fails where a
+    connection is stopped.
+    """
+    everywhere = {one.name for one in topology.mqe_managers}
+    is_of_mqe = any(manager in everywhere for manager, _ in channels)
+    return [
+        one
+        for one in topics_of(topology)
+        if one.is_read
+        and (
+            one.channel in channels
+            or (is_of_mqe and everywhere.intersection((one.queue_manager, one.to)))
+        )
+    ]
 
 
 def _triggered_topics(network: Network, queue_manager: str) -> list[str]:
@@ -183,7 +224,7 @@ def _triggered_topics(network: Network, queue_manager: str) -> list[str]:
 
 
 def _state(one: QueueTopic, states: States, *, is_paused: bool) -> str:
-    decided = states.running.get(one.channel)
-    if decided if decided is not None else one.is_running:
+    if states.moves(one.channel, one.via, is_running=one.is_running):
         return "paused" if is_paused else "running"
-    return "pulled on trigger" if decided is None and one.is_pulled else "stopped"
+    is_stopped = states.stopped.intersection((one.channel, *one.via))
+    return "pulled on trigger" if not is_stopped and one.is_pulled else "stopped"

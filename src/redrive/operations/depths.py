@@ -15,6 +15,7 @@ from redrive.kafka.deadline import BROWSING
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.operations.network import Network
+from redrive.operations.undelivered import heads, undelivered
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 
 COUNTED: Final = 10_000
@@ -97,7 +98,8 @@ def unread(
 def depths_of(network: Network) -> Mapping[str, Depth]:
     """What waits on every topic of a topology that exists, by topic.
 
-    What a receiver tries to put again counts on its transmission queue, where IBM MQ has it.
+    What a receiver tries to put again, and what it could put nowhere, counts on its transmission
+    queue, where IBM MQ has it.
     """
     with network.cluster() as cluster:
         topics = topics_of(network.topology)
@@ -106,7 +108,32 @@ def depths_of(network: Network) -> Mapping[str, Depth]:
         names = [one.topic for one in there]
         depths = _depths(cluster, names, unread(cluster, network, there))
         again = retried(cluster, network, there)
-        return {topic: one + again.get(topic, NO_DEPTH) for topic, one in depths.items()}
+        kept = kept_at_head(cluster, network, there)
+        return {
+            topic: one + again.get(topic, NO_DEPTH) + kept.get(topic, NO_DEPTH)
+            for topic, one in depths.items()
+        }
+
+
+def kept_at_head(
+    cluster: Cluster, network: Network, topics: Iterable[QueueTopic]
+) -> Mapping[str, Depth]:
+    """What receivers could put nowhere and is the head of its transmission queue, by its topic.
+
+    Args:
+        cluster: Answers.
+        network: The definitions and the job.
+        topics: Some topics.
+    """
+    found: dict[str, Depth] = {}
+    sources = heads(network.job, topics)
+    if network.job is None or not sources:
+        return found
+    for one in undelivered(network.job, cluster, sources)[0]:
+        topic = one.source.topic
+        depth = Depth(1, is_exact=True, oldest=one.record.original_time)
+        found[topic] = found.get(topic, NO_DEPTH) + depth
+    return found
 
 
 def retry_topics(network: Network, topics: Iterable[QueueTopic]) -> dict[str, str]:

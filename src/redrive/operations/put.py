@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
+from uuid import uuid4
 
 from redrive.errors import UsageError
 from redrive.kafka.deadline import SILENCE
 from redrive.kafka.writer import Delivery, write_records
 from redrive.messages import MQMD, FieldType, Headers, OutputRecord, constant_value
 from redrive.messages import own_headers as own
-from redrive.messages.fields import MQMD_PREFIX, read_long
+from redrive.messages.fields import MQMD_PREFIX, read_long, unique_identifier
 from redrive.messages.reports import ReportKind, ReportOptions
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.topology.mq.resolver import BIND_HEADER, QUEUE_HEADER, QUEUE_MANAGER_HEADER
@@ -23,6 +26,12 @@ _ACTIVITY: Final = 0x00000004
 """MQRO_ACTIVITY."""
 _AS_QUEUE_IS_DEFINED: Final = 2
 """MQPER_PERSISTENCE_AS_Q_DEF, what MQMD has unless an application says more."""
+_PRIORITY_AS_QUEUE_IS_DEFINED: Final = -1
+"""MQPRI_PRIORITY_AS_Q_DEF, likewise."""
+_APPLICATION: Final = "redrive put"
+_APPLICATION_TYPE: Final = constant_value("MQAT_WINDOWS_NT" if os.name == "nt" else "MQAT_UNIX")
+_IDENTITY: Final = ("UserIdentifier", "AccountingToken", "ApplIdentityData")
+"""The fields of the identity context (MQPMO, Options)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +46,8 @@ class NewMessage:
     """Key of the record; equal keys keep their order."""
     persistent: bool | None = None
     """None: as the queue is defined."""
+    priority: int | None = None
+    """None: as the queue is defined."""
     expiry: int | None = None
     """Tenths of a second after which the message is dropped; None for never."""
     report: int = 0
@@ -47,14 +58,39 @@ class NewMessage:
     """Name of the open that the put belongs to, for which a cluster queue is chosen once."""
     properties: Sequence[tuple[str, str]] = ()
     """Names and values; ``JMS_IBM_MQMD_...`` are fields of the message descriptor."""
+    user: str = ""
+    """Who puts it, for UserIdentifier; empty if the message only follows definitions."""
+    new_msg_id: bool = False
+    """Whether a MsgId among the properties gives way to a new one (MQPMO_NEW_MSG_ID)."""
+    new_correl_id: bool = False
+    """Whether each message gets a new CorrelId (MQPMO_NEW_CORREL_ID)."""
+    sets_identity: bool = False
+    """Whether the properties are its identity context (MQPMO_SET_IDENTITY_CONTEXT)."""
 
     def headers(self) -> Headers:
         """The headers of the record.
 
+        MsgId, PutDate and PutTime are made by the job when it puts the message.
+
         Raises:
-            UsageError: A property has a reserved name, or is no field, or has no value of its type.
+            UsageError: A property has a reserved name, or is no field, or has no value of its type,
+                or is of the identity context, which the message does not set.
         """
-        return [*self._names(), *self._fields(), *(_property(*one) for one in self.properties)]
+        given = [_property(*one) for one in self.properties]
+        names = {name for name, _ in given}
+        fields = [pair for pair in self._fields() if pair[0] not in names]
+        replaced = {
+            MQMD[name].header
+            for name, is_new in (("MsgId", self.new_msg_id), ("CorrelId", self.new_correl_id))
+            if is_new
+        }
+        set_apart = [name for name in _IDENTITY if MQMD[name].header in names]
+        if set_apart and not self.sets_identity:
+            raise UsageError(
+                f"property {MQMD[set_apart[0]].header}: {set_apart[0]} is made by the put",
+                hint="with --set-identity the put takes it from the properties",
+            )
+        return [*self._names(), *fields, *(pair for pair in given if pair[0] not in replaced)]
 
     def reports_in_vain(self) -> list[str]:
         """What the message asks for and does not get, in sentences (MQMD, field Report).
@@ -83,6 +119,10 @@ class NewMessage:
     def _fields(self) -> Iterator[tuple[str, bytes]]:
         persistence = _AS_QUEUE_IS_DEFINED if self.persistent is None else int(self.persistent)
         yield MQMD["Persistence"].header, own.number(persistence)
+        priority = _PRIORITY_AS_QUEUE_IS_DEFINED if self.priority is None else self.priority
+        yield MQMD["Priority"].header, own.number(priority)
+        if self.user:
+            yield from self._context()
         if self.expiry is not None:
             yield MQMD["Expiry"].header, own.number(self.expiry)
         if self.report:
@@ -91,6 +131,23 @@ class NewMessage:
             yield MQMD["ReplyToQ"].header, self.reply_to.queue.encode()
         if self.reply_to.queue_manager:
             yield MQMD["ReplyToQMgr"].header, self.reply_to.queue_manager.encode()
+
+    def _context(self) -> Iterator[tuple[str, bytes]]:
+        """Who puts the message (MQMD, fields UserIdentifier, PutApplType and PutApplName)."""
+        if not self.sets_identity:
+            yield MQMD["UserIdentifier"].header, self.user[: MQMD["UserIdentifier"].length].encode()
+        yield MQMD["PutApplType"].header, own.number(_APPLICATION_TYPE or 0)
+        yield MQMD["PutApplName"].header, _APPLICATION.encode()
+
+
+def putting_user(network: Network) -> str:
+    """Who puts: the user that signs in to Kafka, else the one of the operating system."""
+    if network.connection.sasl_username:
+        return network.connection.sasl_username
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user may have no name
+        return "unknown"
 
 
 def checked_put_topic(network: Network, queue_manager: str) -> str:
@@ -128,7 +185,15 @@ def put(network: Network, topic: str, message: NewMessage, body: bytes, *, count
     """
     key = None if message.key is None else message.key.encode()
     record = OutputRecord(topic, key, body, message.headers(), int(time.time() * 1000))
-    return write_records(network.connection, repeat(record, count), timeout=SILENCE)
+    records: Iterable[OutputRecord] = repeat(record, count)
+    if message.new_correl_id:
+        records = (_with_new_correl_id(record) for record in records)
+    return write_records(network.connection, records, timeout=SILENCE)
+
+
+def _with_new_correl_id(record: OutputRecord) -> OutputRecord:
+    identifier = unique_identifier("", uuid4().hex).encode()
+    return record._replace(headers=[*(record.headers or ()), (MQMD["CorrelId"].header, identifier)])
 
 
 def _property(name: str, value: str) -> tuple[str, bytes]:

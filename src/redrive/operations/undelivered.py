@@ -6,10 +6,10 @@ changed definitions place it or an operator releases it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from redrive.configuration import JobConfiguration
+from redrive.configuration import JobConfiguration, OnUndeliverable
 from redrive.engine.commands import Entry, release_entry
 from redrive.engine.names import remaining_topic
 from redrive.kafka.cluster import Cluster
@@ -19,7 +19,7 @@ from redrive.messages.fields import read_text
 from redrive.operations.network import Network, unknown
 from redrive.operations.states import write_states
 from redrive.topology.files import Topology
-from redrive.topology.layout import QueueTopic, topics_of
+from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import Names
 
@@ -80,6 +80,21 @@ def undelivered(
     lanes, silent = cluster.led(by_topic)
     found = [Undelivered(by_topic[one.lane.topic], one) for one in _kept(cluster, lanes)]
     return sorted(found, key=lambda one: one.record.timestamp), silent
+
+
+def heads(job: JobConfiguration | None, topics: Iterable[QueueTopic]) -> list[QueueTopic]:
+    """The transmission topics whose undeliverable messages are the head of their queue.
+
+    In IBM MQ such a message stays where it is; with ``on_undeliverable = "keep aside"`` it does
+    not.
+
+    Args:
+        job: The job that keeps them; None if there is none.
+        topics: Some topics of a topology.
+    """
+    if job is None or job.on_undeliverable is OnUndeliverable.KEEP_ASIDE:
+        return []
+    return [one for one in topics if one.role is TopicRole.TRANSMISSION and one.is_read]
 
 
 def release(

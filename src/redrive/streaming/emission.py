@@ -372,8 +372,8 @@ class Emission:
         if self._follower is None:
             return
         states: States = self._follower.states()
-        before = self._states.put_enabled, self._states.discovered
-        if (states.put_enabled, states.discovered) != before:
+        before = self._states.put_enabled, self._states.discovered, self._states.stopped
+        if (states.put_enabled, states.discovered, states.stopped) != before:
             self._deciders = self._factory.deciders(states)
         self._states = states
 

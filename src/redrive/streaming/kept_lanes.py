@@ -12,16 +12,22 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from redrive.checkpoints.held import HeldPartition
-from redrive.configuration.deciders import identity_of, sources_of, table_id_of, table_of
+from redrive.configuration.deciders import (
+    identity_of,
+    sources_of,
+    table_id_of,
+    table_of,
+    topology_of,
+)
 from redrive.messages import TopicPartition
 from redrive.rules.backoff import PARTITIONS
-from redrive.topology.layout import TopicRole
+from redrive.topology.layout import QueueTopic, TopicRole
+from redrive.topology.mq.objects import LocalQueue
 
 if TYPE_CHECKING:
     from redrive.checkpoints.control import TableIdentity
     from redrive.configuration import JobConfiguration
     from redrive.rules import RulesTable
-    from redrive.topology.layout import QueueTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,8 @@ class KeptLane:
     backoff: Mapping[TopicPartition, float] = field(default_factory=dict)
     """Lanes where they wait by BACKOFF, and how long."""
     channel: QueueTopic | None = None
-    """The transmission queue whose channel moves the lane's messages; None if none does."""
+    """The transmission queue whose channel moves the lane's messages, or the dead-letter queue that
+    has GET(DISABLED); None if neither."""
     is_of_handler: bool = True
     """Whether a rules table decides the lane; otherwise definitions do."""
 
@@ -70,6 +77,35 @@ def owned_lanes(
     ]
 
 
+def inhibited_queues(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
+    """The dead-letter queues that have GET(DISABLED), by topic: their handlers wait.
+
+    As for a channel that is stopped nothing is taken from them (How the DLQ rules table is
+    processed, note 6; MQGET would end with 2016).
+
+    Args:
+        configuration: The job.
+    """
+    if not configuration.topology:
+        return {}
+    managers = topology_of(configuration.topology).mq.queue_managers
+    found: dict[str, QueueTopic] = {}
+    for handler in configuration.handlers:
+        one = handler.identity
+        manager = managers.get(one.queue_manager)
+        queue = manager.queue(one.queue) if manager else None
+        if isinstance(queue, LocalQueue) and not queue.get_enabled:
+            found[one.topic] = QueueTopic(
+                topic=one.topic,
+                role=TopicRole.QUEUE,
+                queue=one.queue,
+                queue_manager=one.queue_manager,
+                channel=(one.queue_manager, f"GET({one.queue})"),
+                is_running=False,
+            )
+    return found
+
+
 def kept_lanes(
     configuration: JobConfiguration, layout: Mapping[str, int], existing: Collection[str]
 ) -> list[KeptLane]:
@@ -89,6 +125,7 @@ def kept_lanes(
 def _kept_by_handlers(
     configuration: JobConfiguration, layout: Mapping[str, int], existing: Collection[str]
 ) -> Iterator[KeptLane]:
+    inhibited = inhibited_queues(configuration)
     for handler in configuration.handlers:
         table, identity = table_of(handler), handler.identity
         # Messages may still wait by the BACKOFF of an earlier table.
@@ -106,6 +143,7 @@ def _kept_by_handlers(
                 _backoff_lanes(lane.partition, identity.backoff_topic, table)
                 if has_backoff
                 else {},
+                inhibited.get(identity.topic),
             )
 
 
@@ -141,7 +179,7 @@ def held_by_channels(
         kept: Every kept lane of the run.
         positions: Where each lane starts.
     """
-    retries = {one.source: one.retry for one in kept}
+    kept_by_source = {one.source: one for one in kept}
     for lane, source in channels:
         yield HeldPartition(
             *lane,
@@ -149,8 +187,10 @@ def held_by_channels(
             release=0,
             interval=None,
             channel=source.channel,
+            via=source.via,
             is_running=source.is_running,
-            paused_by=retries.get(lane),
+            paused_by=kept_by_source[lane].retry if lane in kept_by_source else None,
+            head=kept_by_source[lane].remaining if lane in kept_by_source else None,
         )
 
 
@@ -183,12 +223,20 @@ def held_until_due(
                 identity.retry_release,
                 one.interval,
                 channel=one.channel.channel if one.channel else None,
+                via=one.channel.via if one.channel else (),
                 is_running=one.channel.is_running if one.channel else True,
             )
         # None are known if the topic was created or deleted after the table changed.
         releases = chain(identity.backoff_releases, repeat(0))
         for (lane, seconds), release in zip(one.backoff.items(), releases, strict=False):
-            yield HeldPartition(*lane, positions[lane], release, seconds)
+            yield HeldPartition(
+                *lane,
+                positions[lane],
+                release,
+                seconds,
+                channel=one.channel.channel if one.channel else None,
+                is_running=one.channel.is_running if one.channel else True,
+            )
 
 
 def held_until_ordered(

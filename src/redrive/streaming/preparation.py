@@ -20,6 +20,7 @@ from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import PATIENCE
 from redrive.operations.process import this_user
+from redrive.streaming.kept_lanes import inhibited_queues
 from redrive.streaming.start import Start, StartFinder, read_topics
 from redrive.streaming.topics import check_own_topics, own_topics
 
@@ -230,6 +231,10 @@ class Preparation:
         for topic in self.missing:
             self._control.notice(
                 "waiting for a dead-letter topic that does not exist yet", topic=topic
+            )
+        for inhibited in inhibited_queues(self.configuration).values():
+            self._control.notice(
+                "the handler waits: its dead-letter queue has GET(DISABLED)", queue=inhibited.place
             )
         if defined := sorted(missing - handled):
             self._control.notice(

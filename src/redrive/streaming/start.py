@@ -158,6 +158,7 @@ class StartFinder:
             for lane in owned_lanes(self._configuration, source.topic, layout)
             if lane in led
         ]
+        channels += [(one.source, one.channel) for one in kept if one.is_of_handler and one.channel]
         moving = {lane for lane, _ in channels}
         free = [one.source for one in kept if one.source not in moving]
         waiting = [lane for one in kept for lane in one.waiting]

@@ -15,6 +15,8 @@ from redrive.topology.mq.network import senders
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE, Channel, LocalQueue
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
 from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.routes import connections_on_way
+from redrive.topology.mqe.tables import Tables
 from redrive.topology.names import Names, put_topic, transmission_topic
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class QueueTopic:
     """Of a transmission topic, the manager that its messages reach next; empty if none does."""
     channel: tuple[str, str] = ("", "")
     """Of a transmission topic, the manager and the channel (or connection) that moves messages."""
+    via: tuple[tuple[str, str], ...] = ()
+    """The further connections that its messages pass: a put takes a via connection over others."""
     is_running: bool = True
     """Whether that channel moves messages unless an operator started or stopped it."""
     is_pulled: bool = False
@@ -208,13 +212,14 @@ def _topics_in_mqe(topology: Topology, manager: mqe.QueueManager) -> Iterator[Qu
                     queue=queue.name,
                 )
             case mqe.RemoteQueue(mode=mqe.Mode.ASYNC):
-                yield _stored(name, queue.name, queue.queue_manager, queue.queue_manager)
+                yield _stored(manager, queue.name, queue.queue_manager, queue.queue_manager)
             case mqe.StoreAndForwardQueue():
                 for target in queue.targets:
                     yield _kept(topology, manager, queue, target)
 
 
-def _stored(name: str, queue: str, to: str, connection: str) -> QueueTopic:
+def _stored(manager: mqe.QueueManager, queue: str, to: str, connection: str) -> QueueTopic:
+    name = manager.name
     return QueueTopic(
         topic=transmission_topic(queue=queue, queue_manager=name, to=to),
         role=TopicRole.TRANSMISSION,
@@ -222,19 +227,33 @@ def _stored(name: str, queue: str, to: str, connection: str) -> QueueTopic:
         queue=queue,
         to=to,
         channel=(name, connection),
+        via=_via(manager, connection),
     )
+
+
+def _via(manager: mqe.QueueManager, connection: str) -> tuple[tuple[str, str], ...]:
+    """The connections behind the first one."""
+    _, *further = connections_on_way(Tables(manager), connection)
+    return tuple((manager.name, one) for one in further)
 
 
 def _kept(
     topology: Topology, manager: mqe.QueueManager, queue: mqe.StoreAndForwardQueue, target: str
 ) -> QueueTopic:
     """What a store-and-forward queue keeps for one target: pushed if it can be, else pulled."""
-    pushed = _stored(manager.name, queue.name, target, queue.queue_manager)
+    pushed = _stored(manager, queue.name, target, queue.queue_manager)
     if any(one.name == queue.queue_manager for one in manager.connections):
         return pushed
     puller = topology.mqe.queue_manager(target) if topology.mqe else None
     for pulling in puller.queues if puller else ():
         if isinstance(pulling, mqe.HomeServerQueue) and pulling.queue_manager == manager.name:
             channel, is_running = (target, manager.name), pulling.interval > 0
-            return replace(pushed, channel=channel, is_running=is_running, is_pulled=True)
-    return replace(pushed, to="", channel=("", ""))
+            assert puller is not None, "its queues are looked at"
+            return replace(
+                pushed,
+                channel=channel,
+                via=_via(puller, manager.name),
+                is_running=is_running,
+                is_pulled=True,
+            )
+    return replace(pushed, to="", channel=("", ""), via=())

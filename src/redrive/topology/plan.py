@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.objects import LocalQueue
-from redrive.topology.names import unescape
+from redrive.topology.names import topic_name, unescape
 
 if TYPE_CHECKING:
     from redrive.topology.bindings import QueueBinding
@@ -175,8 +175,10 @@ def _is_of(managers: Collection[str], topic: str) -> bool:
 
 
 def _binding(topology: Topology, one: QueueTopic) -> QueueBinding | None:
+    """The binding that brings a topic of its own, which Redrive does not create."""
     binding = topology.bindings.queue(queue=one.queue, queue_manager=one.queue_manager)
-    return binding if binding and binding.topic == one.topic else None
+    is_default = one.topic == topic_name(queue=one.queue, queue_manager=one.queue_manager)
+    return binding if binding and binding.topic == one.topic and not is_default else None
 
 
 def _missing_binding(binding: QueueBinding, one: QueueTopic) -> Diagnostic:

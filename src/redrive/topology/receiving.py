@@ -24,6 +24,7 @@ from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER, MqResolver
 from redrive.topology.mq.results import Resolution
 from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.message import Conditions
 from redrive.topology.mqe.resolver import MqeResolver
 from redrive.topology.mqe.results import Delivered, End, Failed, Failure, Stored
 from redrive.topology.mqe.results import Resolution as MqeResolution
@@ -56,6 +57,8 @@ class ReceivingQueueManager(Protocol):
     """``binary`` or ``headers``."""
     keeps_refused: bool
     """Whether a refused message stays where it waits, whatever refuses it."""
+    takes_puts: bool
+    """Whether applications of IBM MQ put here, so that MQPUT completes their messages."""
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
         """See ``Resolver.resolve``; the names are those that came with the message."""
@@ -68,9 +71,18 @@ class ReceivingQueueManager(Protocol):
 
 
 def receiving_queue_managers(
-    topology: Topology, sources: Mapping[str, QueueTopic]
+    topology: Topology,
+    sources: Mapping[str, QueueTopic],
+    *,
+    stopped: frozenset[tuple[str, str]] = frozenset(),
 ) -> Mapping[str, MqReceivingQueueManager | MqeReceivingQueueManager]:
-    """The receiver of each topic of ``sources`` that is read, by its name."""
+    """The receiver of each topic of ``sources`` that is read, by its name.
+
+    Args:
+        topology: The definitions.
+        sources: The topics.
+        stopped: Connections of MQ Everyplace that carry no put now: their manager and their name.
+    """
     network = topology.mqe
     resolver = MqeResolver(network, rules=load_rules(network)[0]) if network else None
     found: dict[str, MqReceivingQueueManager | MqeReceivingQueueManager] = {}
@@ -78,18 +90,29 @@ def receiving_queue_managers(
         if _end(source) in topology.mq:
             found[name] = MqReceivingQueueManager(topology, source)
         elif resolver is not None:
-            found[name] = MqeReceivingQueueManager(resolver, topology, source)
+            found[name] = MqeReceivingQueueManager(resolver, topology, source, stopped)
     return found
 
 
-def resolver_of(topology: Topology, queue_manager: str) -> Resolver:
-    """Resolves puts that are made on one manager; raises ``KeyError`` if there is none."""
+def resolver_of(
+    topology: Topology,
+    queue_manager: str,
+    *,
+    stopped: frozenset[tuple[str, str]] = frozenset(),
+) -> Resolver:
+    """Resolves puts that are made on one manager; raises ``KeyError`` if there is none.
+
+    Args:
+        topology: The definitions.
+        queue_manager: The manager.
+        stopped: As for ``receiving_queue_managers``.
+    """
     if queue_manager in topology.mq:
         return MqResolver(topology.mq, queue_manager, bindings=topology.bindings)
     if topology.mqe is None or topology.mqe.queue_manager(queue_manager) is None:
         raise KeyError(queue_manager)
     put = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
-    return receiving_queue_managers(topology, {put.topic: put})[put.topic]
+    return receiving_queue_managers(topology, {put.topic: put}, stopped=stopped)[put.topic]
 
 
 def _end(source: QueueTopic) -> str:
@@ -124,8 +147,8 @@ class MqReceivingQueueManager:
         self.keeps_refused = False
         self._manager = network.queue_managers[self.queue_manager]
         self._resolver = MqResolver(network, self.queue_manager, bindings=bindings)
-        self._is_put = source.role is TopicRole.PUTS
-        self._link = None if self._is_put else _link(network, source)
+        self.takes_puts = source.role is TopicRole.PUTS
+        self._link = None if self.takes_puts else _link(network, source)
         self._is_of_cluster = source.is_of_cluster
         self.dead_letters = self._dead_letters(bindings)
 
@@ -146,7 +169,7 @@ class MqReceivingQueueManager:
 
     def reply_to(self, names: Names) -> Names:
         """See ``ReceivingQueueManager``: only the first put replaces the names."""
-        return reply_to_names(self._manager, names) if self._is_put else names
+        return reply_to_names(self._manager, names) if self.takes_puts else names
 
     def is_lost(self, persistence: int) -> bool:
         """See ``ReceivingQueueManager``: fast channels discard nonpersistent messages."""
@@ -159,8 +182,13 @@ class MqReceivingQueueManager:
             problem = f"channel {self._link.receiver.name} has USEDLQ(NO)"
         if problem:
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, problem)
-        limits = _limits_in_mq(self._manager.queue(name), self._manager)
-        return _on_queue(bindings, name, self.queue_manager, limits)
+        queue = self._manager.queue(name)
+        place = _on_queue(bindings, name, self.queue_manager, _limits_in_mq(queue, self._manager))
+        if queue is None:
+            return place
+        return replace(
+            place, persistence=int(queue.default_persistence), priority=queue.default_priority
+        )
 
 
 def _limits_in_mq(queue: Queue | None, manager: QueueManager) -> QueueLimits:
@@ -188,12 +216,21 @@ def _link(network: Network, source: QueueTopic) -> Link:
 class MqeReceivingQueueManager:
     """A queue manager of kind ``mqe`` as it takes puts, or as its store is emptied."""
 
-    def __init__(self, resolver: MqeResolver, topology: Topology, source: QueueTopic) -> None:
+    def __init__(
+        self,
+        resolver: MqeResolver,
+        topology: Topology,
+        source: QueueTopic,
+        stopped: frozenset[tuple[str, str]] = frozenset(),
+    ) -> None:
         self._resolver = resolver
+        # What a store sends has passed its own connections: they hold it, or a trigger freed it.
+        self._conditions = Conditions(down=stopped - {source.channel, *source.via})
         self._network = topology.mq
         self._bindings = bindings = topology.bindings
         self._source = source
         self.queue_manager = source.queue_manager
+        self.takes_puts = False
         self.dead_letter_form = _dead_letter_form(bindings, self.queue_manager, HEADERS)
         manager = resolver.network.queue_manager(source.queue_manager)
         queues = manager.queues if manager else ()
@@ -227,7 +264,7 @@ class MqeReceivingQueueManager:
         """The resolution with which a message is put or passed on, step by step."""
         names = Names(queue=queue, queue_manager=queue_manager)
         if self._store is None:
-            return self._resolver.resolve(self.queue_manager, names)
+            return self._resolver.resolve(self.queue_manager, names, conditions=self._conditions)
         return self._passed_on(Stored(self.queue_manager, self._store, names))
 
     def _answer(self, end: End, names: Names) -> Destination | Refusal:
@@ -255,8 +292,8 @@ class MqeReceivingQueueManager:
 
     def _passed_on(self, stored: Stored) -> MqeResolution:
         if self._source.is_pulled:
-            return self._resolver.pull(stored, self._source.to)
-        return self._resolver.transmit(stored)
+            return self._resolver.pull(stored, self._source.to, conditions=self._conditions)
+        return self._resolver.transmit(stored, conditions=self._conditions)
 
     def _delivered(self, end: Delivered) -> Destination | Refusal:
         manager, queue = end.names.queue_manager, end.names.queue

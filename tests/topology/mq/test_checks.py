@@ -67,6 +67,7 @@ def test_a_good_topology_has_no_findings() -> None:
         ("DEF CHL(C) CHLTYPE(SDR) XMITQ(QM2) CONNAME(c)", "NO_RECEIVER"),
         ("DEF CHL(QM1.QM2B) CHLTYPE(SDR) XMITQ(GONE) CONNAME(c)", "NO_TRANSMISSION_QUEUE"),
         ("ALTER QMGR DEADQ(GONE)", "DEADQ"),
+        ("ALTER QMGR DEADQ(GONE)\nALTER QMGR DESCR('x')", "DEADQ"),
         ("ALTER QMGR DEADQ(IN)", "DEADQ"),
         ("ALTER QMGR DEADQ(QM2)", "DEADQ"),
     ],
@@ -75,6 +76,22 @@ def test_a_definition_that_leads_nowhere_is_found(line: str, code: str) -> None:
     """The finding stands at the definition, and says what would become of a put."""
     findings = found(f"{OK}{line}\n", PEER)
     assert (code, "QM1.mqsc", 9) in findings
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        # Reply-to queue alias: RNAME is a queue here, RQMNAME what others call this manager.
+        ("DEF QR(ANSWER) RNAME(IN) RQMNAME(QM1_RELIEF)", "REPLY_TO_ALIAS"),
+        ("DEF QR(ANSWER) RNAME(IN) RQMNAME(QM1)", "REPLY_TO_ALIAS"),
+        ("DEF QR(ANSWER) RNAME(IN) RQMNAME(QM9) XMITQ(GONE)", "NO_TRANSMISSION_QUEUE"),
+        ("DEF QR(ANSWER) RNAME(AWAY) RQMNAME(QM9)", "NO_TRANSMISSION_QUEUE"),
+    ],
+)
+def test_a_reply_to_alias_is_no_failing_put(line: str, code: str) -> None:
+    """It is only noted; a name that no queue here has stays a warning."""
+    findings = found(f"{OK}{line}\n", PEER)
+    assert [one for one in findings if one[2] == 9] == [(code, "QM1.mqsc", 9)]
 
 
 def test_an_alias_loop_is_found_at_both_aliases() -> None:

@@ -110,10 +110,17 @@ def test_a_channel_has_the_attributes_of_its_type(kind: mq.ChannelType) -> None:
         ("SUSPEND QMGR", "SYNTAX"),
         ("RESUME QMGR", "SYNTAX"),
         ("DEFINE QALIAS(A) DESCR('" + "x" * 65 + "')", "TOO_LONG"),
+        ("DEFINE QALIAS(A) DESCR('it's)", "SYNTAX"),
+        ("DEFINE QALIAS(A) DESCR('it's mine')", "SYNTAX"),
+        ("DEFINE QALIAS(A) DESCR(it's)", "UNTERMINATED"),
+        ("DEFINE NAMELIST(N) NAMES(A 'B'C)", "SYNTAX"),
+        ("DEFINE TOPIC(T2)", "REFUSED"),  # TOPICSTR is required (topic properties)
+        ("DEFINE TOPIC(T2) TOPICSTR(' ')", "REFUSED"),
     ],
 )
 def test_commands_that_lack_what_they_need_are_refused(script: str, code: str) -> None:
-    """ALTER CHANNEL has to say CHLTYPE, SUSPEND and RESUME a cluster; texts have their limits."""
+    """ALTER CHANNEL has to say CHLTYPE, SUSPEND and RESUME a cluster, DEFINE TOPIC its string;
+    texts have their limits, and quotes in them are doubled."""
     assert refusals(script) == {script: code}
 
 

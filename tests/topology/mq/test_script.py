@@ -35,6 +35,8 @@ def description(result: MqscResult, name: str) -> str:
         ("DEF QL(A) ; +\nDEF QL(B)", ["A", "B"]),
         ("DEF QL(A)\nEND\nDEF QL(B)", ["A"]),
         ("DEF QL(A)\nend;\nDEF QL(B)", ["A"]),
+        ("DEF QL(A)\nquit\nDEF QL(B)", ["A"]),  # reference of runmqsc, q083460
+        ("DEF QL(A)\nExit\nDEF QL(B)", ["A"]),
         ("* DEF QL(A)\n\n   \nDEF QL(B)", ["B"]),
         ("*DEF QL(A) +\n* MAXDEPTH(5)\nDEF QL(B)", ["B"]),
         ("DEF,QL(A),,MAXDEPTH(5) , PUT(DISABLED)", ["A"]),

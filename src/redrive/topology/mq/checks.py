@@ -11,7 +11,7 @@ repositories. Here every member knows what the definitions say, so what is missi
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
@@ -27,6 +27,7 @@ from redrive.topology.mq.objects import (
     LocalQueue,
     ModelQueue,
     Queue,
+    QueueManagerAttributes,
     RemoteQueue,
 )
 from redrive.topology.mq.queue_manager import QueueManager
@@ -80,15 +81,20 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
     attributes = manager.attributes
     if attributes.dead_letter_queue and (problem := manager.dead_letter_queue_problem):
         hint = "define it as QLOCAL with USAGE(NORMAL); until then undelivered messages stay"
-        yield _warning(attributes, "DEADQ", problem, hint)
+        yield _warning(_set_at(attributes, "dead_letter_queue"), "DEADQ", problem, hint)
     if problem := manager.default_transmission_queue_problem:
         hint = "define it as QLOCAL with USAGE(XMITQ); until then puts that need it fail"
-        yield _warning(attributes, "DEFXMITQ", problem, hint)
+        yield _warning(_set_at(attributes, "default_transmission_queue"), "DEFXMITQ", problem, hint)
     for name in sorted(manager.queues.keys() & manager.shared_queues.keys()):
         message = f"{name} is a shared queue and a private definition: puts end with 2343"
         yield _warning(manager.queues[name], "NOT_UNIQUE", message)
     for channel in senders(manager):
         yield from _channel_findings(network, manager, channel)
+
+
+def _set_at(attributes: QueueManagerAttributes, field: str) -> QueueManagerAttributes:
+    """The attributes, located at the command that set one of them."""
+    return replace(attributes, location=attributes.locations.get(field, attributes.location))
 
 
 def _ignored(manager: QueueManager) -> Iterator[Diagnostic]:
@@ -100,6 +106,8 @@ def _ignored(manager: QueueManager) -> Iterator[Diagnostic]:
         # Default objects of a queue manager are not reported.
         if definition.name not in SYSTEM_NAMES:
             for written, consequence in ignored_attributes(definition):
+                if definition.name == manager.attributes.dead_letter_queue:
+                    continue  # its handler waits while it has GET(DISABLED)
                 message = f"{written} of {definition} has no effect: {consequence}"
                 hint = "docs/resolution.md tells what becomes of each attribute"
                 yield _warning(definition, "NOT_HONOURED", message, hint)
@@ -150,7 +158,9 @@ def _queue_findings(
         case RemoteQueue():
             is_alias = queue.is_queue_manager_alias
             names = (_ANY_QUEUE, queue.name) if is_alias else (queue.name, "")
-            return _followed(network, manager, queue, job_request(*names), others)
+            found = list(_followed(network, manager, queue, job_request(*names), others))
+            serves_replies = bool(found) and _is_reply_to_alias(manager, queue)
+            return [_reply_to_finding(queue)] if serves_replies else found
         case ModelQueue() if queue.name not in SYSTEM_NAMES:
             return [_model_finding(queue)]
         case LocalQueue():
@@ -168,6 +178,20 @@ def _model_finding(queue: ModelQueue) -> Diagnostic:
     message = f"a put to {queue} by the job ends with {_named(Reason.Q_TYPE_ERROR)}"
     hint = "the job makes no dynamic queues; define a QLOCAL for what applications put"
     return _note(queue, "MODEL_QUEUE", message, hint)
+
+
+def _is_reply_to_alias(manager: QueueManager, queue: RemoteQueue) -> bool:
+    """Whether a remote definition is made for reply-to names (Reply-to queue alias example).
+
+    It names a queue of its own manager, by a name of the manager that others resolve, and no XMITQ.
+    """
+    return not queue.transmission_queue and manager.queue(queue.remote_queue) is not None
+
+
+def _reply_to_finding(queue: RemoteQueue) -> Diagnostic:
+    names = f"{queue.remote_queue}@{queue.remote_queue_manager}"
+    message = f"{queue} serves as a reply-to alias for {names}: a put to it would fail"
+    return _note(queue, "REPLY_TO_ALIAS", message)
 
 
 def _is_alias_loop(manager: QueueManager, alias: AliasQueue) -> bool:

@@ -24,6 +24,7 @@ from redrive.topology.mq.script import Parameter
 from redrive.topology.mq.system_objects import (
     DEFAULT_CHANNELS,
     DEFAULT_QUEUES,
+    SYSTEM_NAMES,
     SYSTEM_OBJECTS,
     SYSTEM_QUEUES,
 )
@@ -119,6 +120,8 @@ class DefinitionStore:
         match definition:
             case QueueManagerAttributes():
                 problem = _refusal_of_queue_manager(definition, self._queues.values())
+            case Topic():
+                problem = _refusal_of_topic(definition)
             case Channel():
                 problem = _refusal_of_channel(definition)
             case Queue():
@@ -144,6 +147,12 @@ class DefinitionStore:
 
 _SERVES_QUEUE = frozenset({ChannelType.SDR, ChannelType.SVR})
 _CALLS = frozenset({ChannelType.SDR, ChannelType.RQSTR, ChannelType.CLUSSDR, ChannelType.CLNTCONN})
+
+
+def _refusal_of_topic(topic: Topic) -> str:
+    if topic.name in SYSTEM_NAMES or topic.string:
+        return ""
+    return f"{topic} needs TOPICSTR, and it cannot be empty"
 
 
 def _refusal_of_channel(channel: Channel) -> str:

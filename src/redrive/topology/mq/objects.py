@@ -207,6 +207,8 @@ class Topic(Definition):
 
     keyword: ClassVar[str] = "TOPIC"
 
+    string: str = _mqsc("TOPICSTR", text(), "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namelist(Definition):
@@ -249,6 +251,8 @@ class QueueManagerAttributes(Definition):
 
     keyword: ClassVar[str] = "QMGR"
 
+    locations: Mapping[str, SourceLocation] = field(default_factory=dict, compare=False)
+    """Where an attribute was set last, by field; the others have their defaults."""
     dead_letter_queue: str = _name("DEADQ")
     default_transmission_queue: str = _name("DEFXMITQ")
     has_queue_per_channel: bool = _switch("DEFCLXQ", "SCTQ CHANNEL", on="CHANNEL")

@@ -256,6 +256,9 @@ class _Reader:
             raise problem_at("SYNTAX", f"ALTER takes no {keyword}", given.options[keyword])
         location = SourceLocation(self.file, call.command.line)
         existing: Definition = self.store.attributes
+        if isinstance(existing, QueueManagerAttributes):
+            set_here = dict.fromkeys(given.fields, location)
+            existing = replace(existing, locations={**existing.locations, **set_here})
         if call.kind is not QueueManagerAttributes:
             existing = self.store.existing(call.kind, subject)
             location = existing.location if existing.location.line else location

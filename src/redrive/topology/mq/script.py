@@ -17,12 +17,13 @@ MAX_LINE_LENGTH = 2048
 """Longest physical line that ``runmqsc`` reads."""
 
 _SEPARATORS = " \t,"
+_ENDS = frozenset({"END", "EXIT", "QUIT"})
 # Possessive quantifiers: a quote in a quoted text is doubled, so nothing is ever worth retrying.
 _PIECE = re.compile(r"'(?:[^']|'')*+'|;|[^';]+|'")
 _PARAMETER = re.compile(
     r"[\s,]*+(?P<keyword>[A-Za-z][A-Za-z0-9]*+)"
     r"(?:\s*+\(\s*+(?:(?P<plain>[^\s,()']*+)\s*+\)|'(?P<quoted>(?:[^']|'')*+)'\s*+\)"
-    r"|(?P<list>(?:[^()']|'(?:[^']|'')*+')*+)\)))?"
+    r"|(?P<list>(?:[\s,]*+(?:[^\s,()']++|'(?:[^']|'')*+')(?=[\s,)]))*+[\s,]*+)\)))?"
 )
 _MANAGER_NAME = re.compile(r"^\*\s*Queue manager name\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 _HEADER_LENGTH = 10_000
@@ -151,8 +152,13 @@ class Command:
             character = self.text[at]
             if character == "'" and quote_at >= 0 and self.text[at + 1 : at + 2] == "'":
                 at += 1  # a doubled quote inside a quoted text
+            elif character == "'" and quote_at >= 0:
+                if self.text[at + 1 : at + 2].isalnum():
+                    message = "a quote inside a quoted value is written twice"
+                    return ScriptProblem("SYNTAX", message, at, hint="such as DESCR('it''s')")
+                quote_at = -1
             elif character == "'":
-                quote_at = -1 if quote_at >= 0 else at
+                quote_at = at
             elif quote_at < 0 and character == "(":
                 message = "a parenthesis inside a value that is not quoted"
                 hint = "put the value between single quotes, such as CONNAME('host(1414)')"
@@ -200,7 +206,7 @@ def split_script(text: str) -> Iterator[Command]:
 
     Comments and blank lines are dropped; a line that ends in ``+`` goes on at the next line's
     first nonblank character, one that ends in ``-`` at its first column; ``;`` ends a command;
-    ``END`` ends the script.
+    ``END`` ends the script, as do ``EXIT`` and ``QUIT`` (reference of runmqsc, q083460).
     """
     lines = _physical_lines(text)
     index, end = 0, len(lines)
@@ -216,7 +222,7 @@ def split_script(text: str) -> Iterator[Command]:
             index = pieces[-1][1] + 1
         for start, command in _commands(joined):
             word = command.strip()
-            if word.upper() == "END":
+            if word.upper() in _ENDS:
                 return
             if word:
                 yield Command(command, lines, first, index, start)

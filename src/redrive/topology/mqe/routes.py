@@ -153,6 +153,16 @@ def _next(tables: Tables, name: str) -> tuple[mqe.Definition | None, str | None]
     return (None, None) if real == tables.manager.name else (definition, real)
 
 
+def connections_on_way(tables: Tables, name: str) -> tuple[str, ...]:
+    """The connections of a manager that a put takes over one of them, that one first (A.4)."""
+    way: list[str] = []
+    following: str | None = name
+    while following is not None and following not in way:
+        way.append(following)
+        _, following = _next(tables, following)
+    return tuple(way)
+
+
 def _arrive(network: NetworkTables, steps: list[Step], here: str, name: str) -> Link:
     receiver = network.receiver(name)
     if receiver is None:
