@@ -270,8 +270,10 @@ def test_the_report_adds_up() -> None:
     )
     assert said == [
         "AMQ8708: Dead-letter queue handler started to process INPUTQ(Q). Its queue manager is QM.",
-        "AMQ8722: The rule at line 7 could not put 3 messages on BILLING: "
-        "MQRC_Q_FULL (2053), full.",
+        (
+            "AMQ8722: The rule at line 7 could not put 3 messages on BILLING: "
+            "MQRC_Q_FULL (2053), full."
+        ),
         "AMQ8721: 1 message has no valid dead-letter header: kept, as no rule can match.",
         "AMQ8709: Dead-letter queue handler ending: nothing left that can be processed (WAIT).",
         "Successful actions: 1 retry, 5 forwards, 1 discard.",
