@@ -200,6 +200,9 @@ def _print_sections(overview: Overview, depths: Mapping[str, Depth] | None) -> N
             for manager, one in channels
         ]
         _print_section("channels and connections", rows)
+        for manager, one in channels:
+            if one.state:
+                click.echo(f"{one.name} of {manager} is {one.state}: {one.because}")
     rows = [
         {"NAME": it.name, "QUEUE MANAGERS": _some(it.queue_managers), "QUEUES": _some(it.queues)}
         for it in overview.clusters

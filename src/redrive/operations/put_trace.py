@@ -250,12 +250,7 @@ class PutTracer:
         if source.to:
             start = f"redrive channel start {' '.join(source.channel)}"
             return f"nothing moves what {queue} of {manager} keeps until it is asked to ({start})"
-        if manager not in network:
-            return f"nothing moves what {queue} of {manager} keeps"
-        link = network.link(queue=queue, queue_manager=manager)
-        if source.is_of_cluster or link is not None:
-            return f"what {queue} of {manager} holds leaves for another Kafka cluster"
-        return network.why_held(queue=queue, queue_manager=manager)
+        return source.resting.because if source.resting else ""
 
     def _caused(self, way: Walk, condition: str = "") -> Iterator[Caused]:
         """Copies and reports, each followed to its end."""

@@ -131,7 +131,8 @@ def _channel_findings(
         return
     receivers = network.receivers(manager.name, channel)
     if not receivers:
-        message = f"no other queue manager has a receiver channel {channel.name}: messages stay"
+        message = f"no other queue manager has a receiver channel {channel.name}: messages stay on"
+        message += f" {channel.transmission_queue}, and the channel is retrying"
         hint = "define CHLTYPE(RCVR) of this name there, or add the definitions of that manager"
         yield _warning(channel, "NO_RECEIVER", message, hint)
     elif (

@@ -243,6 +243,10 @@ class Channel(Definition):
     """How often a receiver tries a failing put again."""
     message_retry_interval: int = _mqsc("MRTMR", number(0, MOST), 1000)
     """Milliseconds between these attempts."""
+    short_retries: int = _mqsc("SHORTRTY", number(0, MOST), 10)
+    """How often a sender tries to reach its partner, at short intervals first."""
+    long_retries: int = _mqsc("LONGRTY", number(0, MOST), MOST)
+    """How often it tries at long intervals then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
