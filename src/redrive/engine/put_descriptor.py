@@ -37,6 +37,12 @@ PERSISTENCE_AS_QUEUE_IS_DEFINED: Final = 2
 PRIORITY_AS_QUEUE_IS_DEFINED: Final = -1
 """MQPRI_PRIORITY_AS_Q_DEF."""
 _PRIORITY: Final = MQMD["Priority"].header
+_PERSISTENCE: Final = MQMD["Persistence"].header
+LEFT_TO_QUEUE: Final = {
+    _PERSISTENCE: str(PERSISTENCE_AS_QUEUE_IS_DEFINED).encode(),
+    _PRIORITY: str(PRIORITY_AS_QUEUE_IS_DEFINED).encode(),
+}
+"""Headers of fields that a message may leave to the queue, with the value that does."""
 _GROUP_OF_JMS: Final = "JMSXGroupID"
 _MSG_ID: Final = MQMD["MsgId"].header
 _PUT_DATE: Final = MQMD["PutDate"].header
@@ -47,7 +53,7 @@ NAMES: Final = frozenset(
 """Headers with the names of a put and of its open."""
 
 READ: Final = (
-    QUEUE_MANAGER_HEADER, QUEUE_HEADER, MQMD["Persistence"].header, MQMD["Expiry"].header,
+    QUEUE_MANAGER_HEADER, QUEUE_HEADER, _PERSISTENCE, MQMD["Expiry"].header,
     MQMD["Report"].header, MQMD["ReplyToQ"].header, MQMD["ReplyToQMgr"].header,
     _PRIORITY, BIND_HEADER, _GROUP_OF_JMS, MQMD["GroupId"].header,
 )  # fmt: skip
@@ -98,6 +104,27 @@ class PutDescriptor:
         """The persistence; the queue's if the message leaves it open."""
         left_open = self.persistence == PERSISTENCE_AS_QUEUE_IS_DEFINED
         return destination.persistence if left_open else self.persistence
+
+
+def defaults_of(destination: Destination) -> dict[str, bytes]:
+    """The values of the headers ``LEFT_TO_QUEUE`` that a queue gives (DEFPSIST, DEFPRTY)."""
+    return mqmd_headers({"Persistence": destination.persistence, "Priority": destination.priority})
+
+
+def settled(headers: Headers, destination: Destination) -> Headers:
+    """The headers of a message as a put to a queue leaves them (MQMD, Persistence and Priority).
+
+    Args:
+        headers: The headers; not changed.
+        destination: The queue.
+    """
+    if not any(name in LEFT_TO_QUEUE for name, _ in headers):
+        return headers
+    defaults = defaults_of(destination)
+    return [
+        (name, defaults[name] if raw is not None and raw == LEFT_TO_QUEUE.get(name) else raw)
+        for name, raw in headers
+    ]
 
 
 def is_late(message: Message, now: int, destination: Destination | None) -> bool:
