@@ -36,11 +36,11 @@ PERSISTENCE_AS_QUEUE_IS_DEFINED: Final = 2
 """MQPER_PERSISTENCE_AS_Q_DEF."""
 PRIORITY_AS_QUEUE_IS_DEFINED: Final = -1
 """MQPRI_PRIORITY_AS_Q_DEF."""
-_PRIORITY: Final = MQMD["Priority"].header
+PRIORITY: Final = MQMD["Priority"].header
 _PERSISTENCE: Final = MQMD["Persistence"].header
 LEFT_TO_QUEUE: Final = {
     _PERSISTENCE: str(PERSISTENCE_AS_QUEUE_IS_DEFINED).encode(),
-    _PRIORITY: str(PRIORITY_AS_QUEUE_IS_DEFINED).encode(),
+    PRIORITY: str(PRIORITY_AS_QUEUE_IS_DEFINED).encode(),
 }
 """Headers of fields that a message may leave to the queue, with the value that does."""
 _GROUP_OF_JMS: Final = "JMSXGroupID"
@@ -55,7 +55,7 @@ NAMES: Final = frozenset(
 READ: Final = (
     QUEUE_MANAGER_HEADER, QUEUE_HEADER, _PERSISTENCE, MQMD["Expiry"].header,
     MQMD["Report"].header, MQMD["ReplyToQ"].header, MQMD["ReplyToQMgr"].header,
-    _PRIORITY, BIND_HEADER, _GROUP_OF_JMS, MQMD["GroupId"].header,
+    PRIORITY, BIND_HEADER, _GROUP_OF_JMS, MQMD["GroupId"].header,
 )  # fmt: skip
 """The headers that a put reads, in the order of ``PutDescriptor.of``."""
 
@@ -104,6 +104,11 @@ class PutDescriptor:
         """The persistence; the queue's if the message leaves it open."""
         left_open = self.persistence == PERSISTENCE_AS_QUEUE_IS_DEFINED
         return destination.persistence if left_open else self.persistence
+
+    def settled_priority(self, destination: Destination) -> int:
+        """The priority; the queue's if the message leaves it open."""
+        left_open = self.priority == PRIORITY_AS_QUEUE_IS_DEFINED
+        return destination.priority if left_open else self.priority
 
 
 def defaults_of(destination: Destination) -> dict[str, bytes]:
@@ -185,9 +190,9 @@ def by_priority(records: Records, rows: Iterable[int]) -> list[int]:
         The highest priority first; equal priorities in order of arrival.
     """
     grid = records.grid
-    if grid is not None and _PRIORITY not in grid.layout:
+    if grid is not None and PRIORITY not in grid.layout:
         return list(rows)  # as with nearly all messages
-    return sorted(rows, key=lambda row: -read_long(dict(records.headers[row]).get(_PRIORITY)))
+    return sorted(rows, key=lambda row: -read_long(dict(records.headers[row]).get(PRIORITY)))
 
 
 def without_names(headers: Headers) -> Headers:
