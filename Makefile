@@ -57,6 +57,8 @@ crash: setup
 	$(BIN)/python -m benchmarks.crash_channels --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m benchmarks.crash_dialect --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m benchmarks.rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m benchmarks.rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) --ordered
+	$(BIN)/python -m benchmarks.breaker --rounds 5 $(if $(SEED),--seed $(SEED))
 
 crash-cluster: setup
 	$(BIN)/python -m benchmarks.crash_cluster --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) \

@@ -1,11 +1,12 @@
-"""Kill -9 under a table in DIALECT(KAFKA): back-off, quarantine, pointers; count every effect.
+"""Kill -9 under a table in DIALECT(KAFKA): back-off, pointers, TRANSFORM; count every effect.
 
 Dead letters of Kafka Connect and of share groups arrive while the job is killed as by
 ``benchmarks.crash``. Some are tried again with growing delays, for a topic that comes late or takes
-nothing so large; some are quarantined; some are pointers, whose payload is fetched from where it
-was, or gone. The audit is that of all crash programs, and beyond it:
+nothing so large; some are quarantined, some transformed; some are pointers, whose payload is
+fetched from where it was, or gone. The audit is that of all crash programs, and beyond it:
 
-    - what a pointer stands for is put with the value of its original, byte for byte.
+    - what a pointer stands for is put with the value of its original, byte for byte;
+    - what is to be transformed is put so, and so is nothing else.
 
 Run it as ``python -m benchmarks.crash_dialect --rounds 20`` (``make crash``); a printed seed
 repeats it.
@@ -13,10 +14,12 @@ repeats it.
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from benchmarks.clients import Sent, create, produce, read_committed
@@ -34,6 +37,7 @@ _ORIGIN_PARTITIONS: Final = 3
 TABLE: Final = f"""* Back-off, quarantine, pointers, lists and expressions.
 DIALECT(KAFKA) RETRYINT(2)
 SCHEME(share-group) ACTION(FWD) FWDT('{OPEN}') HEADER(NO)
+JSON('$.currency',XX) ACTION(RETRY) TRANSFORM(currency)
 HEADER('kind',kept) ACTION(QUARANTINE)
 ERRMSG(/duplicate (key|row)/) ACTION(DISCARD)
 CONNECTOR(sink-?) TOPIC({LATE}|{SMALL}) ACTION(RETRY) RETRY(4) BACKOFF(1s,2,3s)
@@ -42,6 +46,7 @@ CONNECTOR(?*) ACTION(FWD) FWDT('{LAST}')
 """
 
 KINDS: Final = (
+    (OPEN, "wrong currency", 0),  # back with the right one
     (OPEN, "timed out", 60),  # back at once, on its partition
     (LATE, "timed out", 60),  # refused until the topic appears, or forwarded
     (SMALL, "timed out", 3000),  # refused for its size each time, then forwarded
@@ -61,6 +66,12 @@ class CrashDialect(Crash):
     table = TABLE
     interval = 0.8
     """The first delay of the table's BACKOFF, with all of its jitter."""
+
+    def handled(self, folder: Path) -> str:
+        """The handler, and the transformation."""
+        patch = [{"op": "replace", "path": "/currency", "value": "EU"}]
+        (folder / "currency.json").write_text(json.dumps(patch))
+        return f'{super().handled(folder)}[transforms.currency]\njson_patch = "currency.json"\n'
 
     def prepare(self, scene: Scene) -> None:
         """Writes the originals that pointers stand for."""
@@ -86,12 +97,15 @@ class CrashDialect(Crash):
         if told != "none":
             headers += _connect(topic, told)
         value = b"%08d" % number + chance.randbytes(size)
+        if told == "wrong currency":
+            value = b'{"number":%d,"currency":"XX"}' % number
         return keyed(number, value, [*headers, ("kind", told.encode())])
 
     def audit(self, scene: Scene) -> Findings:
         """As in every program; and what pointers stand for is what was put."""
         findings = super().audit(scene)
         findings.wrong += _wrong_originals(scene.servers)
+        findings.wrong += _wrong_values(scene.servers)
         return findings
 
 
@@ -132,6 +146,24 @@ def _wrong_originals(servers: str) -> list[str]:
         if (identity := dict(record.headers)["redrive.id"].decode()) in originals
         and record.value != originals[identity]
     ]
+
+
+def _wrong_values(servers: str) -> list[str]:
+    """What was put with another value than its dead letter has or its transformation makes."""
+    letters = {
+        f"{DEAD_LETTERS}:{record.partition}:{record.offset}": record.value
+        for record in read_committed(servers, [DEAD_LETTERS])
+        if record.value is not None
+    }
+    wrong = []
+    for record in read_committed(servers, [OPEN, LATE, LAST]):
+        identity = dict(record.headers)["redrive.id"].decode()
+        value = letters.get(identity, record.value)
+        if record.topic == OPEN and record.value.startswith(b"{"):
+            value = value.replace(b"XX", b"EU")
+        if record.value != value:
+            wrong.append(f"{identity} was put as {record.value[:40]!r}")
+    return wrong
 
 
 if __name__ == "__main__":

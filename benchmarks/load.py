@@ -23,6 +23,8 @@ PARTITIONS: Final = 4
 OPEN, SMALL, LATE, LAST = "orders", "small", "late", "real.dead.queue"
 REPAIR: Final = "repair"
 """Where operators put what remains."""
+EDITED: Final = "edited"
+"""Header that operators set in some of what they put there."""
 TARGETS: Final = (OPEN, SMALL, LATE, LAST, REPAIR)
 
 TABLE: Final = f"""* Every action, with failures on the way.

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.clients import read_committed
-from benchmarks.load import APPLICATION, REPAIR
+from benchmarks.load import APPLICATION, EDITED, REPAIR
 from benchmarks.processes import kill_session, redrive
 
 from redrive.configuration import JobConfiguration
@@ -161,7 +161,7 @@ class Operators:
     def _some(self, origins: Sequence[str]) -> list[str]:
         return self._chance.sample(list(origins), min(_SAMPLE, len(origins)))
 
-    def planned(self, to: str, origins: Sequence[str]) -> Sequence[str]:
+    def planned(self, to: str, origins: Sequence[str], **more: object) -> Sequence[str]:
         """A command that applies a replay of a part of some messages, so that replays overlap."""
         if not origins:
             return ()
@@ -173,10 +173,15 @@ class Operators:
         document = {
             "redrive_plan": 1, "plan": file.stem, "application": APPLICATION, "created": "",
             "to": to, "queue": REPAIR if to == "queue" else "", "queue_manager": "",
-            "keeps_header": True, "rate": None, "bytes": 0, "messages": {HANDLER: places},
+            "keeps_header": True, "rate": None, "bytes": 0, "messages": {HANDLER: places}, **more,
         }  # fmt: skip
         file.write_text(json.dumps(document))
         return self.applied(file)
+
+    def edited(self) -> Sequence[str]:
+        """A command that puts messages on a queue with a header more."""
+        edit = [{"set_header": EDITED, "to": "yes"}]
+        return self.planned("queue", self.remaining(), redrive_plan=2, edit=edit)
 
     def planned_by_command(self) -> Sequence[str]:
         """A command that writes a replay of what remains; ``applied_again`` may apply it."""
@@ -211,6 +216,7 @@ Command = Callable[[Operators], Sequence[str]]
 
 COMMANDS: Final[Mapping[str, Command]] = {
     "apply to a queue": lambda it: it.planned("queue", it.remaining()),
+    "apply edited": Operators.edited,
     "apply to nowhere": lambda it: it.planned("discard", it.remaining()),
     "apply to the rules": lambda it: it.planned("rules", it.remaining()),
     "apply to the next attempt": lambda it: it.planned("attempt", it.parked()),

@@ -6,6 +6,7 @@ as a range of offsets, so that whatever comes a second time is found however lat
 
     - every input has one final outcome, and the put that it claims, once and nowhere else;
     - nothing follows a final outcome, but what a replay or another table made of what remained;
+    - a put has the header of an edit if its outcome says so, and only then;
     - attempts grow; no replay acts on a message twice;
     - no retry comes before RETRYINT is over by the true time, whatever the job's clock showed;
     - messages that needed one attempt keep their order by key within a partition.
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from benchmarks.load import DEAD_LETTERS, OUTCOMES, TARGETS
+from benchmarks.load import DEAD_LETTERS, EDITED, OUTCOMES, TARGETS
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
@@ -51,6 +52,7 @@ class _Outcome(NamedTuple):
     replay: str
     table: str
     reason: int
+    is_edited: bool
 
     @property
     def waits(self) -> bool:
@@ -58,7 +60,7 @@ class _Outcome(NamedTuple):
         return self.result == "parked" and not self.reason
 
 
-_REMAINED: Final = _Outcome(float("-inf"), 0, "remains", "", "", "", "", 0)
+_REMAINED: Final = _Outcome(float("-inf"), 0, "remains", "", "", "", "", 0, is_edited=False)
 """What a message that remained and was forgotten has behind it."""
 
 
@@ -101,6 +103,7 @@ class _Put:
 
     place: tuple[int, int]
     """Partition and offset of the input."""
+    is_edited: bool
     is_direct: bool | None = None
     """Whether its input was never retried; None as long as that is not known."""
 
@@ -212,13 +215,14 @@ class Reconciliation:
         if record.topic == OUTCOMES:
             self._take_outcome(json.loads(record.value), record.timestamp)
             return
-        identity = dict(record.headers)["redrive.id"].decode()
+        headers = dict(record.headers)
+        identity = headers["redrive.id"].decode()
         place = _place(identity)
         self.findings.puts += 1
         if not self._is_open(place):
             self.findings.duplicated.append(f"put {identity} on {record.topic}")
             return
-        put = _Put(place)
+        put = _Put(place, EDITED in headers)
         self._order[record.topic, record.partition, record.key].append(put)
         self._courses[place].puts.append((record.topic, put))
 
@@ -264,7 +268,7 @@ class Reconciliation:
             _Outcome(
                 self._true_time(outcome["time"], appended), outcome["attempt"], result,
                 outcome["target_topic"], outcome["outcome"], replay, outcome.get("table", ""),
-                outcome["reason"],
+                outcome["reason"], EDITED in (outcome.get("edit") or ""),
             )
         )  # fmt: skip
         course.ended_at = self._clock() if result in _FINAL else float("inf")
@@ -303,6 +307,8 @@ class Reconciliation:
         shown = f"{_identity(*place)}: {[(one.result, one.attempt) for one in outcomes]}"
         for _, put in course.puts:
             put.is_direct = len(outcomes) == 1
+            if outcomes and put.is_edited != outcomes[-1].is_edited:
+                self.findings.wrong.append(f"edited or not: {shown}")
         if len({one.name for one in outcomes}) < len(outcomes):
             self.findings.duplicated.append(f"outcome of {shown}")
         for one, following in itertools.pairwise(outcomes):

@@ -197,10 +197,16 @@ class Rounds(Crash):
     commands: int = option(0, "operators' commands in each round")
     calm: float = option(60.0, "seconds before the first fault, in which the load comes already")
     ordered: bool = option(default=False, text="under ORDER(KEY), with a consumer that commits")
+    keys: int = option(0, "how many keys there are; by default 9, with --ordered 97")
 
     table = TABLE
     # A clock that is set ahead makes failures look old, which nobody can tell from a backlog.
     takes = ("kill driver", "kill java", "kill job", "kill worker", "lose directory")
+
+    def __post_init__(self) -> None:
+        """Chooses the number of keys."""
+        super().__post_init__()
+        self.keys = self.keys or KEYS[self.ordered]
 
     def topics(self) -> list[NewTopic]:
         """What exists from the beginning."""
@@ -209,7 +215,7 @@ class Rounds(Crash):
 
     def make(self, number: int, chance: random.Random) -> Sent:
         """An event that will fail so often."""
-        topic, place = chance.choice((GROWING, STEADY)), number % KEYS[self.ordered]
+        topic, place = chance.choice((GROWING, STEADY)), number % self.keys
         kind = "spring" if self.ordered else chance.choice(KINDS)
         value = b"%d %d %s" % (number, chance.choice(FAILURES), kind.encode())
         return Sent(topic, place % _TOPICS[topic], value, key=b"k%d" % place)
@@ -300,7 +306,7 @@ class Rounds(Crash):
             seconds: float = rule.wait_before(tried, interval)
             if rule.backoff is not None:
                 jitter = jitter_of(identity, tried)
-                home = _home(b"k%d" % (number % KEYS[self.ordered]))
+                home = _home(b"k%d" % (number % self.keys))
                 place = waits.partition(home, int(seconds), jitter)
                 seconds = waits.seconds(place)
             times.append((put_at, failed + 1000 * seconds))

@@ -1,13 +1,17 @@
-"""Which lanes are held, and by what, without Spark or a broker."""
+"""Which lanes are held, and by what, without a broker."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from redrive.checkpoints.held import HeldPartition
 from redrive.messages import TopicPartition
 from redrive.settings import read_settings
+from redrive.streaming.held_source import read_held
 from redrive.streaming.kept_lanes import held_by_channels, inhibited_queues, kept_lanes
 
 SETTINGS = """
@@ -40,3 +44,15 @@ def test_a_handler_waits_while_its_queue_has_get_disabled(
     channels = [(one.source, one.channel) for one in kept if one.channel]
     held = list(held_by_channels(channels, kept, {lane: 0}))
     assert [(one.lane, one.is_running) for one in held] == [(lane, False)] * is_held
+
+
+def test_a_held_partition_comes_through_the_options_of_its_source() -> None:
+    """Spark has texts for options: every field is read back as it was."""
+    place = TopicPartition("t", 1)
+    held = HeldPartition(
+        "q", 0, 3, 2, 1.5, ("QM", "TO.B"), is_running=False, paused_by=place, behind=place,
+        can_be_released=True, via=(("QM", "TO.C"),), head=place,
+    )  # fmt: skip
+    plain = HeldPartition("q", 1, 0, 0, None)
+    for one in (held, plain):
+        assert read_held(json.loads(json.dumps(asdict(one)))) == one

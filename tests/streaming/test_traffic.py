@@ -27,7 +27,7 @@ from redrive.engine.commands import (
 )
 from redrive.engine.names import remaining_topic
 from redrive.kafka.cluster import Cluster
-from redrive.messages import TopicPartition, decode_dead_letter
+from redrive.messages import MQMD, TopicPartition, decode_dead_letter
 from redrive.operations.states import write_states
 from redrive.topology.files import SourceText
 from redrive.topology.layout import topics_of
@@ -89,6 +89,10 @@ def _numbered(text: str, names: dict[str, str], number: int) -> str:
     for name in names:
         text = text.replace(f"({name})", f"({name}{number})")
     return "\n".join(line.strip() for line in text.strip().splitlines())
+
+
+MADE = {MQMD[field].header for field in ("MsgId", "PutDate", "PutTime")}
+"""What a put adds to a message that has none of it."""
 
 
 def put(queue: str, body: bytes, queue_manager: str = "", **headers: str) -> dict[str, Any]:
@@ -155,7 +159,9 @@ def test_a_put_ends_where_its_names_lead(
     assert [record.value for record in far] == [b"FAR", b"both names"]
     for record in [*local, *far]:
         assert record.key == b"k"
-        assert [h for h in record.headers if not h[0].startswith("redrive.")] == [("x", b"1")]
+        names = {name for name, _ in record.headers if not name.startswith("redrive.")}
+        assert names == {"x", *MADE}
+        assert dict(record.headers)["x"] == b"1"
         assert not {"redrive.oq", "redrive.oqm"} & {name for name, _ in record.headers}
     job.stop()
     outcomes = [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
@@ -416,7 +422,7 @@ def test_a_try_that_succeeds_leaves_the_message_as_it_was(
     for record in orders:
         assert record.key == b"k"
         names = {name for name, _ in record.headers}
-        assert names == {"x", "redrive.id", "redrive.hops"}
+        assert names == {"x", "redrive.id", "redrive.hops", *MADE}
     assert set(job.results()) == {"routed", "parked"}
 
 

@@ -53,6 +53,8 @@ class Message:
     original: Record
     """What has to arrive, once a dead-letter header is taken off."""
     ends: tuple[End, ...]
+    made: frozenset[str] = frozenset()
+    """Headers that a put adds to it."""
     stage: str = ""
     """The part of the script in which it is put."""
     failures: int = 0

@@ -66,7 +66,7 @@ class HeldSource(DataSource):
         del schema
         watched = json.loads(self.options["watched"])
         return HeldReader(
-            [_held(values) for values in json.loads(self.options["held"])],
+            [read_held(values) for values in json.loads(self.options["held"])],
             Connection(**json.loads(self.options["connection_secret"])),
             int(self.options["max_rows"]),
             clock=_clock(json.loads(self.options["clock"])),
@@ -76,14 +76,13 @@ class HeldSource(DataSource):
         )
 
 
-def _held(values: dict[str, Any]) -> HeldPartition:
-    channel, paused_by, behind = (values.pop(one) for one in ("channel", "paused_by", "behind"))
-    return HeldPartition(
-        **values,
-        channel=None if channel is None else (channel[0], channel[1]),
-        paused_by=None if paused_by is None else TopicPartition(*paused_by),
-        behind=None if behind is None else TopicPartition(*behind),
-    )
+def read_held(values: dict[str, Any]) -> HeldPartition:
+    """A held partition from its JSON, which has lists for tuples."""
+    for name in ("paused_by", "behind", "head"):
+        values[name] = values[name] and TopicPartition(*values[name])
+    values["channel"] = values["channel"] and tuple(values["channel"])
+    values["via"] = tuple(map(tuple, values["via"]))
+    return HeldPartition(**values)
 
 
 def _clock(values: dict[str, Any]) -> SteadyClock:

@@ -19,6 +19,7 @@ from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage
 from redrive.topology.mq.routes import End as RouteEnd
 from redrive.topology.mq.routes import Route, follow_route
 from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.message import Conditions
 from redrive.topology.mqe.message import Message as MqeMessage
 from redrive.topology.mqe.resolver import MqeResolver
 from redrive.topology.mqe.results import Delivered, Failed, Stored
@@ -126,7 +127,7 @@ class Predictor:
         queue, _, manager = kind.to.partition("@")
         names = Names(queue=queue, queue_manager=manager)
         message = MqeMessage(length=length)
-        end = resolver.resolve(kind.at, names, message).end
+        end = resolver.resolve(kind.at, names, message, Conditions(down=kind.stopped)).end
         while isinstance(end, Stored) and end.undeliverable is None:
             # Sooner or later its connection runs, and a home-server queue pulls.
             moved = resolver.transmit(end, message).end

@@ -60,7 +60,7 @@ class NetworkScript(Script):
 
     def __init__(self, example: Example, messages: int, seed: int) -> None:
         self.title = f"of a network of {example.title} with {messages} puts, seed {seed}"
-        self.messages = generate_puts(example.stages, messages, seed)
+        self.messages = generate_puts(example, messages, seed)
         self._example = example
         self._seed = seed
         self.folder = _EXAMPLES / example.name

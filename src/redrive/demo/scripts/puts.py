@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, Final, Self
 
@@ -44,6 +44,8 @@ class Kind:
     """Minimum length of the body in bytes."""
     expiry: int = 0
     """Tenths of a second; 0 for never. A message that expires is kept waiting for longer."""
+    stopped: tuple[tuple[str, str], ...] = ()
+    """Connections that are stopped while it is put: queue manager and connection."""
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> Self:
@@ -56,7 +58,8 @@ class Kind:
             for what in (ON_QUEUES, DEAD_LETTERS, EXPIRED, REMAINING)
             for place in fields.pop(what, ())
         )
-        return cls(name=fields.pop("shows"), ends=ends, **fields)
+        stopped = tuple((at, name) for at, name in fields.pop("stopped", ()))
+        return cls(name=fields.pop("shows"), ends=ends, stopped=stopped, **fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ class Example:
     name: str
     """Name of its folder, and of the YAML file that declares its demo."""
     title: str
+    made: frozenset[str]
+    """Headers that a put adds to a message."""
     stages: Sequence[Stage]
     script: Sequence[Mapping[str, Any]]
     """Steps: one method of ``NetworkOperator`` and its arguments each."""
@@ -89,25 +94,30 @@ class Example:
             Stage(stage, tuple((kinds[kind], share) for kind, share in shares.items()))
             for stage, shares in written["stages"].items()
         ]
-        return cls(name=name, title=written["title"], stages=stages, script=written["script"])
+        made = frozenset(MQMD[field].header for field in written.get("made", ()))
+        return cls(
+            name=name, title=written["title"], made=made, stages=stages, script=written["script"]
+        )
 
 
-def generate_puts(stages: Sequence[Stage], messages: int, seed: int) -> list[Message]:
+def generate_puts(example: Example, messages: int, seed: int) -> list[Message]:
     """Make the messages of a demo: stage by stage, those of one stage well mixed.
 
     Args:
-        stages: The stages, in order.
+        example: Its stages, in order.
         messages: How many; at least one for each kind of each stage.
         seed: Determines order, keys and bodies.
     """
     chance = random.Random(seed)  # noqa: S311 - repeatable, and nothing secret
+    stages = example.stages
     counts = iter(_counts([share for one in stages for _, share in one.shares], messages))
     puts: list[Message] = []
     for stage in stages:
         kinds = [kind for kind, _ in stage.shares for _ in range(next(counts))]
         chance.shuffle(kinds)
         puts += [
-            _message(number, kind, stage, chance) for number, kind in enumerate(kinds, len(puts))
+            replace(_message(number, kind, chance), stage=stage.name, made=example.made)
+            for number, kind in enumerate(kinds, len(puts))
         ]
     return puts
 
@@ -123,7 +133,7 @@ def _counts(shares: Sequence[int], messages: int) -> list[int]:
     return counts
 
 
-def _message(number: int, kind: Kind, stage: Stage, chance: random.Random) -> Message:
+def _message(number: int, kind: Kind, chance: random.Random) -> Message:
     key = f"customer {chance.randrange(_CUSTOMERS)}".encode()
     body = f"{number}: {chance.randint(1, 99)} {chance.choice(_GOODS)}"
     value = body.ljust(kind.length, ".").encode()
@@ -139,5 +149,4 @@ def _message(number: int, kind: Kind, stage: Stage, chance: random.Random) -> Me
         record=Record(key, value, ((QUEUE_HEADER, queue), *manager, *headers)),
         original=Record(key, value, tuple(headers)),
         ends=kind.ends,
-        stage=stage.name,
     )
