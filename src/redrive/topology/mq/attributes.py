@@ -206,6 +206,9 @@ def ignored_attributes(definition: Definition) -> Iterator[tuple[str, str]]:
             value = written.partition("(")[2].removesuffix(")").strip("' ").upper()
             if value not in {"", *harmless.split()}:
                 yield written, consequence
+    is_normal = isinstance(definition, LocalQueue) and not definition.is_transmission_queue
+    if is_normal and definition.others.get("TRIGGER") == "TRIGGER":
+        yield "TRIGGER", "no trigger message is written, so no program starts"
     match definition:
         case LocalQueue(get_enabled=False) if not definition.is_transmission_queue:
             yield "GET(DISABLED)", "applications read its topic all the same"
