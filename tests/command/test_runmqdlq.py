@@ -5,12 +5,11 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.conftest import PATIENCE
+from tests.conftest import PATIENCE, TopicFactory
 
 from redrive.command import main
 from redrive.command.runmqdlq import Arguments, Report, read_input, settings_for
@@ -300,12 +299,12 @@ def test_an_error_ends_the_report_with_a_summary_too() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_in_order(
-    bootstrap_servers: str, number: signal.Signals, produce: Callable[..., None]
+    bootstrap_servers: str, number: signal.Signals, topics: TopicFactory
 ) -> None:
     """The table cannot be read twice, so SIGHUP too ends the running batch and then the process."""
-    produce("orders.dlq", [])
+    queue = topics("dlq")
     with subprocess.Popen(
-        [sys.executable, str(PRETEND), "runmqdlq", "orders.dlq"],
+        [sys.executable, str(PRETEND), "runmqdlq", queue],
         env={"REDRIVE_BOOTSTRAP_SERVERS": bootstrap_servers},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -316,14 +315,14 @@ def test_a_signal_ends_it_in_order(
         process.stdin.write(RULES)
         process.stdin.close()
         assert (
-            "AMQ8708: Dead-letter queue handler started to process INPUTQ(orders.dlq)"
+            f"AMQ8708: Dead-letter queue handler started to process INPUTQ({queue})"
             in process.stdout.readline()
         )
         process.send_signal(number)
         rest = process.stdout.read()
         assert process.wait(timeout=PATIENCE) == 0
     assert f"AMQ8709: Dead-letter queue handler ending: {number.name}." in rest
-    assert "0 messages remain on orders.dlq." in rest
+    assert f"0 messages remain on {queue}." in rest
 
 
 def test_a_table_in_a_dialect_is_refused() -> None:

@@ -234,6 +234,7 @@ def test_a_message_without_a_key_never_waits() -> None:
 def test_a_note_is_read_as_it_was_written() -> None:
     """With everything that is known of the round by then."""
     one = Round("orders", -1, "billing", 5, TopicPartition("DLQ", 1), ((0, 3), (1, 7)), 9)
-    assert Round.read([(own.IN_ROUND, one.value)]) == one
-    assert Round.read([(own.IN_ROUND, b"x")]) is None
-    assert Round.read([]) is None
+    assert Round.read(None, [(own.IN_ROUND, one.value)]) == one
+    assert Round.read(b"", [(own.IN_ROUND, one.value)]) is None
+    assert Round.read(None, [(own.IN_ROUND, b"x")]) is None
+    assert Round.read(None, []) is None

@@ -143,7 +143,8 @@ class Audit:
                 kept_on = RETRY if topic == BACKOFF else topic
                 mine = own.read_own(record.headers or [])
                 # What goes on waiting, and notes of rounds, have no outcome.
-                found[kept_on, mine.identity] += not (mine.moved or mine.is_note)
+                is_note = own.IN_ROUND in dict(record.headers or [])
+                found[kept_on, mine.identity] += not (mine.moved or is_note)
         for place in sorted({*expected, *found}):
             if expected[place] != found[place]:
                 self.findings.append(

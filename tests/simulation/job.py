@@ -36,7 +36,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.streaming.batch import BatchProcessor
-from redrive.streaming.emission import Emission, EmissionOrder
+from redrive.streaming.emission import BatchState, Emission, EmissionOrder
 from redrive.streaming.held_source import HeldReader
 from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.preparation import Preparation
@@ -136,7 +136,9 @@ class _Task:
     """The rows that a worker has to emit, and a second attempt at them if Spark starts one."""
 
     rows: list[list[Received]]
-    attempts: list[_Worker]
+    now: int
+    known: BatchState
+    attempts: list[_Worker] = field(default_factory=list)
     doubled_at: float = float("inf")
     """When Spark starts the second attempt, if the first has not answered by then."""
     is_first_lost: bool = False
@@ -433,7 +435,7 @@ class _Run:
         self.processor(frame, self._batches)
 
     def emitted_by_workers(
-        self, rows: Mapping[TopicPartition, list[Received]], now: int
+        self, rows: Mapping[TopicPartition, list[Received]], now: int, known: BatchState
     ) -> list[Any]:
         """Gives each lane to a worker; Spark gives it to another one in nearly every batch."""
         lanes = list(rows)
@@ -442,13 +444,13 @@ class _Run:
         for number, lane in enumerate(lanes):
             tasks.setdefault(number % self._instance._workers, []).append(lane)
         started = [
-            self._start_task(slot, [rows[lane] for lane in mine], now)
+            self._start_task(slot, _Task([rows[lane] for lane in mine], now, known))
             for slot, mine in tasks.items()
         ]
         deadline = self._scheduler.now + _LOST_AFTER
         while any(task.is_awaited for task in started) and self._scheduler.now <= deadline:
             for task in started:
-                self._double(task, now)
+                self._double(task)
             doubled_at = min(task.doubled_at for task in started if task.is_awaited)
             self._scheduler.sleep(min(doubled_at - self._scheduler.now, _LOOK))
         answers = [task.answer for task in started if task.answer is not None]
@@ -456,7 +458,7 @@ class _Run:
             raise TransientFault("an executor was lost")
         return [SimpleNamespace(result=pickle.dumps(one.result)) for one in answers]
 
-    def _start_task(self, slot: int, rows: list[list[Received]], now: int) -> _Task:
+    def _start_task(self, slot: int, task: _Task) -> _Task:
         worker = self._workers.get(slot)
         is_left = worker is not None and worker.is_busy  # with a task that another one answered
         if worker is None or is_left or self._network.random.random() < self._instance.renewed:
@@ -464,14 +466,14 @@ class _Run:
             if worker is not None and not is_left:
                 worker.emission.close()
             worker = self._workers[slot] = _Worker(Emission(self._order))
-        task = _Task(rows, [worker])
+        task.attempts.append(worker)
         if self._instance.doubled and self._network.random.random() < self._instance.doubled:
             task.doubled_at = self._scheduler.now + self._network.random.choice(_DOUBLED_AFTER)
             task.is_first_lost = self._network.random.random() < 0.5
-        self._attempt(worker, rows, now, f"w{slot}", 0)
+        self._attempt(worker, task, f"w{slot}", 0)
         return task
 
-    def _double(self, task: _Task, now: int) -> None:
+    def _double(self, task: _Task) -> None:
         """Starts a second attempt when its time has come, in a worker on another executor."""
         if self._scheduler.now < task.doubled_at or not task.is_awaited:
             return
@@ -479,18 +481,16 @@ class _Run:
         why = "its executor is taken for lost" if task.is_first_lost else "it is slow"
         self._scheduler.tell(f"the task of {task.rows[0][0].lane} is run twice: {why}")
         task.attempts.append(_Worker(Emission(self._order)))
-        self._attempt(task.attempts[-1], task.rows, now, "w-second", 1)
+        self._attempt(task.attempts[-1], task, "w-second", 1)
 
-    def _attempt(
-        self, worker: _Worker, rows: list[list[Received]], now: int, name: str, number: int
-    ) -> None:
+    def _attempt(self, worker: _Worker, task: _Task, name: str, number: int) -> None:
         """Lets a worker do a task, as ``redrive.streaming.workers`` does in Spark's."""
 
         def body() -> None:
             try:
                 refuse_second_attempt(number)
-                found: Any = [Rows(one) for one in rows]
-                worker.emission.emit(found, now, worker.result.emitted)
+                found: Any = [Rows(one) for one in task.rows]
+                worker.emission.emit(found, task.now, worker.result.emitted, task.known)
             except ProtocolError as fault:
                 worker.result.fault = fault
             worker.process = None
@@ -523,8 +523,8 @@ class _Frame:
 
     def collect(self) -> list[Any]:
         """What the tasks made."""
-        _, now = self.task.args
-        return self.run.emitted_by_workers(self.rows, now)
+        _, now, known = self.task.args
+        return self.run.emitted_by_workers(self.rows, now, known)
 
 
 def waits_for_ever(cluster: SimulatedCluster, record: OutputRecord) -> bool:

@@ -18,7 +18,8 @@ from tests.outcomes.samples import START
 from tests.outcomes.small_job import SmallJob, dead_letter
 
 from redrive.command import main
-from redrive.messages import Headers, Records
+from redrive.engine.ordering import Round
+from redrive.messages import Headers, Records, TopicPartition
 from redrive.outcomes.rows import Row, row_of
 from redrive.outcomes.table import LedgerTable, arrow_of
 from redrive.settings import read_settings
@@ -47,7 +48,8 @@ def plan(*arguments: str | Path) -> Result:
 
 def test_notes_of_rounds_are_no_messages() -> None:
     """They lie among the parked ones; a message without a value is one."""
-    headers: list[Headers] = [[], [("redrive.in-round", b"[]")], [("a", b"b")]]
+    note = Round("orders", 0, "billing", 5, TopicPartition("DLQ", 0)).value
+    headers: list[Headers] = [[], [("redrive.in-round", note)], [("a", b"b")]]
     records = Records([b"k"] * 3, [b"v", None, None], headers, [5] * 3, [7, 8, 9])
     assert list(sources._without_notes(records).offsets) == [7, 9]
 

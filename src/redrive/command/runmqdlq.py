@@ -24,7 +24,15 @@ from redrive.logs import configure_logging, counted
 from redrive.messages.constants import constant_value, reason_name
 from redrive.rules import Control, Dialect, decode_source, input_queue
 from redrive.schemas import KeyPath
-from redrive.settings import Document, LogLevel, Option, RulesSource, Settings, settings_of
+from redrive.settings import (
+    Document,
+    LogLevel,
+    Option,
+    RulesSource,
+    Settings,
+    settings_of,
+    topology_of,
+)
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
 from redrive.topology.names import escape
 
@@ -186,11 +194,12 @@ def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str,
     path = environ.get("REDRIVE_SETTINGS")
     base = Document.from_file(Path(path)).without("handlers") if path else Document.empty()
     document = base.with_options("redrive runmqdlq", _options(arguments, environ))
-    queue = _queue(arguments, rules, document) or _defined_queue(arguments, rules, document)
+    queue = _queue(arguments, rules, document)
+    if not queue and (queue := _defined_queue(arguments, rules, document)):
+        own = [Option(("handlers", 0, "queue"), "DEADQ", queue)]
+        document = document.with_options("redrive runmqdlq", own)
     # A process with the same queue has the same progress, and is refused while this one runs.
     handler = _handler(arguments, queue, document)
-    if queue and "queue" not in handler:
-        handler["queue"] = queue
     name = "@".join(filter(None, (queue, handler.get("queue_manager"))))
     values: dict[KeyPath, Any] = {("application", "name"): escape(name) or "runmqdlq"}
     if not document.has(("handlers",)):
@@ -210,19 +219,18 @@ def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str,
 
 def _defined_queue(arguments: Arguments, rules: RulesSource, document: Document) -> str:
     """DEADQ of the queue manager, as the settings' definitions have it; empty without them."""
-    if not document.has(("topology", "files")):
+    topology = topology_of(document)
+    if topology.definitions is None:
         return ""
-    manager = "".join(arguments.names[1:]).strip()
-    handler = {"queue": "ANY", **({"queue_manager": manager} if manager else {})}
-    values: dict[KeyPath, Any] = {("application", "name"): "any", ("handlers",): [handler]}
-    if not document.has(("kafka", "bootstrap_servers")):
-        values["kafka", "bootstrap_servers"] = _BROKER
-    found = settings_of(document.with_values(values), environ={}, rules=rules)
-    name = found.job.handlers[0].identity.queue_manager
-    defined = found.topology.mq.queue_managers.get(name) if found.topology else None
-    queue = defined.attributes.dead_letter_queue if defined else ""
-    if not queue:
-        raise _no_queue(f"queue manager {name} has no DEADQ")
+    names = topology.definitions.manager_names
+    table = rules.parsed().table
+    words = [*arguments.names[1:], table.control.input_queue_manager if table else ""]
+    manager = next((word for text in words for word in text.split()[:1]), "")
+    if not manager and len(names) == 1:
+        manager = names[0]
+    queue = topology.own_dead_letter_queue(manager)
+    if manager in names and not queue:
+        raise _no_queue(f"queue manager {manager} has no DEADQ")
     return queue
 
 

@@ -158,9 +158,9 @@ class Lane:
     def _noted(self, row: int) -> Round | None:
         """The round that a record is a note of; None for a message."""
         records = self._part.records
-        if self._part.kind is not SourceKind.RETRIES or records.values[row] is not None:
+        if self._part.kind is not SourceKind.RETRIES:
             return None
-        return Round.read(records.headers[row])
+        return Round.read(records.values[row], records.headers[row])
 
     def _note_again(
         self, decider: RulesDecider, order: KeyOrder, row: int, noted: Round

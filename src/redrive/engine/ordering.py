@@ -173,13 +173,14 @@ class Round(NamedTuple):
     """Whether the message can't come back any more."""
 
     @classmethod
-    def read(cls, headers: Headers) -> Self | None:
+    def read(cls, value: bytes | None, headers: Headers) -> Self | None:
         """The round that a note is about; None for any other record.
 
         Args:
-            headers: The headers of a parked copy.
+            value: The value of a parked record.
+            headers: Its headers.
         """
-        raw = dict(headers).get(own.IN_ROUND)
+        raw = dict(headers).get(own.IN_ROUND) if value is None else None
         try:
             target, partition, group, put_at, letters, processed, returned = orjson.loads(
                 raw or b""

@@ -25,6 +25,7 @@ from redrive.engine.deciders import Decided
 from redrive.engine.decision import NO_PROFILE
 from redrive.engine.facts import TAKEN_AWAY, Copies, ReplayedQuestion
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
+from redrive.engine.ordering import Round
 from redrive.engine.outcome import Result
 from redrive.engine.put_descriptor import NAMES, by_priority
 from redrive.engine.rules_decider import RulesDecider
@@ -362,7 +363,8 @@ class RetrySource:
 
         Notes of rounds are no messages: they matter to ORDER(KEY) only, see ``Lane``.
         """
-        if self._letters.own(row).is_note:
+        records = self._part.records
+        if Round.read(records.values[row], records.headers[row]) is not None:
             return None
         command = self._command(row)
         message, attempts, _ = self._letters.read(row)

@@ -189,8 +189,6 @@ class OwnHeaders(NamedTuple):
     """Identity of the message of the same key behind which it waits; empty if it does not."""
     moved: str = ""
     """Place of the copy that this one replaces."""
-    is_note: bool = False
-    """Whether it is no message but a note of a round."""
 
 
 NO_OWN_HEADERS = OwnHeaders()
@@ -281,7 +279,6 @@ def _checked(own: Mapping[str, bytes | None]) -> OwnHeaders:
         read_group_topic(get(GROUP_TOPIC)),
         _text(get(BEHIND), _IDENTITY),
         _text(get(MOVED), _IDENTITY),
-        IN_ROUND in own,
     )
 
 

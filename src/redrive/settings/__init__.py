@@ -3,6 +3,7 @@
 read_settings(path)       -> Settings, or a ConfigurationError with every finding
 read_settings_for_lookup(path) -> Settings also if rules tables are broken
 settings_of(document)     -> the same for options without a file
+topology_of(document)     -> its queue managers
 """
 
 from redrive.settings.document import Document, Option
@@ -12,6 +13,7 @@ from redrive.settings.settings import (
     read_settings,
     read_settings_for_lookup,
     settings_of,
+    topology_of,
 )
 from redrive.settings.values import LogFormat, LogLevel, LogSettings, Settings
 
@@ -27,4 +29,5 @@ __all__ = [
     "read_settings",
     "read_settings_for_lookup",
     "settings_of",
+    "topology_of",
 ]

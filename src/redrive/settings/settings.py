@@ -107,6 +107,11 @@ def settings_of(
     return replace(settings, warnings=diagnostics)
 
 
+def topology_of(document: Document) -> TopologySettings:
+    """What a document says of queue managers; its errors are left to ``settings_of``."""
+    return read_topology(Section.whole(document, {}).section("topology"))
+
+
 def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool) -> Settings:
     """The settings; not to be used if there are errors among the findings."""
     application, job = root.section("application"), root.section("job")

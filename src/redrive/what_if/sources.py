@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from redrive.engine.ordering import Round
 from redrive.engine.sources import SourceKind
 from redrive.kafka.reader import read_parts, surviving_offsets
 from redrive.messages import OffsetRange, Records, TopicPartition
-from redrive.messages.own_headers import IN_ROUND
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -124,7 +124,7 @@ def _without_notes(records: Records) -> Records:
     notes = {
         records.offsets[row]
         for row, value in enumerate(records.values)
-        if value is None and any(name == IN_ROUND for name, _ in records.headers[row])
+        if Round.read(value, records.headers[row]) is not None
     }
     return records.only(set(records.offsets) - notes) if notes else records
 
