@@ -224,6 +224,25 @@ def test_the_end_of_a_transaction_is_no_message(
     assert (first["waiting"], first["oldest_seconds"]) == (0, None)
 
 
+@pytest.mark.parametrize(
+    ("retries", "state"), [("", "retrying"), ("SHORTRTY(0) LONGRTY(0)", "stopped")]
+)
+def test_a_channel_without_a_receiver_tries_again(name: str, retries: str, state: str) -> None:
+    """As MQ's (CHSTATUS, STATUS): with the reason, until an operator stops it or none may try."""
+    script = Path(f"{name}.mqsc")
+    lost = (
+        f"DEF QL(LOST) USAGE(XMITQ)\nDEF CHL(TO.D) CHLTYPE(SDR) CONNAME('d') XMITQ(LOST) {retries}"
+    )
+    script.write_text(script.read_text() + lost)
+    because = f"no queue manager has a receiver for channel TO.D of {name}; SHORTRTY("
+    status = redrive("channel", "status", name, "TO.D")
+    assert f"TO.D is {state}: {because}" in status.stdout
+    assert f"TO.D of {name} is {state}: {because}" in redrive("topology", "show").stdout
+    assert redrive("channel", "stop", name, "TO.D").exit_code == 0
+    (stopped,) = json.loads(redrive("channel", "status", name, "TO.D", "--json").stdout)
+    assert (stopped["state"], stopped["because"]) == ("stopped", "")
+
+
 def test_a_home_server_queue_is_pulled_on_trigger_by_default(name: str) -> None:
     """Its channel belongs to the manager that pulls, by the name of the one it pulls from."""
     result = redrive("channel", "status", f"{name}MOON", "--json")

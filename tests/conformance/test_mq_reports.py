@@ -1,6 +1,6 @@
 """Our vectors about what a put writes beside its message: reports, and copies of STREAMQ.
 
-Their form is told at the head of ``own/mq_reports.yaml`` and ``own/mq_streams.yaml``.
+Their form is told at the head of ``own/mq_reports.yaml`` and the other files.
 """
 
 from __future__ import annotations
@@ -109,6 +109,24 @@ def test_streams(vector: Vector) -> None:
         check_report(copy, topic, record)
 
 
+@pytest.mark.parametrize("vector", load(OWN, "mq_publications"), ids=lambda vector: vector["id"])
+def test_publications(vector: Vector) -> None:
+    """Each subscription has its copy and its outcome, and no copy has another's MsgId."""
+    one = numbered("mq_routes", vector, 0)
+    network = DecidedNetwork(one.topology)
+    network.run([put_of(one)])
+    expect = one.vector["expect"]
+    results = [outcome["result"] for outcome in network.outcomes]
+    assert results == expect.get("results", results)
+    assert results[-1] == expect.get("last", results[-1])
+    copies = [(topic, record) for topic in sorted(network.lying) for record in network.lying[topic]]
+    assert len(copies) == len(expect["copies"])
+    for expected, (topic, record) in zip(expect["copies"], copies, strict=True):
+        check_report(expected, topic, record)
+    fields = [mqmd_fields(record.headers or []) for _, record in copies]
+    assert len({it["MsgId"] for it in fields}) == len(copies)
+
+
 def check(vector: Vector) -> tuple[Numbered, DecidedNetwork]:
     """Carries a vector out, and compares where the message is and which reports there are."""
     one = numbered("mq_routes", vector, 0)
@@ -170,7 +188,12 @@ def foretold(vector: Vector) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     "vector",
-    [*load(OWN, "mq_reports"), *load(OWN, "mq_streams"), *load(OWN, "mq_attributes")],
+    [
+        *load(OWN, "mq_reports"),
+        *load(OWN, "mq_streams"),
+        *load(OWN, "mq_attributes"),
+        *load(OWN, "mq_publications")[:-2],  # nothing is published, or each copy is followed once
+    ],
     ids=lambda vector: vector["id"],
 )
 def test_resolve_foretells_copies_and_reports(

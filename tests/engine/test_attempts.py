@@ -6,6 +6,7 @@ import json
 import os
 import random
 from base64 import b64decode
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -13,7 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.known_cluster import OPEN, KnownCluster
-from tests.engine.samples import NOW, TABLE, handler_of, record, slice_of, written
+from tests.engine.samples import (
+    NOW,
+    TABLE,
+    handler_of,
+    record,
+    resolve_anything,
+    slice_of,
+    written,
+)
 
 from redrive.engine.facts import TopicFacts
 from redrive.engine.rules_decider import RulesDecider
@@ -26,7 +35,7 @@ from redrive.messages import (
     encode_header,
 )
 from redrive.messages.own_headers import read_own
-from redrive.topology.put import Destination, QueueLimits
+from redrive.topology.put import Destination, QueueLimits, Refusal
 
 
 def outputs_of(
@@ -42,6 +51,7 @@ def outputs_of(
 
 NAMES = (
     "JMS_IBM_MQMD_Format", "JMS_IBM_MQMD_Encoding", "x", "JMS_IBM_MQMD_ReplyToQ", "x",
+    "JMS_IBM_MQMD_Persistence", "JMS_IBM_MQMD_Priority",
     "__connect.errors.topic", "__connect.errors.partition", "kafka_dlt-exception-stacktrace",
     "kafka_dlt-original-topic", "source_topic", "source_key", "__dlq.errors.topic",
 )  # fmt: skip
@@ -52,7 +62,7 @@ REASONS = (2053, 2035, 2085, 2051, 2052, 9999)
 def uniform_batches(draw: st.DrawFn) -> Records:
     """Records that all carry the same header names, binary dead letters and others mixed."""
     layout = tuple(draw(st.lists(st.sampled_from(NAMES), max_size=5)))
-    texts = st.sampled_from([b"MQSTR", b"MQSTR   ", b"", b"Q1", b"7", b"273", None])
+    texts = st.sampled_from([b"MQSTR", b"MQSTR   ", b"", b"Q1", b"7", b"273", b"2", b"-1", None])
     rows = draw(st.integers(1, 8))
     values: list[bytes | None] = []
     for _ in range(rows):
@@ -79,6 +89,23 @@ KEY(' ') ACTION(QUARANTINE)
 """
 
 
+def with_defaults(queue_manager: str, queue: str) -> Destination | Refusal:
+    """Queues with DEFPSIST(YES) and DEFPRTY(7)."""
+    found = resolve_anything(queue_manager, queue)
+    return found if isinstance(found, Refusal) else replace(found, persistence=1, priority=7)
+
+
+@pytest.mark.parametrize("table", [ANYTHING_BACK, ANYTHING_ON, ANYTHING_ON.replace("YES", "NO")])
+@pytest.mark.parametrize("more", [[], [("redrive.hops", b"1")]])
+def test_a_forward_settles_what_is_left_to_the_queue(table: str, more: Headers) -> None:
+    """MQMD, Persistence and Priority: a message on a queue has DEFPSIST and DEFPRTY instead."""
+    left: Headers = [("JMS_IBM_MQMD_Persistence", b"2"), ("JMS_IBM_MQMD_Priority", b"-1")]
+    said: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q2"), *left, *more]
+    outputs = outputs_of(record(b"x", said), handler_of(table, resolve=with_defaults))
+    headers = dict(written(outputs, "Q2")[0].headers or [])
+    assert [headers[name] for name, _ in left] == [b"1", b"7"]
+
+
 @given(uniform_batches(), st.sampled_from([TABLE, ANYTHING_BACK, ANYTHING_ON, ONE_BY_ONE]))
 def test_prepared_deliveries_write_what_the_careful_way_writes(
     records: Records, table: str
@@ -87,7 +114,8 @@ def test_prepared_deliveries_write_what_the_careful_way_writes(
 
     A record with other headers behind them makes the job take the careful way with all of them.
     """
-    quick = outputs_of(records, handler_of(table))
+    handler = handler_of(table, resolve=with_defaults)
+    quick = outputs_of(records, handler)
     mixed = Records(
         [*records.keys, b"k"],
         [*records.values, b"x"],
@@ -95,7 +123,7 @@ def test_prepared_deliveries_write_what_the_careful_way_writes(
         [*records.timestamps, 5],
         [*records.offsets, records.offsets[-1] + 1],
     )
-    careful = outputs_of(mixed, handler_of(table))
+    careful = outputs_of(mixed, handler)
     assert quick == careful[: len(quick)]
     assert {entry for entry, _ in careful[len(quick) :]} <= {-1, len(records)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -230,6 +230,65 @@ def test_what_cannot_be_put_becomes_a_dead_letter(
     assert nameless.header is not None
     assert nameless.header.reason == 2085
     assert job.results() == {"dead-lettered": 3, "routed": 1, "discarded": 1, "expired": 1}
+
+
+NEWS = {
+    "A": """
+        ALTER QMGR DEADQ(DEAD.Q)
+        DEFINE QLOCAL(DEAD.Q) DEFPSIST(YES) DEFPRTY(6)
+        DEFINE QLOCAL(EDITORS)
+        DEFINE TOPIC(SPORT) TOPICSTR('news/sport')
+        DEFINE QALIAS(PUBLISH) TARGET(SPORT) TARGTYPE(TOPIC)
+        DEFINE SUB(LOCAL) TOPICSTR('news/#') DEST(EDITORS)
+        DEFINE SUB(FAR) TOPICSTR('+/sport') DEST(FANS) DESTQMGR(B)
+        DEFINE SUB(LOST) TOPICOBJ(SPORT) DEST(NO.SUCH)
+        DEFINE QLOCAL(B) USAGE(XMITQ)
+        DEFINE CHANNEL(A.TO.B) CHLTYPE(SDR) CONNAME('b') XMITQ(B)
+        """,
+    "B": """
+        DEFINE QLOCAL(FANS)
+        DEFINE CHANNEL(A.TO.B) CHLTYPE(RCVR)
+        """,
+}
+"""A topic with three subscriptions, one of which has no queue."""
+NEWS_RULES = """\
+DESTQ(NO.SUCH) ACTION(DISCARD)
+DESTQ(MISSING) PERSIST(MQPER_PERSISTENT) ACTION(FWD) FWDQ(PUBLISH) HEADER(NO)
+"""
+
+
+def test_each_subscription_gets_one_copy_of_a_publication(
+    network: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """By a put and by a rule; a copy that can't be put is a dead letter, the others arrive.
+
+    A dead letter has the dead-letter queue's defaults where the put left them open, so that
+    PERSIST matches.
+    """
+    sources = network(NEWS)
+    a, b = f"A{network.number}", f"B{network.number}"
+    dead = topic_name(queue="DEAD.Q", queue_manager=a)
+    left_open = {"Persistence": "2", "Priority": "-1"}
+    configuration = configure({dead: NEWS_RULES}, topology=sources)
+    (handler,) = configuration.handlers
+    identity = replace(handler.identity, queue_manager=a, queue="DEAD.Q")
+    configuration = replace(configuration, handlers=(replace(handler, identity=identity),))
+    produce(put_topic(a), [put("PUBLISH", b"put"), put("MISSING", b"forwarded", **left_open)])
+    job = start_job(configuration)
+    # One publication, a dead letter that is forwarded to another, and 2 x (3 copies and what
+    # follows: a put over the channel, a dead letter that is discarded).
+    job.wait_for_records(4 + 2 * 5)
+    job.stop()
+    near = read_all(topic_name(queue="EDITORS", queue_manager=a))
+    far = read_all(topic_name(queue="FANS", queue_manager=b))
+    for found in (near, far):
+        assert sorted(record.value for record in found) == [b"forwarded", b"put"]
+        (one,) = [dict(record.headers) for record in found if record.value == b"forwarded"]
+        assert one["JMS_IBM_MQMD_Persistence"] == b"1"
+        assert one["JMS_IBM_MQMD_Priority"] == b"6"
+    identifiers = {dict(record.headers)["JMS_IBM_MQMD_MsgId"] for record in [*near, *far]}
+    assert len(identifiers) == 4
+    assert job.results() == {"routed": 8, "dead-lettered": 3, "forwarded": 1, "discarded": 2}
 
 
 def test_a_stopped_channel_holds_its_messages_in_order(

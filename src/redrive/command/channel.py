@@ -78,7 +78,8 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
 
     Retried are messages that the receiving end tries to put again, MRRTY times, because their queue
     is full or takes no puts; the channel is paused meanwhile. Remaining are undeliverable messages:
-    redrive browse QM --remaining shows them.
+    redrive browse QM --remaining shows them. A channel is retrying if no queue manager of the
+    topology has its receiver.
     """
     found = channel_status(network_of_settings(config), queue_manager, name)
     if as_json:
@@ -100,7 +101,8 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
     print_table(rows, right=["waiting", "retried", "remaining"])
     for one in found:
         if one.because:
-            click.echo(f"{one.topic.channel[1]} was stopped by the job: {one.because}")
+            state = one.state if one.topic.resting else "stopped by the job"
+            click.echo(f"{one.topic.channel[1]} is {state}: {one.because}")
     if any(one.remaining for one in found):
         click.echo(f"redrive browse {queue_manager} --remaining shows undeliverable messages")
     if any(one.waiting is None for one in found):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.engine.decision import Put
 from redrive.engine.message import NO_ATTEMPTS, seed_of
+from redrive.engine.put_descriptor import LEFT_TO_QUEUE, defaults_of
 from redrive.messages import own_headers as own
 from redrive.messages import remove_header, without_stacks
 
@@ -203,8 +204,8 @@ class PreparedPut:
     """Writes the fresh dead letters of one profile that one decision puts on a queue."""
 
     __slots__ = (
-        "_added", "_edits", "_gaps", "_tail", "cut", "decision", "earliest", "latest", "partition",
-        "room", "topic",
+        "_added", "_edits", "_gaps", "_left", "_tail", "cut", "decision", "earliest", "latest",
+        "partition", "room", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -231,11 +232,20 @@ class PreparedPut:
         self._gaps: list[int] = []
         self._added: Headers = []
         self._tail: Headers = [*put.added_headers(facts.now), (own.HOPS, b"1")]
+        defaults = defaults_of(put.destination)
+        self._left = [
+            (index, LEFT_TO_QUEUE[name], (name, defaults[name]))
+            for index, name in enumerate(layout)
+            if name in LEFT_TO_QUEUE
+        ]
         self._prepare_edits(put.profile, layout, strip=put.strip)
 
     def headers(self, headers: Headers, identity: bytes) -> Headers:
         """The headers to write, from those of the dead letter."""
         written = headers.copy()
+        for index, left, default in self._left:
+            if written[index][1] == left:
+                written[index] = default
         for index, pair in self._edits:
             raw = written[index][1]
             if raw is None or raw.rstrip(b" ") != pair[1]:  # an equal value stays as it is

@@ -27,6 +27,7 @@ from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.outcome import Result, bounded
 from redrive.engine.pointers import restored
+from redrive.engine.publications import make_publications
 from redrive.engine.put_descriptor import as_put, is_late
 from redrive.engine.putter import Effect, Putter
 from redrive.engine.reports import due_report, make_report
@@ -42,7 +43,7 @@ from redrive.messages import (
 from redrive.messages.reasons import TEMPORARY, Reason
 from redrive.messages.reports import ReportKind
 from redrive.topology.names import Names
-from redrive.topology.put import Destination, Refusal
+from redrive.topology.put import Destination, Publication, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -358,6 +359,8 @@ class _Attempt:
         for one in put.destination.discovered:
             if one not in self._facts.discovered:
                 self._note(one, discovered_entry(*one))
+        if put.destination.publication is not None:
+            return self._published(put, put.destination.publication)
         record = self._putter.put(self._entry, self._message, self._descriptor, put.destination)
         if isinstance(record, Refusal):
             return record
@@ -375,6 +378,26 @@ class _Attempt:
                 return self._decider.with_detail(decision, text)
         self._written += [(self._entry, record), *copies]
         return decision
+
+    def _published(self, put: Put, publication: Publication) -> Decision | Refusal:
+        """A publication: a copy for each subscription, all in one transaction, or none."""
+        copies = make_publications(
+            publication,
+            self._entry,
+            self._message,
+            self._descriptor,
+            queue_manager=self._decider.receiver.queue_manager,
+            putter=self._putter,
+        )
+        if isinstance(copies, Refusal):
+            return copies
+        where = f"topic {publication.topic_string!r}"
+        if not copies:
+            nobody = Refusal(0, f"no subscription matches {where}")
+            return self._decider.ended(Result.DISCARDED, self._names, nobody)
+        self._written += copies
+        names = ", ".join(one.subscription for one in publication.copies)
+        return self._decider.with_detail(put, bounded(f"published to {where} for {names}"))
 
     def _failed(self, refusal: Refusal) -> Decision:
         """The decision about a failed put: MRRTY comes first."""

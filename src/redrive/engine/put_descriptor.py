@@ -36,7 +36,13 @@ PERSISTENCE_AS_QUEUE_IS_DEFINED: Final = 2
 """MQPER_PERSISTENCE_AS_Q_DEF."""
 PRIORITY_AS_QUEUE_IS_DEFINED: Final = -1
 """MQPRI_PRIORITY_AS_Q_DEF."""
-_PRIORITY: Final = MQMD["Priority"].header
+PRIORITY: Final = MQMD["Priority"].header
+_PERSISTENCE: Final = MQMD["Persistence"].header
+LEFT_TO_QUEUE: Final = {
+    _PERSISTENCE: str(PERSISTENCE_AS_QUEUE_IS_DEFINED).encode(),
+    PRIORITY: str(PRIORITY_AS_QUEUE_IS_DEFINED).encode(),
+}
+"""Headers of fields that a message may leave to the queue, with the value that does."""
 _GROUP_OF_JMS: Final = "JMSXGroupID"
 _MSG_ID: Final = MQMD["MsgId"].header
 _PUT_DATE: Final = MQMD["PutDate"].header
@@ -47,9 +53,9 @@ NAMES: Final = frozenset(
 """Headers with the names of a put and of its open."""
 
 READ: Final = (
-    QUEUE_MANAGER_HEADER, QUEUE_HEADER, MQMD["Persistence"].header, MQMD["Expiry"].header,
+    QUEUE_MANAGER_HEADER, QUEUE_HEADER, _PERSISTENCE, MQMD["Expiry"].header,
     MQMD["Report"].header, MQMD["ReplyToQ"].header, MQMD["ReplyToQMgr"].header,
-    _PRIORITY, BIND_HEADER, _GROUP_OF_JMS, MQMD["GroupId"].header,
+    PRIORITY, BIND_HEADER, _GROUP_OF_JMS, MQMD["GroupId"].header,
 )  # fmt: skip
 """The headers that a put reads, in the order of ``PutDescriptor.of``."""
 
@@ -98,6 +104,32 @@ class PutDescriptor:
         """The persistence; the queue's if the message leaves it open."""
         left_open = self.persistence == PERSISTENCE_AS_QUEUE_IS_DEFINED
         return destination.persistence if left_open else self.persistence
+
+    def settled_priority(self, destination: Destination) -> int:
+        """The priority; the queue's if the message leaves it open."""
+        left_open = self.priority == PRIORITY_AS_QUEUE_IS_DEFINED
+        return destination.priority if left_open else self.priority
+
+
+def defaults_of(destination: Destination) -> dict[str, bytes]:
+    """The values of the headers ``LEFT_TO_QUEUE`` that a queue gives (DEFPSIST, DEFPRTY)."""
+    return mqmd_headers({"Persistence": destination.persistence, "Priority": destination.priority})
+
+
+def settled(headers: Headers, destination: Destination) -> Headers:
+    """The headers of a message as a put to a queue leaves them (MQMD, Persistence and Priority).
+
+    Args:
+        headers: The headers; not changed.
+        destination: The queue.
+    """
+    if not any(name in LEFT_TO_QUEUE for name, _ in headers):
+        return headers
+    defaults = defaults_of(destination)
+    return [
+        (name, defaults[name] if raw is not None and raw == LEFT_TO_QUEUE.get(name) else raw)
+        for name, raw in headers
+    ]
 
 
 def is_late(message: Message, now: int, destination: Destination | None) -> bool:
@@ -158,9 +190,9 @@ def by_priority(records: Records, rows: Iterable[int]) -> list[int]:
         The highest priority first; equal priorities in order of arrival.
     """
     grid = records.grid
-    if grid is not None and _PRIORITY not in grid.layout:
+    if grid is not None and PRIORITY not in grid.layout:
         return list(rows)  # as with nearly all messages
-    return sorted(rows, key=lambda row: -read_long(dict(records.headers[row]).get(_PRIORITY)))
+    return sorted(rows, key=lambda row: -read_long(dict(records.headers[row]).get(PRIORITY)))
 
 
 def without_names(headers: Headers) -> Headers:

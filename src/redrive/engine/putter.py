@@ -50,6 +50,8 @@ class Effect(IntEnum):
     """A report that is a dead letter."""
     COPY = 4
     """The copy for a streaming queue."""
+    PUBLICATION = 5
+    """The copy for a subscription."""
 
     def entry(self, entry: int) -> int:
         """The entry number that identifies a refusal of this effect of an input.

@@ -54,7 +54,7 @@ def due_report(
         case Result.ROUTED if isinstance(decision, Put) and decision.destination.is_arrival:
             is_letter = read_text(dict(message.headers).get(_FORMAT)) == DEAD_LETTER_FORMAT
             kind = None if is_letter else ReportKind.ARRIVAL
-        case Result.DEAD_LETTERED | Result.DISCARDED:
+        case Result.DEAD_LETTERED | Result.DISCARDED if decision.reason:
             kind = ReportKind.EXCEPTION
         case Result.EXPIRED:
             kind = ReportKind.EXPIRATION

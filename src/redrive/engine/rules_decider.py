@@ -33,6 +33,7 @@ from redrive.engine.ordering import Ahead, Round
 from redrive.engine.outcome import Result
 from redrive.engine.pointers import original_of, own_headers_of_original, restored
 from redrive.engine.profiles import ProfileMatcher
+from redrive.engine.put_descriptor import PERSISTENCE_AS_QUEUE_IS_DEFINED, settled
 from redrive.messages import (
     DeadLetterProfile,
     Headers,
@@ -312,6 +313,8 @@ class RulesDecider:
         if isinstance(record, Refusal):  # its sentence may be of this message alone: not cached
             return Decided(message, self.on_refusal(decision, record))
         persistence = int(decision.profile.fields.get("PERSIST", 0))
+        if persistence == PERSISTENCE_AS_QUEUE_IS_DEFINED:
+            persistence = decision.destination.persistence
         refusal = facts.check(entry, record, persistence, decision.destination)
         if refusal is not None:
             return Decided(message, facts.cache.on_refusal(self, decision, refusal))
@@ -355,7 +358,7 @@ class RulesDecider:
                 return after, ""
             (value, headers), edit = after, changes(before, after)
         headers = [
-            *headers,
+            *settled(headers, put.destination),
             (own.ID, message.identity.encode("ascii")),
             *put.added_headers(facts.now),
             (own.HOPS, own.number(message.hops + 1)),

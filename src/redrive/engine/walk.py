@@ -20,7 +20,7 @@ from redrive.engine.put_descriptor import NAMES
 from redrive.engine.putter import Effect
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords, SourceKind
-from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
+from redrive.messages import MQMD, DeadLetterDecoder, OutputRecord, Records, TopicPartition
 from redrive.messages import own_headers as own
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _OUTCOMES: Final = "outcomes"
 _STATES: Final = "states"
+_CORRELATION: Final = MQMD["CorrelId"].header
 _LAST_TRY: Final = 999_999_999
 """Failures of a parked copy after which no receiver tries again: the largest MRRTY."""
 _EFFECTS: Final = {effect.entry(0): effect for effect in Effect}
@@ -186,7 +187,8 @@ def _is_new(effect: Effect, record: OutputRecord, followed: set[tuple[Any, ...]]
     """Whether to follow a copy or a report: queues can copy to each other for ever."""
     if effect in {Effect.MESSAGE, Effect.DEAD_LETTER}:
         return True  # its hops are counted
-    names = sorted(pair for pair in record.headers or [] if pair[0] in NAMES)
+    told = NAMES | {_CORRELATION} if effect is Effect.PUBLICATION else NAMES
+    names = sorted(pair for pair in record.headers or [] if pair[0] in told)
     key = effect, record.topic, *names
     is_new = key not in followed
     followed.add(key)

@@ -44,7 +44,6 @@ class Reason(IntEnum):
     CLUSTER_PUT_INHIBITED = 2268
     NO_DESTINATIONS_AVAILABLE = 2270
     OBJECT_NOT_UNIQUE = 2343
-    PUBLICATION_FAILURE = 2502
 
 
 TEMPORARY: Final = frozenset({Reason.PUT_INHIBITED, Reason.Q_FULL})
@@ -91,7 +90,6 @@ ADVICE: dict[Reason, str] = {
     ),
     Reason.CLUSTER_PUT_INHIBITED: "allow puts on an instance of the cluster queue",
     Reason.NO_DESTINATIONS_AVAILABLE: "allow puts on an instance of the cluster queue",
-    Reason.PUBLICATION_FAILURE: "let the alias target a queue: topics have no subscribers here",
     Reason.OBJECT_NOT_UNIQUE: "remove the private definition or the shared queue of this name",
 }
 """What to change when a put ends with the code, one imperative phrase each."""

@@ -23,9 +23,10 @@ class ChannelStatus:
 
     topic: QueueTopic
     state: str
-    """``running``, ``paused``, ``stopped`` or ``pulled on trigger``."""
+    """``running``, ``paused``, ``stopped`` or ``pulled on trigger``; without a receiver as in
+    ``Resting``."""
     because: str
-    """Why the job stopped it; empty if an operator did, or if it is not stopped."""
+    """Why the job stopped it or it moves nothing; empty if an operator stopped it, or it runs."""
     waiting: Depth | None
     """What the job has not taken from the topic, and what remains if it is the head of the queue;
     None if there is no topic."""
@@ -95,7 +96,7 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
         status = ChannelStatus(
             topic=one,
             state=_state(one, states, is_paused=tried.messages > 0),
-            because=states.why_stopped.get(one.channel, ""),
+            because=states.why_stopped.get(one.channel) or _why_resting(one, states),
             waiting=waiting,
             retried=tried,
             remaining=remaining[one.topic],
@@ -223,8 +224,15 @@ def _triggered_topics(network: Network, queue_manager: str) -> list[str]:
     return found
 
 
+def _why_resting(one: QueueTopic, states: States) -> str:
+    is_stopped = one.channel in states.stopped
+    return one.resting.because if one.resting and not is_stopped else ""
+
+
 def _state(one: QueueTopic, states: States, *, is_paused: bool) -> str:
     if states.moves(one.channel, one.via, is_running=one.is_running):
+        if one.resting is not None:
+            return one.resting.state
         return "paused" if is_paused else "running"
     is_stopped = states.stopped.intersection((one.channel, *one.via))
     return "pulled on trigger" if not is_stopped and one.is_pulled else "stopped"

@@ -29,6 +29,7 @@ from redrive.topology.trace import Caused, Explanation, Problem, ResolutionTrace
 
 _ON_A_QUEUE: Final = "on a queue"
 _DEAD_LETTER: Final = "on a dead-letter queue"
+_PUBLISHED: Final = "published"
 _HELD: Final = "stays on a transmission queue"
 """Ends of a message; others have the name of the job's result."""
 
@@ -166,7 +167,7 @@ class PutTracer:
         return ResolutionTrace(
             visits=visits,
             end=end.words,
-            is_good=end.words == _ON_A_QUEUE,
+            is_good=end.words in {_ON_A_QUEUE, _PUBLISHED},
             final=end.final,
             topic=end.topic,
             problem=problem,
@@ -211,6 +212,8 @@ class PutTracer:
             source = self._sources[hop.record.topic]
             times = f"{source.message_retries} times, {source.message_retry_interval} ms apart"
             words = f"tried again {times} (MRRTY)"
+        elif hop.message is None and hop.result is Result.ROUTED:
+            return str(outcome["detail"])
         elif outcome["target_topic"]:
             words = f"{words} to topic {outcome['target_topic']}"
         if outcome["reason"]:
@@ -221,6 +224,8 @@ class PutTracer:
         """Where a message is after its last hop."""
         last = hops[-1]
         written, outcome = last.message, last.outcome
+        if written is None and last.result is Result.ROUTED:
+            return _End(_PUBLISHED)
         if written is None:
             return _End(
                 str(last.result), self._kept_on(hops) if last.result is Result.REMAINS else ""
@@ -250,12 +255,7 @@ class PutTracer:
         if source.to:
             start = f"redrive channel start {' '.join(source.channel)}"
             return f"nothing moves what {queue} of {manager} keeps until it is asked to ({start})"
-        if manager not in network:
-            return f"nothing moves what {queue} of {manager} keeps"
-        link = network.link(queue=queue, queue_manager=manager)
-        if source.is_of_cluster or link is not None:
-            return f"what {queue} of {manager} holds leaves for another Kafka cluster"
-        return network.why_held(queue=queue, queue_manager=manager)
+        return source.resting.because if source.resting else ""
 
     def _caused(self, way: Walk, condition: str = "") -> Iterator[Caused]:
         """Copies and reports, each followed to its end."""
@@ -264,7 +264,9 @@ class PutTracer:
                 if written.effect in {Effect.MESSAGE, Effect.DEAD_LETTER}:
                     continue
                 what = "a copy (STREAMQ)"
-                if written.effect is not Effect.COPY:
+                if written.effect is Effect.PUBLICATION:
+                    what = "a copy for a subscription"
+                elif written.effect is not Effect.COPY:
                     what = f"a report of {kind_of_report(written.record.headers or [])}"
                 end, outcome = self._rest(written.record.topic), hop.outcome
                 if written.hop is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from redrive.topology.mq.network import senders
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE, Channel, LocalQueue
@@ -33,6 +33,15 @@ class TopicRole(StrEnum):
     """Messages on their way to another queue manager."""
 
 
+class Resting(NamedTuple):
+    """Why nothing moves what a transmission topic holds."""
+
+    state: str
+    """``retrying`` of a channel that finds no receiver, ``stopped`` of one that may not try again,
+    ``inactive`` if no channel of the job is concerned."""
+    because: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueTopic:
     """One topic of a topology."""
@@ -44,6 +53,8 @@ class QueueTopic:
     queue_manager: str
     to: str = ""
     """Of a transmission topic, the manager that its messages reach next; empty if none does."""
+    resting: Resting | None = None
+    """Of a transmission topic whose messages reach no manager, why."""
     channel: tuple[str, str] = ("", "")
     """Of a transmission topic, the manager and the channel (or connection) that moves messages."""
     via: tuple[tuple[str, str], ...] = ()
@@ -145,17 +156,36 @@ def _transmission(
     serving = (link.sender if link else None) or next(
         (one for one in channels if one.transmission_queue == queue.name), None
     )
+    resting = None
+    if not to:
+        because = topology.mq.why_held(queue=queue.name, queue_manager=name)
+        resting = _elsewhere_held(queue.name, name) if link else _without_link(serving, because)
     sent = QueueTopic(
         topic=topic,
         role=TopicRole.TRANSMISSION,
         queue_manager=name,
         queue=queue.name,
         to=to,
+        resting=resting,
         channel=(name, serving.name if serving else ""),
         is_running=queue.get_enabled,
         by_priority=queue.by_priority,
     )
     return _retried(sent, link.receiver if link and to else None)
+
+
+def _elsewhere_held(queue: str, queue_manager: str) -> Resting:
+    because = f"what {queue} of {queue_manager} holds leaves for another Kafka cluster"
+    return Resting("inactive", because)
+
+
+def _without_link(serving: Channel | None, because: str) -> Resting:
+    """The state of a channel whose partner has no channel of its name (CHSTATUS, AMQ9519)."""
+    if serving is None:
+        return Resting("inactive", because)
+    retries = f"SHORTRTY({serving.short_retries}), LONGRTY({serving.long_retries})"
+    is_retrying = serving.short_retries or serving.long_retries
+    return Resting("retrying" if is_retrying else "stopped", f"{because}; {retries}")
 
 
 def _retried(topic: QueueTopic, receiver: Channel | None) -> QueueTopic:
@@ -182,6 +212,7 @@ def _cluster_transmission(
         queue_manager=manager.name,
         queue=queue,
         to=route.queue_manager if is_received else "",
+        resting=None if is_received else _elsewhere_held(queue, manager.name),
         channel=(manager.name, route.channel),
         is_running=is_running,
         is_of_cluster=True,
@@ -256,4 +287,5 @@ def _kept(
                 is_running=is_running,
                 is_pulled=True,
             )
-    return replace(pushed, to="", channel=("", ""), via=())
+    resting = Resting("inactive", f"nothing moves what {queue.name} of {manager.name} keeps")
+    return replace(pushed, to="", channel=("", ""), via=(), resting=resting)

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from redrive.topology.files import Topology
-from redrive.topology.layout import topics_of
+from redrive.topology.layout import Resting, topics_of
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import (
     AliasQueue,
@@ -22,7 +22,9 @@ from redrive.topology.mq.objects import (
     LocalQueue,
     Queue,
     RemoteQueue,
+    Subscription,
 )
+from redrive.topology.mq.publications import topic_string_of
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.message import NORMAL
@@ -30,6 +32,7 @@ from redrive.topology.mqe.routes import find_link
 from redrive.topology.mqe.tables import NetworkTables
 from redrive.topology.names import Names
 
+_NOT_RESTING: Final = Resting("", "")
 _Topics: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
 
 
@@ -74,11 +77,29 @@ class ConnectionOverview:
     kind: str
     queue_manager: str = ""
     """The manager to which it leads; empty if none of the topology, or for a receiving end."""
+    state: str = ""
+    """``retrying``, ``stopped`` or ``inactive`` of a channel that reaches nothing; else empty."""
+    because: str = ""
+    """Why it reaches nothing."""
     transmission_queue: str = ""
     """The queue whose messages it moves."""
     address: str = ""
     """Where the other end listens, or the connection it goes via."""
     clusters: tuple[str, ...] = ()
+    location: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionOverview:
+    """An administrative subscription of IBM MQ."""
+
+    name: str
+    topic_string: str
+    """Its topics; empty if its topic object does not exist."""
+    target: Target
+    """The queue of its copies."""
+    is_served: bool
+    """Whether it can get copies here."""
     location: str = ""
 
 
@@ -96,6 +117,7 @@ class QueueManagerOverview:
     clusters: tuple[str, ...] = ()
     queues: tuple[QueueOverview, ...] = ()
     connections: tuple[ConnectionOverview, ...] = ()
+    subscriptions: tuple[SubscriptionOverview, ...] = ()
 
     @property
     def queues_by_kind(self) -> Mapping[str, int]:
@@ -137,12 +159,16 @@ class Overview:
 def overview_of(topology: Topology) -> Overview:
     """Describe the queue managers of a topology, those of IBM MQ first, and its clusters."""
     topics: dict[tuple[str, str], tuple[str, ...]] = {}
+    resting: dict[tuple[str, str], Resting] = {}
     for one in topics_of(topology):
+        if one.resting is not None:
+            resting[one.channel] = one.resting
         if one.queue:
             key = (one.queue_manager, one.queue)
             topics[key] = (*topics.get(key, ()), one.topic)
     managers = [
-        _in_mq(topology.mq, manager, topics) for manager in topology.mq.queue_managers.values()
+        _in_mq(topology.mq, manager, topics, resting)
+        for manager in topology.mq.queue_managers.values()
     ]
     if topology.mqe is not None:
         tables = NetworkTables(topology.mqe)
@@ -170,7 +196,12 @@ def _clusters(managers: Collection[QueueManagerOverview]) -> Iterator[ClusterOve
 # IBM MQ
 
 
-def _in_mq(network: Network, manager: QueueManager, topics: _Topics) -> QueueManagerOverview:
+def _in_mq(
+    network: Network,
+    manager: QueueManager,
+    topics: _Topics,
+    resting: Mapping[tuple[str, str], Resting],
+) -> QueueManagerOverview:
     attributes = manager.attributes
     joined = {
         cluster
@@ -186,7 +217,25 @@ def _in_mq(network: Network, manager: QueueManager, topics: _Topics) -> QueueMan
         default_transmission_queue=attributes.default_transmission_queue,
         clusters=tuple(sorted(joined)),
         queues=tuple(_mq_queue(manager, queue, topics) for queue in queues.values()),
-        connections=tuple(_channel(network, manager, one) for one in manager.channels.values()),
+        connections=tuple(
+            _channel(network, manager, one, resting.get((manager.name, one.name), _NOT_RESTING))
+            for one in manager.channels.values()
+        ),
+        subscriptions=tuple(_subscription(manager, it) for it in manager.subscriptions.values()),
+    )
+
+
+def _subscription(manager: QueueManager, subscription: Subscription) -> SubscriptionOverview:
+    string = topic_string_of(manager, subscription)
+    return SubscriptionOverview(
+        name=subscription.name,
+        topic_string=string or "",
+        target=Target(
+            queue=subscription.destination,
+            queue_manager=subscription.destination_manager or manager.name,
+        ),
+        is_served=subscription.is_served and string is not None,
+        location=str(subscription.location),
     )
 
 
@@ -215,11 +264,15 @@ def _mq_targets(manager: QueueManager, queue: Queue) -> tuple[Target, ...]:
     return ()
 
 
-def _channel(network: Network, manager: QueueManager, channel: Channel) -> ConnectionOverview:
+def _channel(
+    network: Network, manager: QueueManager, channel: Channel, resting: Resting
+) -> ConnectionOverview:
     return ConnectionOverview(
         name=channel.name,
         kind=channel.channel_type.value,
         queue_manager=_far_end(network, manager, channel),
+        state=resting.state,
+        because=resting.because,
         transmission_queue=channel.transmission_queue,
         address=channel.connection,
         clusters=manager.clusters_of(channel.cluster, channel.cluster_namelist),

@@ -70,6 +70,25 @@ class Stream(NamedTuple):
     """Whether a message is not put either if its copy cannot be (STRMQOS)."""
 
 
+class SubscriberCopy(NamedTuple):
+    """What one subscription gets of a publication."""
+
+    subscription: str
+    destination: Destination
+    """The intake of the manager that publishes, with the names of the subscription's queue."""
+    correlation: str
+    """CorrelId of the copy; empty for that of the publication."""
+    priority: int | None
+    """Priority of the copy; -1 for that of its queue, None for that of the publication."""
+
+
+class Publication(NamedTuple):
+    """What becomes of a message that is put to a topic."""
+
+    topic_string: str
+    copies: tuple[SubscriberCopy, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
     """Where a message is to be written."""
@@ -95,6 +114,9 @@ class Destination:
     """MQPRI value of a message that leaves its priority to the queue."""
     cap_expiry: int | None = None
     """Longest Expiry that the message may have, in tenths of a second; None for no limit."""
+    publication: Publication | None = None
+    """The copies to make, if the names lead to a topic. The destination itself is the intake of the
+    manager, which publishes what comes to it by these names."""
     discovered: tuple[Discovered, ...] = ()
     """Remote definitions that came into being on the way, and last."""
     expiry: int | None = None

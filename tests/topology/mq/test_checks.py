@@ -171,6 +171,8 @@ def test_what_mq_would_accept_is_no_error() -> None:
         ("DEF CHL(A) CHLTYPE(RCVR) MREXIT(X)", "MREXIT(X) of CHANNEL(A)"),
         ("DEF CHL(A) CHLTYPE(RCVR) MSGEXIT('lib(x)')", "MSGEXIT('lib(x)') of CHANNEL(A)"),
         ("ALTER QMGR CLWLEXIT('x')", "CLWLEXIT('x') of QMGR(QM1)"),
+        ("DEF QL(A) TRIGGER TRIGTYPE(EVERY) INITQ(I)", "TRIGGER of QLOCAL(A)"),
+        ("DEF TOPIC(T) TOPICSTR(t) USEDLQ(NO)", "USEDLQ(NO) of TOPIC(T)"),
     ],
 )
 def test_what_is_asked_in_vain_is_told(script: str, words: str) -> None:
@@ -186,6 +188,9 @@ def test_what_is_asked_in_vain_is_told(script: str, words: str) -> None:
         "DEF QL(A) CAPEXPRY(NOLIMIT) STREAMQ(' ') SCOPE(QMGR) MSGDLVSQ(PRIORITY)",
         "DEF CHL(A) CHLTYPE(RCVR) MRRTY(3) MRTMR(500) MREXIT(' ') PUTAUT(DEF) MAXMSGL(4194304)",
         "DEF QL(SYSTEM.CHANNEL.INITQ) GET(DISABLED) REPLACE",
+        "DEF QL(A) NOTRIGGER",
+        "DEF TOPIC(T) TOPICSTR(t) USEDLQ(ASPARENT) PMSGDLV(ALLDUR) CLUSTER(' ')",
+        "DEF QL(A)\nDEF SUB(S) TOPICSTR(t) DEST(A) SELECTOR(' ') EXPIRY(UNLIMITED) SUBLEVEL(1)",
     ],
 )
 def test_defaults_ask_for_nothing(script: str) -> None:

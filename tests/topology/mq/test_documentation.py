@@ -1,4 +1,4 @@
-"""Every example of docs/resolution.md, run as it stands."""
+"""Every example of docs/resolution.md and docs/migrating-from-mq.md, run as it stands."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from redrive.messages.reasons import Reason
 from redrive.topology.mq.attributes import OPTIONS, RECORDED
 from redrive.topology.mq.objects import ATTRIBUTES
 
-TEXT = (Path(__file__).parents[3] / "docs" / "resolution.md").read_text(encoding="utf-8")
-SCRIPTS = dict(re.findall(r"<!-- (\S+\.mqsc) -->\n```mqsc\n(.*?)```", TEXT, re.DOTALL))
-EXAMPLES = re.findall(r"```console\n\$ redrive (.*?)\n(.*?)```", TEXT, re.DOTALL)
+DOCS = Path(__file__).parents[3] / "docs"
+TEXT = (DOCS / "resolution.md").read_text(encoding="utf-8")
+MIGRATING = (DOCS / "migrating-from-mq.md").read_text(encoding="utf-8")
+_EXAMPLE = re.compile(r"```console\n\$ redrive (.*?)\n(.*?)```", re.DOTALL)
+EXAMPLES = _EXAMPLE.findall(TEXT)
+PAGES = [(page, *one) for page in (TEXT, MIGRATING) for one in _EXAMPLE.findall(page)]
 PROGRAMS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, script in SCRIPTS.items():
-        (tmp_path / name).write_text(script)
+@pytest.mark.parametrize(
+    ("page", "arguments", "output"), PAGES, ids=[arguments for _, arguments, _ in PAGES]
+)
+def test_a_command_prints_what_the_page_shows(
+    page: str, arguments: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The output is the one on the page, to the letter, with the files that the page shows."""
+    for name, text in re.findall(r"<!-- (\S+) -->\n```\w+\n(.*?)```", page, re.DOTALL):
+        (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("arguments", "output"), EXAMPLES, ids=[one[0] for one in EXAMPLES])
-def test_a_command_prints_what_the_page_shows(arguments: str, output: str) -> None:
-    """The output is the one on the page, to the letter."""
     result = CliRunner().invoke(main, shlex.split(arguments))
     assert result.output == output
 

@@ -23,6 +23,7 @@ from redrive.topology.mq.objects import (
     Namelist,
     QueueManagerAttributes,
     RemoteQueue,
+    Subscription,
     Topic,
 )
 
@@ -100,7 +101,7 @@ _ROWS: Final = (
     ("CHANNEL", "TRPTYPE", "TCP LU62 NETBIOS SPX UDP DECNET ALL"),
     ("CHANNEL", "HBINT DISCINT BATCHHB BATCHLIM", _SHORT),
     ("CHANNEL", "BATCHSZ", "1..9999"),
-    ("CHANNEL", "BATCHINT SHORTRTY SHORTTMR LONGRTY LONGTMR SHARECNV MAXINST MAXINSTC", _MOST),
+    ("CHANNEL", "BATCHINT SHORTTMR LONGTMR SHARECNV MAXINST MAXINSTC", _MOST),
     ("CHANNEL", "SEQWRAP", "100..999999999"),
     ("CHANNEL", "MAXMSGL", "0..104857600"),
     ("CHANNEL", "KAINT", "0..99999 or AUTO"),
@@ -114,7 +115,7 @@ _ROWS: Final = (
     ("CHANNEL", "DEFRECON", "NO YES QMGR DISABLED"),
 )  # fmt: skip
 
-TAKING_ANY_KEYWORD: Final = (Namelist, Topic)
+TAKING_ANY_KEYWORD: Final = (Namelist, Topic, Subscription)
 """Kinds of objects of which every attribute is kept as written."""
 
 
@@ -142,7 +143,7 @@ RECORDED: Final[Mapping[type[Definition], Mapping[str, Form | None]]] = {
     kind: _recorded(kind)
     for kind in (
         *(LocalQueue, ModelQueue, AliasQueue, RemoteQueue),
-        *(QueueManagerAttributes, Channel, Namelist, Topic),
+        *(QueueManagerAttributes, Channel, Namelist, Topic, Subscription),
     )
 }
 """By kind and keyword: the form of the values; None for any."""
@@ -166,6 +167,7 @@ CHANNEL_TYPES: Final[Mapping[str, frozenset[ChannelType]]] = {
 """Attributes that only some types of channels have."""
 
 _NOT_CALLED = "the exit is not called: messages pass as they are"
+_EACH_BY_ITSELF = "each copy is put by itself, and is a dead letter if that fails"
 _NO_CELLS = "there is no cell directory: only this queue manager knows it"
 IGNORED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     **{kind: {"SCOPE": ("QMGR", _NO_CELLS)} for kind in _QUEUES.split()},
@@ -178,10 +180,22 @@ IGNORED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "RCVEXIT": ("NONE", _NOT_CALLED),
         "SENDEXIT": ("NONE", _NOT_CALLED),
     },
+    "TOPIC": {
+        "CLUSTER": ("", "subscriptions of other queue managers get nothing"),
+        "NPMSGDLV": ("ASPARENT ALLAVAIL", _EACH_BY_ITSELF),
+        "PMSGDLV": ("ASPARENT ALLDUR", _EACH_BY_ITSELF),
+        "USEDLQ": ("ASPARENT YES", _EACH_BY_ITSELF),
+        "WILDCARD": ("PASSTHRU", "subscriptions with wildcards above it get its publications too"),
+    },
+    "SUB": {
+        "EXPIRY": ("UNLIMITED", "the subscription never ends"),
+        "SELECTOR": ("", "the subscription gets every publication, selected or not"),
+        "SUBLEVEL": ("1", "all subscriptions get a publication at once"),
+    },
     "QMGR": {"CLWLEXIT": ("NONE", "the exit is not called: workload management chooses by itself")},
 }
-"""Attributes that change a message's way in IBM MQ and not here, by object and keyword: the value
-that asks for nothing, as blank does, and what follows of others."""
+"""Attributes that change a message's way in IBM MQ and not here, by object and keyword: the values
+that ask for nothing, as blank does, and what follows of others."""
 
 
 def ignored_attributes(definition: Definition) -> Iterator[tuple[str, str]]:
@@ -190,8 +204,11 @@ def ignored_attributes(definition: Definition) -> Iterator[tuple[str, str]]:
         written = definition.others.get(keyword)
         if written is not None:
             value = written.partition("(")[2].removesuffix(")").strip("' ").upper()
-            if value not in {"", harmless}:
+            if value not in {"", *harmless.split()}:
                 yield written, consequence
+    is_normal = isinstance(definition, LocalQueue) and not definition.is_transmission_queue
+    if is_normal and definition.others.get("TRIGGER") == "TRIGGER":
+        yield "TRIGGER", "no trigger message is written, so no program starts"
     match definition:
         case LocalQueue(get_enabled=False) if not definition.is_transmission_queue:
             yield "GET(DISABLED)", "applications read its topic all the same"

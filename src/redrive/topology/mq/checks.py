@@ -29,7 +29,10 @@ from redrive.topology.mq.objects import (
     Queue,
     QueueManagerAttributes,
     RemoteQueue,
+    Subscription,
+    Topic,
 )
+from redrive.topology.mq.publications import subscribers, topic_string_of
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage, job_request
 from redrive.topology.mq.routes import End, Route, follow_route
@@ -52,7 +55,6 @@ _CODES: Mapping[Reason, str] = {
     Reason.UNKNOWN_REMOTE_Q_MGR: "NO_TRANSMISSION_QUEUE",
     Reason.UNKNOWN_XMIT_Q: "NO_TRANSMISSION_QUEUE",
     Reason.UNKNOWN_DEF_XMIT_Q: "NO_TRANSMISSION_QUEUE",
-    Reason.PUBLICATION_FAILURE: "TOPIC_ALIAS",
 }
 
 
@@ -69,6 +71,9 @@ def check_topology(network: Network, *, others: Container[str] = ()) -> list[Dia
             findings.append(_unreachable(manager))
         for queue in manager.queues.values():
             findings += _queue_findings(network, manager, queue, others)
+        for subscription in manager.subscriptions.values():
+            if subscription.name not in SYSTEM_NAMES:
+                findings += _subscription_findings(network, manager, subscription)
         findings += _ignored(manager)
     findings += check_clusters(network)
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
@@ -100,7 +105,11 @@ def _set_at(attributes: QueueManagerAttributes, field: str) -> QueueManagerAttri
 def _ignored(manager: QueueManager) -> Iterator[Diagnostic]:
     """Attributes that change a message's way in IBM MQ, and not here."""
     definitions: Iterable[Definition] = chain(
-        (manager.attributes,), manager.queues.values(), manager.channels.values()
+        (manager.attributes,),
+        manager.queues.values(),
+        manager.channels.values(),
+        manager.topics.values(),
+        manager.subscriptions.values(),
     )
     for definition in definitions:
         # Default objects of a queue manager are not reported.
@@ -131,7 +140,8 @@ def _channel_findings(
         return
     receivers = network.receivers(manager.name, channel)
     if not receivers:
-        message = f"no other queue manager has a receiver channel {channel.name}: messages stay"
+        message = f"no other queue manager has a receiver channel {channel.name}: messages stay on"
+        message += f" {channel.transmission_queue}, and the channel is retrying"
         hint = "define CHLTYPE(RCVR) of this name there, or add the definitions of that manager"
         yield _warning(channel, "NO_RECEIVER", message, hint)
     elif (
@@ -151,16 +161,10 @@ def _queue_findings(
     network: Network, manager: QueueManager, queue: Queue, others: Container[str]
 ) -> Iterable[Diagnostic]:
     match queue:
-        case AliasQueue() if _is_alias_loop(manager, queue):
-            return [_loop_finding(queue)]
         case AliasQueue():
-            return _followed(network, manager, queue, job_request(queue.name), others)
+            return _alias_findings(network, manager, queue, others)
         case RemoteQueue():
-            is_alias = queue.is_queue_manager_alias
-            names = (_ANY_QUEUE, queue.name) if is_alias else (queue.name, "")
-            found = list(_followed(network, manager, queue, job_request(*names), others))
-            serves_replies = bool(found) and _is_reply_to_alias(manager, queue)
-            return [_reply_to_finding(queue)] if serves_replies else found
+            return _remote_findings(network, manager, queue, others)
         case ModelQueue() if queue.name not in SYSTEM_NAMES:
             return [_model_finding(queue)]
         case LocalQueue():
@@ -168,10 +172,66 @@ def _queue_findings(
     return ()
 
 
+def _alias_findings(
+    network: Network, manager: QueueManager, queue: AliasQueue, others: Container[str]
+) -> Iterable[Diagnostic]:
+    if queue.is_for_topic and isinstance(manager.topic(queue.target), Topic):
+        return [_publication_finding(manager, queue)]
+    if _is_alias_loop(manager, queue):
+        return [_loop_finding(queue)]
+    return _followed(network, manager, queue, job_request(queue.name), others)
+
+
+def _remote_findings(
+    network: Network, manager: QueueManager, queue: RemoteQueue, others: Container[str]
+) -> list[Diagnostic]:
+    is_alias = queue.is_queue_manager_alias
+    names = (_ANY_QUEUE, queue.name) if is_alias else (queue.name, "")
+    found = list(_followed(network, manager, queue, job_request(*names), others))
+    serves_replies = bool(found) and _is_reply_to_alias(manager, queue)
+    return [_reply_to_finding(queue)] if serves_replies else found
+
+
 def _loop_finding(alias: AliasQueue) -> Diagnostic:
     message = f"{alias} leads back to itself: a put to it ends with 2001"
     hint = "let one alias of the loop target a queue"
     return _warning(alias, "ALIAS_LOOP", message, hint)
+
+
+def _publication_finding(manager: QueueManager, alias: AliasQueue) -> Diagnostic:
+    topic = manager.topic(alias.target)
+    string = topic.string if isinstance(topic, Topic) else ""
+    names = [one.name for one in subscribers(manager, string)]
+    message = f"a put to {alias} is published to topic {string!r}"
+    if names:
+        hint = "publications are not retained, and applications cannot subscribe: DEFINE SUB does"
+        return _note(alias, "TOPIC_ALIAS", f"{message} for {', '.join(names)}", hint)
+    hint = "define one: DEFINE SUB(name) TOPICSTR(string) DEST(queue)"
+    message = f"{message}, and no subscription matches: it is discarded"
+    return _warning(alias, "TOPIC_ALIAS", message, hint)
+
+
+def _subscription_findings(
+    network: Network, manager: QueueManager, subscription: Subscription
+) -> Iterator[Diagnostic]:
+    """Why a subscription gets nothing, or its copies do not reach its queue."""
+    names = subscription.destination, subscription.destination_manager or manager.name
+    problem = ""
+    if topic_string_of(manager, subscription) is None:
+        problem = f"topic object {subscription.topic_object} does not exist, so it gets nothing"
+    elif subscription.is_managed:
+        problem = "DESTCLAS(MANAGED) is not done here, so it gets nothing"
+    elif subscription.is_on_request:
+        problem = "publications are not retained, so it gets nothing with REQONLY(YES)"
+    else:
+        route = follow_route(network, manager.name, job_request(*names), _PUT)
+        if route.end in {End.REFUSED, End.UNDELIVERED}:
+            problem = f"a copy for {names[0]}@{names[1]} ends with {_named(route.reason)}"
+        elif route.end is End.TOPIC:
+            problem = f"its queue {names[0]} is an alias for a topic: copies are published again"
+    if problem:
+        hint = "let DEST name a queue that takes them"
+        yield _warning(subscription, "SUBSCRIPTION", f"{subscription}: {problem}", hint)
 
 
 def _model_finding(queue: ModelQueue) -> Diagnostic:

@@ -16,6 +16,7 @@ from redrive.topology.mq.objects import (
     Namelist,
     Queue,
     QueueManagerAttributes,
+    Subscription,
     Topic,
 )
 from redrive.topology.mq.parameters import Given, did_you_mean, failure_at, object_name, problem_at
@@ -43,6 +44,7 @@ class DefinitionStore:
         self._others: dict[type[Definition], dict[str, Any]] = {
             Channel: dict(base.channels),
             Topic: dict(base.topics),
+            Subscription: dict(base.subscriptions),
             Namelist: dict(base.namelists),
         }
 
@@ -55,6 +57,7 @@ class DefinitionStore:
             shared_queues=self._shared,
             channels=self._others[Channel],
             topics=self._others[Topic],
+            subscriptions=self._others[Subscription],
             namelists=self._others[Namelist],
             suspended_clusters=frozenset(self.suspended),
         )
@@ -122,6 +125,8 @@ class DefinitionStore:
                 problem = _refusal_of_queue_manager(definition, self._queues.values())
             case Topic():
                 problem = _refusal_of_topic(definition)
+            case Subscription():
+                problem = _refusal_of_subscription(definition)
             case Channel():
                 problem = _refusal_of_channel(definition)
             case Queue():
@@ -153,6 +158,16 @@ def _refusal_of_topic(topic: Topic) -> str:
     if topic.name in SYSTEM_NAMES or topic.string:
         return ""
     return f"{topic} needs TOPICSTR, and it cannot be empty"
+
+
+def _refusal_of_subscription(subscription: Subscription) -> str:
+    if subscription.name in SYSTEM_NAMES:
+        return ""
+    if not (subscription.topic_string or subscription.topic_object):
+        return "a subscription needs TOPICSTR or TOPICOBJ"
+    if not (subscription.destination or subscription.is_managed):
+        return "a subscription with DESTCLAS(PROVIDED) needs DEST"
+    return ""
 
 
 def _refusal_of_channel(channel: Channel) -> str:

@@ -208,6 +208,43 @@ class Topic(Definition):
     keyword: ClassVar[str] = "TOPIC"
 
     string: str = _mqsc("TOPICSTR", text(), "")
+    publishable: bool | None = _mqsc(
+        "PUB", choice({"ASPARENT": None, "ENABLED": True, "DISABLED": False}), None
+    )
+    """Whether applications may publish; None if the topic above says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription(Definition):
+    """SUB: a durable subscription that an administrator defined."""
+
+    keyword: ClassVar[str] = "SUB"
+
+    topic_object: str = _name("TOPICOBJ")
+    topic_string: str = _mqsc("TOPICSTR", text(), "")
+    """Its topics; below those of the topic object, if it has both."""
+    matches_characters: bool = _switch("WSCHEMA", "TOPIC CHAR", on="CHAR")
+    """Whether wildcards stand for characters, not for levels."""
+    destination: str = _name("DEST")
+    destination_manager: str = _name("DESTQMGR")
+    """Names of the queue for its copies; without a manager, that of the subscription."""
+    is_managed: bool = _switch("DESTCLAS", "PROVIDED MANAGED", on="MANAGED")
+    """Whether the queue manager would make the queue."""
+    is_on_request: bool = _switch("REQONLY", "YES NO", on="YES")
+    """Whether it gets retained publications only, when it asks for them."""
+    correlation: str = _mqsc("DESTCORL", text(48), "")
+    """CorrelId of its copies; blank for one of its own, zeros for the publisher's."""
+    priority: int | None = _mqsc(
+        "PUBPRTY",
+        choice({"ASPUB": None, "ASQDEF": -1, **{str(one): one for one in range(10)}}),
+        None,
+    )
+    """Priority of its copies: -1 is DEFPRTY of the queue, None that of the publication."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether it can get copies here."""
+        return bool(self.destination) and not (self.is_managed or self.is_on_request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +280,10 @@ class Channel(Definition):
     """How often a receiver tries a failing put again."""
     message_retry_interval: int = _mqsc("MRTMR", number(0, MOST), 1000)
     """Milliseconds between these attempts."""
+    short_retries: int = _mqsc("SHORTRTY", number(0, MOST), 10)
+    """How often a sender tries to reach its partner, at short intervals first."""
+    long_retries: int = _mqsc("LONGRTY", number(0, MOST), MOST)
+    """How often it tries at long intervals then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +328,7 @@ ATTRIBUTES: Final[Mapping[type[Definition], Mapping[str, Attribute]]] = {
     kind: _attributes(kind)
     for kind in (
         *(LocalQueue, ModelQueue, AliasQueue, RemoteQueue),
-        *(QueueManagerAttributes, Channel, Namelist, Topic),
+        *(QueueManagerAttributes, Channel, Namelist, Topic, Subscription),
     )
 }
 """Attributes that resolution uses: object type to keyword to field and form."""

@@ -16,7 +16,13 @@ from redrive.topology.mq.attributes import (
 )
 from redrive.topology.mq.forms import ValueProblem, check_name, flag
 from redrive.topology.mq.inserts import hint_for_insert
-from redrive.topology.mq.objects import ATTRIBUTES, ChannelType, Definition, QueueManagerAttributes
+from redrive.topology.mq.objects import (
+    ATTRIBUTES,
+    ChannelType,
+    Definition,
+    QueueManagerAttributes,
+    Subscription,
+)
 from redrive.topology.mq.script import Command, CommandFailed, Parameter, ScriptProblem
 
 VERBS: Final[Mapping[str, str]] = {
@@ -173,7 +179,10 @@ def object_name(kind: type[Definition], subject: Parameter) -> str:
     if subject.value is None:
         raise problem_at("SYNTAX", f"{subject.keyword} needs a name", subject)
     try:
-        name = check_name(subject.value, kind.longest_name)
+        if kind is Subscription:  # any characters, unlike names of other objects
+            name = subject.value.rstrip(" ")
+        else:
+            name = check_name(subject.value, kind.longest_name)
     except ValueProblem as problem:
         raise bad_value(subject, problem) from None
     if not name:

@@ -18,6 +18,7 @@ from redrive.topology.mq.objects import (
     Namelist,
     Queue,
     QueueManagerAttributes,
+    Subscription,
     Topic,
 )
 from redrive.topology.mq.system_objects import SYSTEM_OBJECTS, SYSTEM_QUEUES
@@ -93,6 +94,7 @@ class QueueManager:
     """Queues of all kinds by name, private ones only."""
     channels: Mapping[str, Channel] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
+    subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
     namelists: Mapping[str, Namelist] = field(default_factory=dict)
     shared_queues: Mapping[str, LocalQueue] = field(default_factory=dict)
     """Queues of the queue-sharing group by name."""

@@ -53,7 +53,7 @@ _TYPES: Final[Mapping[str, type[Definition]]] = {
     **{short: _KINDS[word] for short, word in _SHORT.items()},
 }
 _OTHERS: Final = """AUTHINFO BUFFPOOL CFSTRUCT COMMINFO LISTENER LSTR LOG MAXSMSGS POLICY PROCESS
-PRO PSID SECURITY SERVICE STGCLASS STC SUB TRACE"""
+PRO PSID SECURITY SERVICE STGCLASS STC TRACE"""
 _OTHER_TYPES: Final = frozenset(_OTHERS.split())
 _STATES: Final = frozenset({"EXISTS", "NOT_FOUND"})
 """Failures that IGNSTATE(YES) makes none of."""

@@ -10,8 +10,16 @@ from __future__ import annotations
 from redrive.messages.reasons import Reason
 from redrive.topology.mq.forms import MAX_NAME_LENGTH, ValueProblem, check_name
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import AliasQueue, LocalQueue, ModelQueue, Queue, RemoteQueue
+from redrive.topology.mq.objects import (
+    AliasQueue,
+    LocalQueue,
+    ModelQueue,
+    Queue,
+    RemoteQueue,
+    Topic,
+)
 from redrive.topology.mq.opening import Carrier, Opening, OpenRefused
+from redrive.topology.mq.publications import is_publishable
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import Call, OpenOption, OpenRequest, Resolution, Target
 from redrive.topology.mq.transmission import carrier, workload
@@ -217,19 +225,20 @@ class _Table(Opening):
         self.step(
             "R5", "alias for a topic", topic, names, Names(queue=alias.target, queue_manager="")
         )
-        if self.for_output and not self.request.publishes:
-            detail = f"topic object {topic.name} has no subscriptions here"
-            raise OpenRefused(Reason.PUBLICATION_FAILURE, detail, alias)
         limit = self.manager.attributes.max_message_length
+        is_enabled = alias.put_enabled and (
+            not isinstance(topic, Topic) or is_publishable(self.manager, topic.string)
+        )
         return Resolution(
             opened_at=self.manager.name,
             steps=tuple(self.steps),
             target=Target.TOPIC,
             destination=Names(queue=alias.target, queue_manager=""),
             path=tuple(self.path),
-            limits=QueueLimits(queue_manager_max_message_length=limit),
+            limits=QueueLimits(put_enabled=is_enabled, queue_manager_max_message_length=limit),
             default_persistence=alias.default_persistence,
             default_priority=alias.default_priority,
+            cap_expiry=alias.cap_expiry,
         )
 
     def _remote_definition(self, names: Names, definition: RemoteQueue) -> Resolution:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from redrive.messages.fields import unique_identifier
 from redrive.topology.bindings import NO_BINDINGS, Bindings
 from redrive.topology.mq.network import Network
+from redrive.topology.mq.objects import Subscription, Topic
+from redrive.topology.mq.publications import subscribers
 from redrive.topology.mq.puts import stream_of
+from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.results import Persistence, Resolution, Target, job_request
-from redrive.topology.names import transmission_topic
-from redrive.topology.put import Destination, Refusal
+from redrive.topology.names import Names, put_topic, transmission_topic
+from redrive.topology.put import Destination, Publication, Refusal, SubscriberCopy
 
 QUEUE_MANAGER_HEADER = "redrive.oqm"
 """Header for ObjectQMgrName, on intake topics and on the topics of transmission queues."""
@@ -59,6 +63,8 @@ class MqResolver:
         """The topic to which an open of this manager led, or the refusal."""
         if opened.is_failed:
             return Refusal(opened.reason, opened.detail)
+        if opened.target is Target.TOPIC:
+            return self._publication(opened)
         at, queue = opened.opened_at, opened.put_queue
         group = self._bindings.consumer_group(queue=queue, queue_manager=at)
         return Destination(
@@ -76,6 +82,39 @@ class MqResolver:
             cap_expiry=opened.cap_expiry,
         )
 
+    def _publication(self, opened: Resolution) -> Destination:
+        """The intake, with the copies for subscriptions: each is put from there by itself."""
+        manager, topic = self.queue_manager, self.queue_manager.topic(opened.destination.queue)
+        string = topic.string if isinstance(topic, Topic) else ""
+        intake = Destination(
+            topic=put_topic(manager.name),
+            queue=opened.destination.queue,
+            queue_manager=manager.name,
+            headers=_names_of_put(Names(queue=opened.path[-1].name, queue_manager=manager.name)),
+            limits=opened.limits,
+            persistence=int(opened.default_persistence),
+            priority=opened.default_priority,
+            cap_expiry=opened.cap_expiry,
+        )
+        copies = tuple(_copy(manager, one, intake) for one in subscribers(manager, string))
+        return replace(intake, publication=Publication(string, copies))
+
+
+def _copy(manager: QueueManager, subscription: Subscription, intake: Destination) -> SubscriberCopy:
+    names = Names(
+        queue=subscription.destination,
+        queue_manager=subscription.destination_manager or manager.name,
+    )
+    correlation = subscription.correlation.lower()
+    if not correlation:
+        correlation = unique_identifier(manager.name, f"subscription {subscription.name}")
+    return SubscriberCopy(
+        subscription=subscription.name,
+        destination=replace(intake, headers=_names_of_put(names)),
+        correlation=correlation if correlation.strip("0") else "",
+        priority=subscription.priority,
+    )
+
 
 def topic_of_put(opened: Resolution, bindings: Bindings) -> str:
     """The topic to which a put writes whose names led to a local or a transmission queue."""
@@ -90,10 +129,14 @@ def _travelling_names(opened: Resolution) -> tuple[tuple[str, bytes], ...]:
     """The role of MQXQH: the names with which the receiver opens."""
     if opened.target is not Target.REMOTE:
         return ()
-    headers = [
-        (QUEUE_MANAGER_HEADER, opened.destination.queue_manager),
-        (QUEUE_HEADER, opened.destination.queue),
-    ]
+    headers = _names_of_put(opened.destination)
     if opened.next_queue_manager:
-        headers.append((NEXT_QUEUE_MANAGER_HEADER, opened.next_queue_manager))
-    return tuple((name, value.encode()) for name, value in headers)
+        headers += ((NEXT_QUEUE_MANAGER_HEADER, opened.next_queue_manager.encode()),)
+    return headers
+
+
+def _names_of_put(names: Names) -> tuple[tuple[str, bytes], ...]:
+    return (
+        (QUEUE_MANAGER_HEADER, names.queue_manager.encode()),
+        (QUEUE_HEADER, names.queue.encode()),
+    )

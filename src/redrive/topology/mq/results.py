@@ -70,8 +70,6 @@ class OpenRequest:
     seed: int = 0
     """Decides among equal cluster queues, and the generated part of dynamic names."""
     from_cluster_channel: bool = False
-    publishes: bool = True
-    """Whether a topic object can be put to; the job's have no subscribers."""
 
 
 def job_request(
@@ -80,7 +78,7 @@ def job_request(
     """The open with which the job makes every put, and with which all others predict it.
 
     Names and message come together on an intake and over a channel, so it is MQPUT1: a model queue
-    ends with 2057. A topic object has no subscriptions: 2502.
+    ends with 2057.
     """
     return OpenRequest(
         queue=queue,
@@ -88,7 +86,6 @@ def job_request(
         call=Call.MQPUT1,
         seed=seed,
         from_cluster_channel=from_cluster_channel,
-        publishes=False,
     )
 
 

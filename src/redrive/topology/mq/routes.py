@@ -83,7 +83,6 @@ class _Journey:
     network: Network
     message: PutMessage
     seed: int
-    publishes: bool
     puts: list[PutResult] = field(default_factory=list)
     hops: list[Hop] = field(default_factory=list)
 
@@ -130,14 +129,13 @@ class _Journey:
         self.message = replace(self.message, persistence=persistence, reply_to=result.reply_to)
 
     def _receiver_request(self, sent: Resolution) -> OpenRequest:
-        request = job_request(
+        return job_request(
             sent.destination.queue,
             sent.destination.queue_manager,
             seed=self.seed,
             from_cluster_channel=bool(sent.next_queue_manager)
             and sent.transmission_queue != SHARED_TRANSMISSION_QUEUE,
         )
-        return replace(request, publishes=self.publishes)
 
     def _arrival(self, sent: Resolution) -> str | Route:
         """The manager at the end of a transmission queue, or the end of the way."""
@@ -176,5 +174,5 @@ def follow_route(
         request: The arguments of its open.
         message: The message; by default an empty one.
     """
-    journey = _Journey(network, message or PutMessage(), request.seed, request.publishes)
+    journey = _Journey(network, message or PutMessage(), request.seed)
     return journey.follow(at, request)

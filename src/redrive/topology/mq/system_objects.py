@@ -22,6 +22,7 @@ from redrive.topology.mq.objects import (
     Namelist,
     Queue,
     RemoteQueue,
+    Subscription,
     Topic,
 )
 
@@ -113,6 +114,9 @@ SYSTEM_OBJECTS: Mapping[type[Definition], Mapping[str, Definition]] = {
         for name, kind in _CHANNELS.items()
     },
     Topic: {name: Topic(name=name, location=BUILT_IN) for name in _TOPICS.split()},
+    Subscription: {
+        name: Subscription(name=name, location=BUILT_IN) for name in ("SYSTEM.DEFAULT.SUB",)
+    },
     Namelist: {
         name: Namelist(name=name, names=names, location=BUILT_IN)
         for name, names in _NAMELISTS.items()
