@@ -102,6 +102,7 @@ def underlined(finding: Diagnostic) -> str:
         (GOOD + SCHEME + "group = '$..x'", "BAD_VALUE", "'$..x'", "can't be read: ..x is neither"),
         (GOOD + SCHEME + "attempts = 'n as txt'", "BAD_VALUE", "'n as txt'", "decimal, int32be"),
         (GOOD + SCHEME + "payload = 'x'", "BAD_VALUE", "'x'", "$.payload"),
+        (GOOD + SCHEME + "drops_headers = true", "MISSING", "true", "origin does not say"),
         (GOOD + "[schemes.connect]\nrecognise = 'x'", "BAD_VALUE", "connect", "a known scheme"),
         # Transformations
         (GOOD + "[transforms.a]\n", "MISSING", "a", "either json_patch or python"),

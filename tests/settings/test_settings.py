@@ -62,8 +62,9 @@ max_depth = 5000
 consumer_group = "billing"
 [schemes.mine]
 recognise = "x-error"
+drops_headers = true
 payload = "$.payload as base64"
-origin.topic = "x-topic"
+origin = {topic = "x-topic", partition = "x-partition", offset = "x-offset"}
 error.class = "$.error.class"
 group = "x-group"
 connector = "x-connector"
@@ -193,7 +194,7 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert (scheme.name, scheme.recognise, scheme.is_assumed) == ("mine", "x-error", False)
     assert scheme.payload == "$.payload as base64"
     assert scheme.parts["error.class"] == "$.error.class"
-    assert len(scheme.parts) == 10
+    assert (scheme.drops_headers, len(scheme.parts)) == (True, 12)
     assert (job.hop_limit, job.emitter, job.driver_batch_limit) == (5, EmitterChoice.LANES, 10)
     assert (job.max_records_per_batch, job.polling_delay) == (1000, 1.0)
     assert (job.starting_offsets, job.data_loss.value) == ("latest", "continue")

@@ -15,7 +15,8 @@ from redrive.settings.findings import Section
 
 _NAME: Final = re.compile(r"[A-Za-z0-9.-]+")
 _TAKEN: Final = frozenset({*SCHEME_NAMES, NO_VALID_SCHEME})
-_RECOGNITION: Final = frozenset({"recognise", "assume", "payload"})
+_NO_PARTS: Final = frozenset({"recognise", "assume", "payload", "drops_headers"})
+_PLACE_OF_RECORD: Final = frozenset({"origin.topic", "origin.partition", "origin.offset"})
 
 
 def read_schemes(section: Section) -> tuple[OwnScheme, ...]:
@@ -42,6 +43,14 @@ def _scheme(section: Section, name: str) -> OwnScheme:
     _check(section, ("recognise",), Told.parse)
     _check(section, ("payload",), payload_reader)
     parts = dict(_parts(section))
+    drops_headers = bool(section.data.get("drops_headers"))
+    if drops_headers and not parts.keys() >= _PLACE_OF_RECORD:
+        section.error(
+            "drops_headers",
+            "MISSING",
+            "the record that failed has to be found, and origin does not say where it is",
+            expected="origin with topic, partition and offset",
+        )
     for part in parts:
         _check(section, tuple(part.split(".")), partial(_read_part, part))
     return OwnScheme(
@@ -50,13 +59,14 @@ def _scheme(section: Section, name: str) -> OwnScheme:
         is_assumed="assume" in section.data,
         payload=section.text("payload"),
         parts=parts,
+        drops_headers=drops_headers,
     )
 
 
 def _parts(section: Section) -> Iterator[tuple[str, str]]:
     """The place of each part, by its name in the normalised view."""
     for key, place in section.data.items():
-        if key in _RECOGNITION:
+        if key in _NO_PARTS:
             continue
         if isinstance(place, Mapping):
             yield from ((f"{key}.{inner}", str(words)) for inner, words in place.items())

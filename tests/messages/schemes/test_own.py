@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from base64 import b64encode
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -22,7 +23,7 @@ from redrive.messages import (
     read_view,
     remove_header,
 )
-from redrive.messages.schemes import OwnScheme, PlaceError
+from redrive.messages.schemes import OwnScheme, PlaceError, schemes_id
 
 BY_HEADERS = OwnScheme(
     name="legacy",
@@ -120,6 +121,16 @@ def test_an_envelope_without_its_payload_is_a_pointer() -> None:
     value = envelope()
     assert view(value, []).pointer
     assert remove_header(profile(value, []), value, []) == (value, [])
+
+
+def test_a_program_that_drops_headers_is_known_by_its_setting() -> None:
+    """Then rounds are read from the record that failed; what remains is not evaluated again."""
+    keeps = OwnScheme(name="mine", recognise="x-why")
+    drops = replace(keeps, drops_headers=True)
+    for scheme in (keeps, drops):
+        found = decode_dead_letter(b"", [("x-why", b"")], schemes=SchemeTable([scheme.scheme()]))
+        assert found.drops_headers == scheme.drops_headers
+    assert schemes_id([keeps]) == schemes_id([drops])
 
 
 def test_what_is_of_no_scheme_is_what_is_assumed() -> None:

@@ -103,6 +103,9 @@ class OwnScheme:
     """Path of the original value in the value; empty if the value is the original."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """Where the parts are told, by their names."""
+    # Decides how rounds are counted and nothing about what remains: ``schemes_id`` stays.
+    drops_headers: bool = field(default=False, repr=False)
+    """Whether the writer leaves out the headers that the record had."""
 
     def scheme(self) -> Scheme:
         """The scheme.
@@ -120,6 +123,7 @@ class OwnScheme:
             names=frozenset(headers - {""}),
             is_in_value=_recogniser(led.path) if led and led.path else None,
             is_assumed=self.is_assumed,
+            drops_headers=self.drops_headers,
             original_value=payload_reader(self.payload) if self.payload else None,
         )
 
