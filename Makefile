@@ -18,6 +18,8 @@
 #   make mutations  plant mistakes in the protocol, and let the simulation find each of them
 #   make restarts  RESTARTS restarts under load, some with broken tables; each message has one whole table
 #   make bench    the benchmarks
+#   make dist     the source distribution, the wheel and a bill of materials, in dist
+#   make release-test  what make dist builds, and the demo from the wheel in an environment of its own
 #   make lock     resolve the Python dependencies again
 #   make clean    remove what was built, not what was downloaded
 
@@ -35,7 +37,7 @@ UV     := uv==0.13.8
 # Much of the time a test waits for a broker or for Spark: two at once take little more than half.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts bench lock clean
+.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts bench dist release-test lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -95,6 +97,17 @@ restarts: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+
+# The time of the commit stands for that of the build, so that two builds give the same bytes.
+dist: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+dist: $(VENV)/.project
+	rm -rf dist
+	$(BIN)/python -m hatchling build --directory $(CURDIR)/dist
+	$(BIN)/python deploy/release/sbom.py dist/redrive-$$($(BIN)/python -m hatchling version).cdx.json
+	cd dist && sha256sum redrive-* > SHA256SUMS
+
+release-test: setup dist
+	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/release
 
 # Each step leaves a stamp in the environment, so that a step that was interrupted runs again.
 

@@ -67,22 +67,26 @@ def test_other_paths_are_not_found(get: Get) -> None:
 
 
 @pytest.mark.parametrize(
-    ("activity", "status"),
+    ("activity", "live", "ready", "well"),
     [
-        (Activity.RUNNING, 200),
-        (Activity.WAITING, 200),
-        (Activity.STOPPING, 200),
-        (Activity.STALLED, 503),
+        (Activity.RUNNING, 200, 200, 200),
+        (Activity.WAITING, 200, 503, 200),
+        (Activity.STOPPING, 200, 503, 200),
+        (Activity.STALLED, 200, 503, 503),
     ],
 )
-def test_health_is_that_of_the_job(
-    get: Get, observer: MetricsObserver, activity: Activity, status: int
+def test_each_check_has_its_own_rule(
+    get: Get, observer: MetricsObserver, activity: Activity, live: int, ready: int, well: int
 ) -> None:
-    """By the rule of ``status --check``: only a stall is a fault, told in its own sentence."""
+    """A stall, as by a broker that is away, asks for no restart; only a running job is ready."""
     observer.supervised(state(activity, since=90))
-    found, body = get("/healthz")
-    told = json.loads(body)
-    assert (found, told["is_well"], told["state"]) == (status, status == 200, activity)
+    answers = [get(path) for path in ("/livez", "/readyz", "/healthz")]
+    assert [status for status, _ in answers] == [live, ready, well]
+    assert len({body for _, body in answers}) == 1
+    told = json.loads(answers[0][1])
+    passed = (told["is_live"], told["is_ready"], told["is_well"])
+    assert passed == (live == 200, ready == 200, well == 200)
+    assert told["state"] == activity
     if activity is Activity.STALLED:
         assert told["message"].startswith("stalled since ")
         assert told["message"].endswith(
@@ -90,18 +94,24 @@ def test_health_is_that_of_the_job(
         )
 
 
-def test_a_job_that_says_nothing_is_not_well(get: Get, observer: MetricsObserver) -> None:
-    """Its watch may hang with all the rest."""
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
+def test_a_job_that_says_nothing_passes_no_check(
+    get: Get, observer: MetricsObserver, path: str
+) -> None:
+    """Its watch hangs, so nothing but a restart would end it."""
     observer.supervised(state(Activity.RUNNING, age=90))
-    status, body = get("/healthz")
+    status, body = get(path)
     assert status == 503
     assert json.loads(body)["message"].startswith("dead since ")
 
 
-def test_a_job_that_has_not_started_is_not_well_yet(configuration: JobConfiguration) -> None:
-    """Nobody is to send it work, or take it for running."""
+def test_a_job_that_has_not_started_is_live_and_nothing_else(
+    configuration: JobConfiguration,
+) -> None:
+    """A restart would only begin the start again."""
     health = MetricsObserver(configuration).health
-    assert (health.is_well, health.state) == (False, "starting")
+    assert (health.is_live, health.is_ready, health.is_well) == (True, False, False)
+    assert health.state == "starting"
 
 
 def test_a_port_that_is_taken_is_an_error_of_the_settings(observer: MetricsObserver) -> None:

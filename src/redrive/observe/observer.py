@@ -21,9 +21,15 @@ __all__ = ["Health", "MetricsObserver"]
 
 
 class Health(NamedTuple):
-    """Whether a job makes progress or has nothing to do."""
+    """How a job is, as its checks see it."""
 
     is_well: bool
+    """Whether it makes progress, has nothing to do, or waits for others."""
+    is_live: bool
+    """Whether it may recover by itself. Not once its watch is silent, which also ends a job that
+    stalled for too long; a broker that is away does not silence it."""
+    is_ready: bool
+    """Whether it handles dead letters, or would if there were any."""
     state: str
     """What it is at; ``starting`` before it said so."""
     message: str
@@ -83,10 +89,22 @@ class MetricsObserver(JobObserver):
         """
         state, now = self._state, time.time()
         if state is None:
-            return Health(is_well=False, state="starting", message="the job has not started yet")
+            return Health(
+                is_well=False,
+                is_live=True,
+                is_ready=False,
+                state="starting",
+                message="the job has not started yet",
+            )
         problem = problem_of(state, (str(state.pid),), now)
         message = problem or ("" if state.state is Activity.RUNNING else state.describe(now))
-        return Health(is_well=not problem, state=state.state.value, message=message)
+        return Health(
+            is_well=not problem,
+            is_live=not state.is_dead(now),
+            is_ready=not problem and state.state is Activity.RUNNING,
+            state=state.state.value,
+            message=message,
+        )
 
     def _stalled(self) -> float:
         state = self._state

@@ -1,4 +1,7 @@
-"""The pages for monitoring: ``/metrics`` for Prometheus, ``/healthz`` for a supervisor.
+"""The pages for monitoring: ``/metrics`` for Prometheus, the rest for whatever restarts the job.
+
+``/livez`` fails if only a restart can help, ``/readyz`` while no dead letters are handled, and
+``/healthz`` where ``redrive status --check`` does. All three have the same body.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/ has the form; the library writes it.
 """
@@ -95,6 +98,14 @@ class Page:
         self._server.server_close()
 
 
+_CHECKS: dict[str, Callable[[Health], bool]] = {
+    "/livez": lambda health: health.is_live,
+    "/readyz": lambda health: health.is_ready,
+    "/healthz": lambda health: health.is_well,
+}
+"""Path -> whether a health passes its check."""
+
+
 class _Handler(MetricsHandler):
     """Answers one client."""
 
@@ -102,19 +113,19 @@ class _Handler(MetricsHandler):
     health: Callable[[], Health]
 
     def do_GET(self) -> None:  # noqa: N802 - the name that the server calls
-        """Answers ``/metrics`` and ``/healthz``."""
-        match urlsplit(self.path).path:
-            case "/metrics":
-                super().do_GET()
-            case "/healthz":
-                self._tell_health()
-            case _:
-                self.send_error(HTTPStatus.NOT_FOUND, "there are /metrics and /healthz")
+        """Answers ``/metrics`` and the checks."""
+        path = urlsplit(self.path).path
+        if path == "/metrics":
+            super().do_GET()
+        elif path in _CHECKS:
+            health = self.health()
+            self._answer(health, passes=_CHECKS[path](health))
+        else:
+            self.send_error(HTTPStatus.NOT_FOUND, f"there are /metrics, {', '.join(_CHECKS)}")
 
-    def _tell_health(self) -> None:
-        health = self.health()
+    def _answer(self, health: Health, *, passes: bool) -> None:
         body = orjson.dumps(health._asdict())
-        self.send_response(HTTPStatus.OK if health.is_well else HTTPStatus.SERVICE_UNAVAILABLE)
+        self.send_response(HTTPStatus.OK if passes else HTTPStatus.SERVICE_UNAVAILABLE)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
