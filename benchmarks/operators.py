@@ -26,6 +26,7 @@ from benchmarks.load import APPLICATION, EDITED, REPAIR
 from benchmarks.processes import kill_session, redrive
 
 from redrive.configuration import JobConfiguration
+from redrive.engine.edits import Edit, SetHeader
 from redrive.errors import ProtocolError
 from redrive.kafka.cluster import Cluster
 from redrive.operations.replay.accepting import accept
@@ -180,8 +181,8 @@ class Operators:
 
     def edited(self) -> Sequence[str]:
         """A command that puts messages on a queue with a header more."""
-        edit = [{"set_header": EDITED, "to": "yes"}]
-        return self.planned("queue", self.remaining(), redrive_plan=2, edit=edit)
+        edit = Edit((SetHeader(EDITED, b"yes"),))
+        return self.planned("queue", self.remaining(), redrive_plan=2, edit=edit.document())
 
     def planned_by_command(self) -> Sequence[str]:
         """A command that writes a replay of what remains; ``applied_again`` may apply it."""
