@@ -34,6 +34,7 @@ from redrive.configuration import DataLoss, EmitterChoice, HandlerConfiguration,
 from redrive.errors import AlreadyRunningError, ConfigurationError, EnvironmentFault
 from redrive.kafka.cluster import Cluster
 from redrive.observe.observer import MetricsObserver
+from redrive.streaming import upkeep
 from redrive.topology.put import QueueLimits
 
 if TYPE_CHECKING:
@@ -319,6 +320,32 @@ def test_records_that_are_gone_stop_the_start_unless_allowed(
     allowed = start_job(replace(configuration, data_loss=DataLoss.CONTINUE))
     allowed.join()
     assert allowed.records == 1
+
+
+def test_what_is_purged_behind_an_aborted_transaction_ends_no_run(
+    queues: Any, produce: Any, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch,
+    configure: Configure, start_job: StartJob,
+) -> None:  # fmt: skip
+    """A batch may begin with what holds no record any more and counts as done."""
+    monkeypatch.setattr(upkeep, "_PURGE_AGE", 0.5)
+    dlq = queues("dlq")
+    configuration = configure({dlq: "RETRYINT(1)\nACTION(RETRY) RETRY(2)\nACTION(DISCARD)\n"})
+    running = start_job(configuration)
+    retry = configuration.handlers[0].identity.retry_topic
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": dlq})
+    producer.init_transactions(60)
+    for number in (1, 2):
+        produce(dlq, [letter(2085, "nowhere")])
+        running.wait_for_records(2 * number)  # tried twice, the second time discarded
+        later = int(time.time() * 1000) + 3_000  # due when the copies were purged
+        producer.begin_transaction()
+        producer.produce(retry, b"aborted", partition=0, timestamp=later)
+        producer.flush(60)
+        producer.abort_transaction(60)
+        time.sleep(6)
+    running.stop()
+    assert running.results()["discarded"] == 2
+    assert not [message for message, _ in running.warnings if "run of the query" in message]
 
 
 def test_a_marker_that_expired_behind_the_last_record_is_no_loss(

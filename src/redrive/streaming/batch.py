@@ -102,7 +102,10 @@ class BatchProcessor:
         self._is_first = True
         self._row_size = float(_EXPECTED_SIZE)
         self.positions = start.every_position
-        """The next offset to read of each lane."""
+        """The next offset to read of each lane, markers of transactions passed over."""
+        self.read_up_to = dict(start.every_position)
+        """The offset of each lane up to which batches of this run have read records. Spark's next
+        batch may begin there: it does not know that markers behind it were passed."""
         self.fault: ProtocolError | None = None
         """The fault that ended the run; kept as a value, since Spark turns exceptions into text."""
         self.began: float | None = None
@@ -218,6 +221,7 @@ class BatchProcessor:
                 self._emit_in_workers(frame, now, emitted)
         finally:
             self.positions.update(emitted.ends)
+            self.read_up_to.update(emitted.ends)
             self._emitted(emitted)
             self._breakers.learn(emitted.breakers, now)
             self._floods.learn(emitted.arrivals, now)

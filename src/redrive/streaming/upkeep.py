@@ -185,15 +185,16 @@ class Upkeep:
     def _purge(self) -> None:
         """Lets the broker delete finished parked copies and instructions.
 
-        Otherwise their topics would grow for ever.
+        Otherwise their topics would grow for ever. Nothing goes that Spark's next batch may begin
+        with, though it is committed: a batch that begins before the first offset ends its run.
         """
         retries = [
             held.lane
             for held in self._start.held
             if held.interval is not None or held.behind is not None
         ]
-        committed = self._cluster.committed(self._configuration.application, retries)
-        self._cluster.delete_records({lane: end for lane, end in committed.items() if end})
+        read = self._processor.read_up_to
+        self._cluster.delete_records({lane: read[lane] for lane in retries if read.get(lane)})
 
     def _report_invalid(self) -> None:
         """Reports periodically how many dead letters have no valid header (specification 6.5)."""
