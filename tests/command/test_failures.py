@@ -3,16 +3,19 @@ of each option, whichever command has it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
+import orjson
 import pytest
 from click.testing import CliRunner
 from tests.outcomes.samples import append, outcome, rows
 
 from redrive.command import SUBCOMMANDS, main
+from redrive.rules import parse
 from redrive.settings import read_settings
 
 SETTINGS = """\
@@ -80,6 +83,26 @@ def test_a_table_in_kafkas_dialect_shows_exception_group_and_topic(
 def test_what_is_told_of_a_put_to_a_topic_is_kafkas_too(ledger: Path) -> None:
     """The failed attempt of a rule has a reason of MQ, but no queue."""
     assert "unknown topic: there is no topic orders" in " ".join(shown("ls"))
+
+
+def test_a_parked_message_says_which_round_is_next_and_when(ledger: Path) -> None:
+    """It has come back once; in IBM's dialect only attempts are counted."""
+    ledger.write_text("DIALECT(KAFKA) RETRYINT(3600)\nACTION(RETRY) RETRY(5)\n")
+    table = parse(ledger.read_text()).required().hash[:16]
+    now, common = int(time.time() * 1000), {**FAILED, "handler": "payments", "reason": 0}
+    told = {**common, "table": table, "rule_line": 2, "reason_name": "", "detail": ""}
+    put = outcome(1, **told | {"result": "retried", "attempt": 1, "time": now - 60_000})
+    back = {
+        "result": "parked",
+        "attempt": 2,
+        "origin": "orders.dlq:0:2",
+        "outcome": "orders.dlq:0:2",
+    }
+    parked = outcome(2, **told | back | {"time": now})
+    append(read_settings(Path("redrive.toml")).job.ledger.path, rows([put, parked]))
+    assert "round 2 of 5 in" in " ".join(shown("ls", "--wide"))
+    (found,) = orjson.loads(CliRunner().invoke(main, ["ls", "--json"]).stdout)["dead_letters"]
+    assert (found["next"]["attempt"], found["next"]["rule_line"]) == ("round 2 of 5", 2)
 
 
 def every_command(

@@ -131,9 +131,9 @@ PRINTED: dict[str, Callable[[], None]] = {
     "history of a put": lambda: history.story(story_of(EVIL), mq=True),
     "history": lambda: history._show_found(
         Found([row()], (EVIL,)), Criteria(), mq=True, as_json=False),
-    "ls": lambda: ls._show(Listing([row()], 1), Selection(), mq=True, is_complete=True),
+    "ls": lambda: ls._show(Listing([row()], 1), {}, Selection(), mq=True, is_complete=True),
     "ls of exceptions": lambda: ls._show(
-        Listing([row()], 1), Selection(), mq=False, is_complete=True),
+        Listing([row()], 1), {}, Selection(), mq=False, is_complete=True),
     "groups": lambda: ls._show_groups([GROUP], 1, Selection(), mq=True, is_complete=True),
     "groups of exceptions": lambda: ls._show_groups(
         [GROUP], 1, Selection(), mq=False, is_complete=True),

@@ -19,7 +19,7 @@ from redrive.command.selection import key_option, parse_key, parse_reason, parse
 from redrive.engine.outcome import Result
 from redrive.errors import RedriveError, UsageError
 from redrive.masking import Mask
-from redrive.operations.durations import clock, duration
+from redrive.operations.durations import clock
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.history import Archive, Found, History, NotFound
 from redrive.outcomes.rows import Row
@@ -182,9 +182,7 @@ def _next(answer: History) -> str:
     due = answer.next.due
     if due is None:
         return answer.next.text
-    seconds = (due - datetime.now(UTC)).total_seconds()
-    when = f"in {duration(seconds)}" if seconds > 0 else "now"
-    return f"{answer.next.text}, due {when} ({clock(due)})"
+    return f"{answer.next.text}, due {answer.next.due_in(datetime.now(UTC))} ({clock(due)})"
 
 
 def _text(key: bytes) -> str:

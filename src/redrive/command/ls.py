@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,8 @@ from redrive.command.options import config_option, mq_option, number_option, tab
 from redrive.command.output import print_json, print_notes, print_table
 from redrive.command.selection import none_in_words, reserve, selection_options
 from redrive.operations.durations import clock, duration
-from redrive.outcomes.inventory import Group, Listing, Selection, state_of
+from redrive.outcomes.history import Next, next_steps
+from redrive.outcomes.inventory import Group, Inventory, Listing, Selection, state_of
 from redrive.settings import read_settings
 
 _HIDDEN: Final = ("destination", "application", "error_class", "consumer_group", "failure")
@@ -46,19 +47,39 @@ def ls(*, config: Path, selection: Selection, limit: int, mq: bool, as_json: boo
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    answer = ask_inventory(settings, selection, lambda it: it.letters(selection, limit=limit))
-    letters = [settings.mask.row(row) for row in answer.found.letters]
-    listing = replace(answer.found, letters=letters)
+
+    def ask(inventory: Inventory) -> tuple[Listing, dict[str, Next]]:
+        found = inventory.letters(selection, limit=limit)
+        return found, next_steps(settings.job, inventory, found.letters)
+
+    answer = ask_inventory(settings, selection, ask)
+    found, steps = answer.found
+    letters = [settings.mask.row(row) for row in found.letters]
+    listing = replace(found, letters=letters)
     if as_json:
-        rows = [plain(row) for row in letters]
+        rows = [{**plain(row), **_next_of(steps.get(row["message"]))} for row in letters]
         print_json({"total": listing.total, "dead_letters": rows, **answer.document()})
         return
     mq = shows_mq(settings.job, mq=mq)
-    _show(listing, selection, mq=mq, is_complete=not answer.notes)
+    _show(listing, steps, selection, mq=mq, is_complete=not answer.notes)
     print_notes(answer.all_notes())
 
 
-def _show(listing: Listing, selection: Selection, *, mq: bool, is_complete: bool) -> None:
+def _next_of(step: Next | None) -> dict[str, Any]:
+    """What JSON says of the next attempt; empty if none is due."""
+    if step is None or step.due is None:
+        return {}
+    return {"next": {"attempt": step.attempt, "due": clock(step.due), "rule_line": step.rule_line}}
+
+
+def _show(
+    listing: Listing,
+    steps: Mapping[str, Next],
+    selection: Selection,
+    *,
+    mq: bool,
+    is_complete: bool,
+) -> None:
     if not listing.letters:
         click.echo(none_in_words(selection, is_complete=is_complete))
         return
@@ -68,6 +89,7 @@ def _show(listing: Listing, selection: Selection, *, mq: bool, is_complete: bool
             "message": row["message"],
             "result": Text(state_of(row), style=STYLES.get(row["result"], "")),
             "last outcome": f"{duration((moment - row['time']).total_seconds())} ago",
+            **({"next": _next_text(steps.get(row["message"]), moment)} if steps else {}),
             **cause(row, mq=mq),
             "last failure": why(row, mq=mq),
         }
@@ -79,6 +101,10 @@ def _show(listing: Listing, selection: Selection, *, mq: bool, is_complete: bool
             f"{len(listing.letters)} of {listing.total}{reserve(is_complete=is_complete)};"
             " --limit shows more"
         )
+
+
+def _next_text(step: Next | None, now: datetime) -> str:
+    return "" if step is None or step.due is None else f"{step.attempt} {step.due_in(now)}"
 
 
 @click.command()

@@ -13,7 +13,7 @@ from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.messages import DeadLetterProfile, with_original
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
-from redrive.rules import Dialect, Rule, RulesTable, select_rule, select_untried
+from redrive.rules import Action, Dialect, Rule, RulesTable, select_rule, select_untried
 from redrive.topology.put import Destination, Refusal
 
 __all__ = ["LOOP", "AttemptCounter", "loop_of"]
@@ -61,6 +61,17 @@ class AttemptCounter:
     def tried(self, rule: Rule, attempts: Attempts) -> int:
         """The number of attempts that a rule made."""
         return dict(attempts.by_rule).get(self._numbers[id(rule)], 0)
+
+    def following_name(self, rule: Rule | None, attempts: Attempts) -> str:
+        """The next attempt, by a rule: ``round 3 of 5``, or ``attempt 3`` where puts are counted.
+
+        Args:
+            rule: The rule; None if none is left.
+            attempts: The failed ones.
+        """
+        if rule is None or not self._is_kafka or rule.action is not Action.RETRY:
+            return f"attempt {attempts.failures + 1}"
+        return f"round {self.tried(rule, attempts) + 1} of {rule.retry}"
 
     def last_tried(self, attempts: Attempts) -> Rule | None:
         """The rule that most likely made the last attempt; None if there was none."""

@@ -456,7 +456,7 @@ class RulesDecider:
         """The decision to wait until a put's delay is over."""
         rule = decision.rule
         assert rule is not None, "only rules of a table have delays"
-        tried = self.attempts.tried(rule, decision.attempts)
+        name = self.attempts.following_name(rule, decision.attempts)
         return self._decisions.write(
             Wait,
             Result.PARKED,
@@ -465,7 +465,7 @@ class RulesDecider:
             attempt=decision.attempt,
             rule=rule,
             target=decision.target,
-            detail=f"round {tried + 1} of {rule.retry} is {decision.wait} s after the failure",
+            detail=f"{name} is {decision.wait} s after the failure",
             of_kind={"delay": self.attempts.delay(rule, decision.attempts)},
         )
 

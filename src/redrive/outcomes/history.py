@@ -21,6 +21,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CONNECT, GLIMPSE, PATIENCE
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
+from redrive.operations.durations import duration
 from redrive.outcomes.bodies import Lost, find_record
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.inventory import Inventory
@@ -70,6 +71,13 @@ class Next:
     """When the next attempt is made."""
     rule_line: int | None = None
     """Line of the rule that will apply; None if none will, or if unknown."""
+    attempt: str = ""
+    """The next attempt: ``round 3 of 5`` or ``attempt 3``; empty if none is due."""
+
+    def due_in(self, now: datetime) -> str:
+        """When the next attempt is made, from a time on: ``in 4 min``, or ``now``."""
+        seconds = 0 if self.due is None else (self.due - now).total_seconds()
+        return f"in {duration(seconds)}" if seconds > 0 else "now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,11 +165,7 @@ class Archive:
 
     def _next(self, rows: Sequence[Row]) -> Next:
         """The next step, assuming the best case for the cluster."""
-        found = DeciderFactory(self._configuration, Facts(time.monotonic)).deciders()
-        deciders = {
-            one.identity.name: one for one, _ in found.values() if isinstance(one, RulesDecider)
-        }
-        return what_next(rows, deciders)
+        return what_next(rows, _deciders(self._configuration))
 
     def inventory(self) -> tuple[Inventory, tuple[str, ...]]:
         """The dead letters of the job and their states; errors as for ``history``.
@@ -323,6 +327,30 @@ def _neighbours(wanted: Identity, ledger: Ledger) -> Iterator[str]:
             yield row["message"]
 
 
+def next_steps(
+    configuration: JobConfiguration, inventory: Inventory, letters: Sequence[Row]
+) -> dict[str, Next]:
+    """The next steps of parked dead letters, by identity; best case as for ``Archive.history``.
+
+    Args:
+        configuration: The job.
+        inventory: Knows the outcomes of each.
+        letters: The last outcomes of some dead letters; those that are not parked are left out.
+    """
+    parked = [row["message"] for row in letters if row["result"] == Result.PARKED]
+    if not parked:
+        return {}
+    deciders = _deciders(configuration)
+    stories = inventory.stories(parked)
+    return {message: what_next(rows, deciders) for message, rows in stories.items()}
+
+
+def _deciders(configuration: JobConfiguration) -> Mapping[str, RulesDecider]:
+    """The deciders of the dead-letter queues, by handler."""
+    found = DeciderFactory(configuration, Facts(time.monotonic)).deciders()
+    return {one.identity.name: one for one, _ in found.values() if isinstance(one, RulesDecider)}
+
+
 def what_next(rows: Sequence[Row], deciders: Mapping[str, RulesDecider]) -> Next:
     """The next step after these outcomes.
 
@@ -384,13 +412,15 @@ def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
     home = int(message.origin.split(":")[-2])
     place = decider.waiting_place(message, decider.parked(message, rule, attempts), home)
     due = row["time"] + timedelta(seconds=decider.interval(place))
+    name = decider.attempts.following_name(rule, attempts)
     attempt = f"attempt {attempts.failures + 1}"
     if missing:
         text = f"{attempt} by the rule that matches then"
-        return Next(text=f"{text}: outcomes do not keep {', '.join(missing)}", due=due)
+        text += f": outcomes do not keep {', '.join(missing)}"
+        return Next(text=text, due=due, attempt=name)
     if rule is None:
         return Next(text="no rule is left for it, so it will remain", due=due)
     text = f"{attempt} by the rule at line {rule.line}: {rule.action}"
     if decision.target.queue:
         text += f" to {decision.target}"
-    return Next(text=text, due=due, rule_line=rule.line)
+    return Next(text=text, due=due, rule_line=rule.line, attempt=name)

@@ -292,6 +292,23 @@ class Inventory:
         by_place = {(row["outcomes_partition"], row["outcomes_offset"]): row for row in rows}
         return Listing([by_place[row["p"], row["o"]] for row in found], found[0]["n"])
 
+    def stories(self, messages: Sequence[str]) -> Mapping[str, Sequence[Row]]:
+        """All outcomes of some messages, in their order; errors as for ``replayed``.
+
+        Args:
+            messages: Their identities, at least one.
+        """
+        # Numbers let the reader skip files and pages, which texts do not.
+        numbers = ", ".join({message.rpartition(":")[2] for message in messages})
+        names = ", ".join(map(sql_text, messages))
+        found: dict[str, list[Row]] = {}
+        for row in self._engine.asked(
+            f"{self._outcomes()} SELECT * FROM outcomes WHERE message_offset IN ({numbers})"
+            f" AND message IN ({names}) ORDER BY time, outcomes_offset"
+        ):
+            found.setdefault(row["message"], []).append(row)
+        return found
+
     def places(self, selection: Selection, *, limit: int | None) -> Sequence[Row]:
         """The data of each dead letter that a plan needs, the earliest failure first.
 
