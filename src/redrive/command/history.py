@@ -19,7 +19,7 @@ from redrive.command.selection import key_option, parse_key, parse_reason, parse
 from redrive.engine.outcome import Result
 from redrive.errors import RedriveError, UsageError
 from redrive.masking import Mask
-from redrive.operations.durations import clock
+from redrive.operations.durations import clock, duration
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.history import Archive, Found, History, NotFound
 from redrive.outcomes.rows import Row
@@ -182,7 +182,13 @@ def _next(answer: History) -> str:
     due = answer.next.due
     if due is None:
         return answer.next.text
-    return f"{answer.next.text}, due {answer.next.due_in(datetime.now(UTC))} ({clock(due)})"
+    return f"{answer.next.text}, due {due_text(due)} ({clock(due)})"
+
+
+def due_text(due: datetime) -> str:
+    """When the next attempt is made: ``in 4 min 10 s``, or ``now``."""
+    seconds = (due - datetime.now(UTC)).total_seconds()
+    return f"in {duration(seconds)}" if seconds > 0 else "now"
 
 
 def _text(key: bytes) -> str:

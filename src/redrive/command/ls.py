@@ -12,7 +12,7 @@ import click
 from rich.text import Text
 
 from redrive.command.failures import cause, failure_text, reason_text, short_class, shows_mq, why
-from redrive.command.history import STYLES, plain
+from redrive.command.history import STYLES, due_text, plain
 from redrive.command.opening import ask_inventory
 from redrive.command.options import config_option, mq_option, number_option, table_options
 from redrive.command.output import print_json, print_notes, print_table
@@ -89,7 +89,7 @@ def _show(
             "message": row["message"],
             "result": Text(state_of(row), style=STYLES.get(row["result"], "")),
             "last outcome": f"{duration((moment - row['time']).total_seconds())} ago",
-            **({"next": _next_text(steps.get(row["message"]), moment)} if steps else {}),
+            **({"next": _next_text(steps.get(row["message"]))} if steps else {}),
             **cause(row, mq=mq),
             "last failure": why(row, mq=mq),
         }
@@ -103,8 +103,8 @@ def _show(
         )
 
 
-def _next_text(step: Next | None, now: datetime) -> str:
-    return "" if step is None or step.due is None else f"{step.attempt} {step.due_in(now)}"
+def _next_text(step: Next | None) -> str:
+    return "" if step is None or step.due is None else f"{step.attempt} {due_text(step.due)}"
 
 
 @click.command()

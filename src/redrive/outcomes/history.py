@@ -21,7 +21,6 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CONNECT, GLIMPSE, PATIENCE
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
-from redrive.operations.durations import duration
 from redrive.outcomes.bodies import Lost, find_record
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.inventory import Inventory
@@ -73,11 +72,6 @@ class Next:
     """Line of the rule that will apply; None if none will, or if unknown."""
     attempt: str = ""
     """The next attempt: ``round 3 of 5`` or ``attempt 3``; empty if none is due."""
-
-    def due_in(self, now: datetime) -> str:
-        """When the next attempt is made, from a time on: ``in 4 min``, or ``now``."""
-        seconds = 0 if self.due is None else (self.due - now).total_seconds()
-        return f"in {duration(seconds)}" if seconds > 0 else "now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
