@@ -55,6 +55,7 @@ name = "first"
 breaker = 20
 probe_interval = 5.5
 flood_limit = 600
+held_keys = false
 [queues."OTHER"]
 put = "disabled"
 max_message_length = 4194304
@@ -408,6 +409,17 @@ def test_changed_schemes_stand_for_another_table(folder: Path) -> None:
     two = read(GOOD + '[schemes.a]\nassume = "dead letter"\n').job.schemes_id
     assert read(GOOD).job.schemes_id == ""
     assert one != two
+
+
+def test_held_keys_are_written_if_a_table_holds_any(folder: Path) -> None:
+    """A consumer that parks by a topic which nobody writes would believe that no key waits."""
+    del folder
+    text = GOOD.replace("[[handlers]]", "[[handlers]]\nheld_keys = true")
+    with pytest.raises(ConfigurationError) as raised:
+        read(text)
+    assert [one.code for one in raised.value.diagnostics] == ["NEEDS_ORDER"]
+    Path("orders.rul").write_text("DIALECT(KAFKA) ORDER(KEY)\nACTION(RETRY)\n")
+    assert read(text).job.handlers[0].held_keys
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import orjson
 
@@ -23,6 +23,9 @@ from redrive.kafka.cluster import Cluster, settled_ends
 from redrive.kafka.producer import KafkaProducer
 from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from redrive.checkpoints.protocol import Producer
 
 Entries = dict[str, dict[str, Any]]
 """Key and JSON value of each live entry."""
@@ -257,7 +260,7 @@ def register(cluster: Cluster, topic: str, key: str, value: Mapping[str, Any] | 
 
 
 def commit_records(
-    producer: KafkaProducer, records: Sequence[tuple[int, OutputRecord]], what: str
+    producer: Producer, records: Sequence[tuple[int, OutputRecord]], what: str
 ) -> None:
     """Writes records in one transaction of a producer that is open.
 

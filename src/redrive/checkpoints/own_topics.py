@@ -10,6 +10,7 @@ __all__ = [
     "MAX_MESSAGE_BYTES",
     "cluster_topic",
     "control_topic",
+    "held_keys_topic",
     "outcomes_topic",
     "remaining_topic",
     "replay_topic",
@@ -33,6 +34,11 @@ def control_topic(name: str) -> NewTopic:
 
 def tables_topic(name: str) -> NewTopic:
     """The topic of all rules tables that ever ran, and of operators' commands."""
+    return NewTopic(name, 1, {**_COMPACTED, **_FOREVER})
+
+
+def held_keys_topic(name: str) -> NewTopic:
+    """The topic of the keys that wait; one partition keeps keys and positions in their order."""
     return NewTopic(name, 1, {**_COMPACTED, **_FOREVER})
 
 

@@ -63,6 +63,8 @@ class HandlerConfiguration:
     """When retries wait for their target; None for never."""
     flood_limit: int = 0
     """The most new dead letters of a minute that are handled; 0 for all."""
+    held_keys: bool = False
+    """Whether the keys that wait by ORDER(KEY) are written to a topic, for consumers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from redrive.engine.commands import Replay
 from redrive.engine.ordering import Round, WaitingKeys
 from redrive.messages import TopicPartition
+from redrive.rules.backoff import PARTITIONS
 
 if TYPE_CHECKING:
+    from redrive.engine.names import HandlerIdentity
     from redrive.messages.fields import Headers
 
 _Question = TypeVar("_Question")
@@ -93,6 +95,16 @@ class WaitingQuestion(NamedTuple):
     backoff: tuple[TopicPartition, ...]
     """Where those wait that wait by BACKOFF; the topic may not exist."""
     remaining: TopicPartition
+
+    @classmethod
+    def of(cls, identity: HandlerIdentity, home: int) -> Self:
+        """The question about one partition of a handler's dead-letter queue."""
+        numbers = range(home * PARTITIONS, (home + 1) * PARTITIONS)
+        return cls(
+            TopicPartition(identity.retry_topic, home),
+            tuple(TopicPartition(identity.backoff_topic, number) for number in numbers),
+            TopicPartition(identity.remaining_topic, home),
+        )
 
 
 class Replayed(NamedTuple):

@@ -55,6 +55,11 @@ def cluster_topic(application: str, cluster: str) -> str:
     return f"{own_prefix(application)}to-{cluster}"
 
 
+def held_keys_topic(application: str) -> str:
+    """The topic of the keys that wait by ORDER(KEY), for consumers that park their own records."""
+    return f"{own_prefix(application)}held-keys"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerIdentity:
     """The names of one handler and of its topics."""

@@ -62,7 +62,7 @@ from redrive.rules import (
     original_target,
     resolve_target,
 )
-from redrive.rules.backoff import HOLDS, PARTITIONS, jitter_of
+from redrive.rules.backoff import HOLDS, jitter_of
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
 
@@ -542,13 +542,7 @@ class RulesDecider:
 
     def waiting_question(self, home: int) -> WaitingQuestion:
         """The question what waits for the keys of a partition of the dead-letter queue."""
-        identity = self.identity
-        numbers = range(home * PARTITIONS, (home + 1) * PARTITIONS)
-        return WaitingQuestion(
-            TopicPartition(identity.retry_topic, home),
-            tuple(TopicPartition(identity.backoff_topic, number) for number in numbers),
-            TopicPartition(identity.remaining_topic, home),
-        )
+        return WaitingQuestion.of(self.identity, home)
 
     def round_of(self, decided: Decided, home: int, now: int) -> Round | None:
         """The round that a decision begins; None if its message is not to be processed again.

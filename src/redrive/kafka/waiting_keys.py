@@ -61,6 +61,16 @@ class LiveOrder:
             raise
         return followed.keys
 
+    def passed(self, lanes: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """By partition, the first record that the job has not passed; markers do not count.
+
+        Partitions that the job has never read are missing.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        return self._passed(self._group, lanes)
+
     def rounds(self, rounds: Collection[Round]) -> dict[Round, Round]:
         """How far rounds are now: the group has to pass the put, then the job what came back.
 

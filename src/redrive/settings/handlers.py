@@ -82,6 +82,7 @@ class HandlersReader:
             rules_name=source.name if source else "",
             breaker=_breaker(section),
             flood_limit=section.data.get("flood_limit", 0),
+            held_keys=_held_keys(section, control),
         )
 
     def _manager(self, section: Section, control: Control) -> str:
@@ -233,3 +234,16 @@ def _breaker(section: Section) -> BreakerSettings | None:
     if not failures:
         return None
     return BreakerSettings(failures, section.data.get("probe_interval", _PROBE_INTERVAL))
+
+
+def _held_keys(section: Section, control: Control) -> bool:
+    """Whether the keys that wait are written to a topic; an error if no key ever waits."""
+    is_wanted = bool(section.data.get("held_keys", False))
+    if is_wanted and section.has("rules") and not control.is_ordered:
+        section.error(
+            "held_keys",
+            "NEEDS_ORDER",
+            "no key waits, as the rules table has no ORDER(KEY)",
+            expected="DIALECT(KAFKA) ORDER(KEY) in the control entry of the table",
+        )
+    return is_wanted

@@ -79,6 +79,7 @@ class Settings:
                 "rules": handler.rules_name,
                 "breaker": handler.breaker.failures if handler.breaker else 0,
                 "flood_limit": handler.flood_limit,
+                "held_keys": handler.held_keys,
             }
             for handler in job.handlers
         ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from redrive.checkpoints.own_topics import (
     cluster_topic,
     control_topic,
+    held_keys_topic,
     outcomes_topic,
     remaining_topic,
     replay_topic,
@@ -47,6 +48,8 @@ def own_topics(
             for cluster in configuration.clusters
         ),
     ]
+    if any(handler.held_keys for handler in configuration.handlers):
+        topics.append(held_keys_topic(names.held_keys_topic(configuration.application)))
     for handler in configuration.handlers:
         partitions = sources.get(handler.identity.topic)
         if partitions is None:

@@ -1,0 +1,175 @@
+"""The topic of held keys: consumers park what belongs to a key that waits by ORDER(KEY).
+
+A key is in the topic, below ``QUEUE/KEY``, while a message of it waits. ``QUEUE:PARTITION`` has the
+position up to which dead letters are decided, and what they made wait is in the topic before it.
+So a consumer that wrote a dead letter of a key knows that the topic lacks it, and not that the key
+is free, until the position has passed it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from redrive.checkpoints.control import commit_records
+from redrive.checkpoints.epoch import RunEntry, RunIdentity
+from redrive.checkpoints.protocol import Emitter
+from redrive.engine.facts import WaitingQuestion
+from redrive.engine.names import HandlerIdentity, held_keys_topic
+from redrive.errors import FatalFault, FencedFault, RedriveError
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.compacted import CompactedTopic
+from redrive.kafka.deadline import AGAIN, ONE_TRY
+from redrive.kafka.producer import KafkaProducer
+from redrive.kafka.waiting_keys import LiveOrder
+from redrive.messages import OutputRecord, TopicPartition
+from redrive.streaming.emission import GroupCluster, SystemClock
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.kafka.reports import Batching
+    from redrive.streaming.lifecycle import JobControl
+
+__all__ = ["HeldKeys"]
+
+_LOOK: Final = 1.0
+"""Seconds between two looks at what waits."""
+_AT_ONCE: Final = 10_000
+"""The most records of one transaction."""
+_REMINDER: Final = 60.0
+"""Seconds between two warnings."""
+
+_Entries: TypeAlias = Mapping[bytes, bytes]
+"""The topic, by the keys of its records."""
+
+
+class HeldKeys:
+    """Writes the topic of held keys during one run.
+
+    This class is responsible for one thread of one instance: the facts are those of the whole
+    application, and a single writer keeps positions behind the keys that they cover.
+    """
+
+    def __init__(
+        self, configuration: JobConfiguration, run: RunIdentity, control: JobControl
+    ) -> None:
+        """Begin to write, if a handler wants it and this instance has what all share.
+
+        Args:
+            configuration: The job.
+            run: The run; a later one ends this.
+            control: Is warned while nothing can be written.
+        """
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._queues = [one.identity for one in configuration.handlers if one.held_keys]
+        if not self._queues or not configuration.share.owns(0):
+            return
+        self._configuration = configuration
+        self._warn, self._warned_at = control.warning, -_REMINDER
+        self._topic = held_keys_topic(configuration.application)
+        self._cluster = Cluster(configuration.connection)
+        self._order = LiveOrder(self._cluster, configuration.application)
+        self._emitter = Emitter(
+            self._new_producer,
+            GroupCluster(self._cluster, configuration),
+            RunEntry(self._cluster, configuration.control_topic, run),
+            SystemClock(),
+        )
+        self._thread = threading.Thread(target=self._run, name="redrive-held-keys", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Ends the thread; one that waits for an answer ends later, and writes nothing more."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(timeout=ONE_TRY)
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.is_set():
+                try:
+                    self._write_changes()
+                except RedriveError as fault:  # the rights may be granted, or the broker come back
+                    self._emitter.drop_producer()
+                    if time.monotonic() - self._warned_at >= _REMINDER:
+                        self._warned_at = time.monotonic()
+                        self._warn("held keys can't be written", error=fault.message)
+                    is_over = isinstance(fault, FatalFault | FencedFault)
+                    self._ended.wait(ONE_TRY if is_over else AGAIN)
+        finally:
+            self._emitter.drop_producer()
+            self._cluster.close()
+
+    def _write_changes(self) -> None:
+        """Follows what waits until the run ends, or an answer is lost."""
+        producer = self._emitter.open()  # another writer's last transaction is settled by that
+        written = self._read()
+        while not self._ended.is_set():
+            entries = self._entries(written)
+            now = time.time_ns() // 1_000_000
+            records = (
+                OutputRecord(self._topic, key, value, [], now, 0)
+                for key, value in changes(written, entries)
+            )
+            while part := [*enumerate(islice(records, _AT_ONCE))]:
+                commit_records(producer, part, f"the topic {self._topic}")
+            written = entries
+            self._ended.wait(_LOOK)
+
+    def _read(self) -> _Entries:
+        topic = CompactedTopic(self._cluster, TopicPartition(self._topic, 0))
+        try:
+            records = ((one.key or b"", one.value) for one in topic.records_to_end())
+            latest = dict(records)
+        finally:
+            topic.close()
+        return {key: value for key, value in latest.items() if value is not None}
+
+    def _entries(self, written: _Entries) -> dict[bytes, bytes]:
+        """What the topic has to say now.
+
+        Positions are asked first: what is decided before them has made its messages wait by then.
+        """
+        partitions = self._cluster.topics()
+        lanes = {
+            queue: [TopicPartition(queue.topic, one) for one in range(partitions[queue.topic])]
+            for queue in self._queues
+            if queue.topic in partitions
+        }
+        passed = self._order.passed([lane for some in lanes.values() for lane in some])
+        since = str(time.time_ns() // 1_000_000).encode()
+        entries = {
+            key: written.get(key, since)
+            for queue, some in lanes.items()
+            for key in self._held(queue, some)
+        }
+        for lane, position in passed.items():
+            entries[f"{lane.topic}:{lane.partition}".encode()] = b"%d" % position
+        return entries
+
+    def _held(self, queue: HandlerIdentity, lanes: Iterable[TopicPartition]) -> Iterator[bytes]:
+        prefix = f"{queue.topic}/".encode()
+        for lane in lanes:
+            for key in self._order.waiting(WaitingQuestion.of(queue, lane.partition)):
+                yield prefix + key
+
+    def _new_producer(self, batching: Batching) -> KafkaProducer:
+        connection, application = self._configuration.connection, self._configuration.application
+        return KafkaProducer(connection.librdkafka(), self._topic, application, batching=batching)
+
+
+def changes(written: _Entries, entries: _Entries) -> Iterator[tuple[bytes, bytes | None]]:
+    """The records that make the topic say something else; positions come last.
+
+    Args:
+        written: What it says.
+        entries: What it has to say.
+    """
+    gone = ((key, None) for key in written.keys() - entries.keys())
+    fresh = ((key, value) for key, value in entries.items() if written.get(key) != value)
+    yield from gone
+    yield from sorted(fresh, key=lambda one: b"/" not in one[0])
