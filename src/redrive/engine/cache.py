@@ -8,7 +8,7 @@ same records, which a test checks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
 from redrive.engine.decision import Put
 from redrive.engine.message import NO_ATTEMPTS, seed_of
@@ -17,15 +17,14 @@ from redrive.messages import own_headers as own
 from redrive.messages import remove_header, without_stacks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from redrive.engine.commands import Replay
     from redrive.engine.context import SliceContext
-    from redrive.engine.decision import Decision, Keep, Suspend, Wait
+    from redrive.engine.decision import Decision
     from redrive.engine.message import Attempts, Message
     from redrive.engine.rules_decider import RulesDecider
     from redrive.messages import DeadLetterProfile, Headers
-    from redrive.topology.put import Refusal
 
 __all__ = ["HEADROOM", "DecisionCache", "PreparedPut", "put_bounds"]
 
@@ -36,6 +35,10 @@ _PROBE: Final = bytes(4096)
 _UNLIKELY: Final = b"\xff"
 """A header value that no field of a message descriptor has, so that every edit shows."""
 
+_Source = TypeVar("_Source")
+_More = TypeVarTuple("_More")
+_Made = TypeVar("_Made")
+
 
 class DecisionCache:
     """Decisions of rules tables under the facts of one moment, shared by equal messages."""
@@ -45,11 +48,8 @@ class DecisionCache:
         # Decisions keep their profiles alive, so the id in a key stays unique.
         self._profiles: dict[int, DeadLetterProfile] = {}
         self._decisions: dict[tuple[int, int, Attempts, int, int, str], Decision] = {}
-        self._waiting: dict[int, Wait] = {}
-        self._suspended: dict[tuple[int, Attempts, str], Suspend] = {}
-        self._flooded: dict[tuple[int, int, Attempts, str], Keep] = {}
-        self._probes: dict[tuple[int, Attempts, str], Put] = {}
-        self._refused: dict[tuple[int, int, str], Decision] = {}
+        # With the source of each, so that its id stays unique too.
+        self._shared: dict[tuple[object, ...], tuple[object, Any]] = {}
         self._prepared: dict[tuple[int, tuple[str, ...]], dict[int, PreparedPut | None]] = {}
 
     def decide(
@@ -103,49 +103,22 @@ class DecisionCache:
             self._decisions[key] = decision
         return decision
 
-    def on_refusal(self, decider: RulesDecider, decision: Put, refusal: Refusal) -> Decision:
-        """The decision after a failed put; the decision to put came from here."""
-        key = (id(decision), refusal.reason, refusal.detail)
-        following = self._refused.get(key)
-        if following is None:
-            following = self._refused[key] = decider.on_refusal(decision, refusal)
-        return following
+    def shared(
+        self, make: Callable[[_Source, *_More], _Made], source: _Source, *more: *_More
+    ) -> _Made:
+        """A decision that follows from another one, or from a profile, made once.
 
-    def waiting(self, decider: RulesDecider, decision: Put) -> Wait:
-        """The decision to wait with a put; the decision to put came from here."""
-        waiting = self._waiting.get(id(decision))
-        if waiting is None:
-            waiting = self._waiting[id(decision)] = decider.waiting(decision)
-        return waiting
-
-    def suspended(
-        self, decider: RulesDecider, decision: Decision, attempts: Attempts, why: str
-    ) -> Suspend:
-        """The decision to wait for an open breaker; the other decision came from here."""
-        key = (id(decision), attempts, why)
-        suspended = self._suspended.get(key)
-        if suspended is None:
-            suspended = self._suspended[key] = decider.suspended(decision, attempts, why)
-        return suspended
-
-    def probe(self, decider: RulesDecider, decision: Put, attempts: Attempts, why: str) -> Put:
-        """A probe of an open breaker; arguments as for ``suspended``."""
-        key = (id(decision), attempts, why)
-        probe = self._probes.get(key)
-        if probe is None:
-            probe = self._probes[key] = decider.probe(decision, attempts, why)
-        return probe
-
-    def flooded(
-        self, decider: RulesDecider, profile: DeadLetterProfile, attempts: Attempts, why: str
-    ) -> Keep:
-        """The decision to keep a dead letter of a flood."""
-        key = (id(decider), id(profile), attempts, why)
-        kept = self._flooded.get(key)
-        if kept is None:
-            self._profiles[id(profile)] = profile
-            kept = self._flooded[key] = decider.flooded(profile, attempts, why)
-        return kept
+        Args:
+            make: Makes it.
+            source: The other decision or the profile; equal ones are not taken for the same.
+            more: What else it depends on.
+        """
+        key = (make, id(source), *more)
+        known = self._shared.get(key)
+        if known is None:
+            known = self._shared[key] = source, make(source, *more)
+        made: _Made = known[1]
+        return made
 
     def prepared(
         self, decider: RulesDecider, layout: tuple[str, ...]
@@ -169,7 +142,9 @@ class DecisionCache:
             facts: What is known of the cluster.
         """
         decision = self.of_profile(decider, profile, NO_ATTEMPTS, hops=0)
-        if not isinstance(decision, Put) or decider.open_breaker(decision, facts):
+        if not isinstance(decision, Put):
+            return None
+        if decider.guard is not None and decider.guard.open_breaker(decision, facts):
             return None
         bounds = put_bounds(decision, facts)
         return None if bounds is None else PreparedPut(decision, layout, bounds, facts)

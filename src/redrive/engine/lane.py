@@ -221,7 +221,7 @@ class Lane:
         decider = self._part.decider
         assert isinstance(decider, RulesDecider), "only dead-letter queues have a flood limit"
         profile = message.profile or NO_PROFILE
-        return self._facts.cache.flooded(decider, profile, attempts, self._excess[row])
+        return self._facts.cache.shared(decider.flooded, profile, attempts, self._excess[row])
 
     def _written(self, row: int, decided: Decided) -> Iterator[Entry]:
         """What a decision about a row writes."""

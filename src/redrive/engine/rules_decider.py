@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from redrive.engine.attempts import LOOP, AttemptCounter, loop_of
-from redrive.engine.breaker import PROBE, breaker_of, is_refused
+from redrive.engine.breaker_guard import BreakerGuard
 from redrive.engine.commands import Replay, To
 from redrive.engine.deciders import Decided
 from redrive.engine.decision import (
@@ -20,7 +19,6 @@ from redrive.engine.decision import (
     Park,
     Put,
     Skip,
-    Suspend,
     Wait,
     with_detail,
     with_edit,
@@ -69,7 +67,7 @@ from redrive.topology.put import Destination, Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from redrive.engine.breaker import BreakerKey, BreakerSettings, OpenBreaker
+    from redrive.engine.breaker import BreakerSettings
     from redrive.engine.context import SliceContext
     from redrive.engine.transforms import Transform
 
@@ -126,7 +124,6 @@ class RulesDecider:
         self.table_id = table.hash[:16]
         self.by_priority = False
         self.schemes = schemes
-        self.breaker = breaker
         self.flood_limit = flood_limit
         self.profiles = ProfileMatcher(table, schemes)
         self._hop_limit = hop_limit
@@ -139,6 +136,11 @@ class RulesDecider:
             identity, self.table_id, identity.queue_manager, expects_dead_letters=True
         )
         self.attempts = AttemptCounter(table, identity.topic)
+        self.guard = None
+        if breaker is not None:
+            self.guard = BreakerGuard(
+                identity.name, breaker.failures, self.attempts, self._decisions
+            )
 
     # -- one message -----------------------------------------------------------------------------
 
@@ -206,65 +208,15 @@ class RulesDecider:
         else:
             profile = message.profile or NO_PROFILE
         decision = facts.cache.decide(self, profile, attempts, message, replay)
-        watched = None
-        if self.breaker is not None and replay is None:
-            if message.put_at:
-                self._note_return(message, profile, attempts, facts)
-            watched = breaker_of(self.identity.name, decision.rule, profile)
-        if watched is None:
+        if self.guard is None or replay is not None:
             return self._tried(message, decision, attempts, facts, entry=entry, gone=gone)
-        return self._watched(watched, message, decision, attempts, facts, entry=entry, gone=gone)
+        if message.put_at:
+            self.guard.note_return(profile, attempts, message.put_at, facts)
 
-    def _watched(
-        self,
-        key: BreakerKey,
-        message: Message,
-        decision: Decision,
-        attempts: Attempts,
-        facts: SliceContext,
-        *,
-        entry: int,
-        gone: Gone | None,
-    ) -> Decided:
-        """What a decision comes to under a breaker: its attempt, a probe, or a wait."""
-        is_put, breaker = isinstance(decision, Put), facts.breakers.of(key)
-        if isinstance(decision, Put) and message.failed_at:
-            is_put = not facts.is_waiting(message, decision.wait)
-        if not is_put and not is_refused(decision):
-            return self._tried(message, decision, attempts, facts, entry=entry, gone=gone)
-        if breaker is not None and not facts.breakers.admits(key, breaker):
-            suspended = facts.cache.suspended(self, decision, attempts, breaker.detail)
-            return Decided(message, suspended)
-        tried = decision
-        if breaker is not None and not breaker.is_tried and isinstance(decision, Put):
-            tried = facts.cache.probe(self, decision, attempts, breaker.detail)
-        decided = self._tried(message, tried, attempts, facts, entry=entry, gone=gone)
-        if not is_refused(decided.decision):
-            return decided
-        facts.breakers.refuse(key, decided.decision.detail)
-        if breaker is None:
-            return decided
-        return Decided(message, facts.cache.suspended(self, decision, attempts, breaker.detail))
+        def attempt(tried: Decision) -> Decided:
+            return self._tried(message, tried, attempts, facts, entry=entry, gone=gone)
 
-    def _note_return(
-        self,
-        message: Message,
-        profile: DeadLetterProfile,
-        attempts: Attempts,
-        facts: SliceContext,
-    ) -> None:
-        """Counts a round that came back for the breaker of its rule."""
-        rule = self.attempts.last_tried(attempts)
-        key = breaker_of(self.identity.name, rule, profile)
-        if key is not None:
-            facts.breakers.came_back(key, message.put_at)
-
-    def open_breaker(self, decision: Decision, facts: SliceContext) -> OpenBreaker | None:
-        """The breaker that a decision has to ask, if it is open."""
-        if self.breaker is None or not facts.breakers:
-            return None
-        key = breaker_of(self.identity.name, decision.rule, decision.profile)
-        return None if key is None else facts.breakers.of(key)
+        return self.guard.decided(message, decision, attempts, facts, attempt)
 
     def _tried(
         self,
@@ -281,7 +233,7 @@ class RulesDecider:
             if gone is not None:
                 return Decided(message, self._without_payload(decision, gone, facts))
             if message.failed_at and facts.is_waiting(message, decision.wait):
-                return Decided(message, facts.cache.waiting(self, decision))
+                return Decided(message, facts.cache.shared(self.waiting, decision))
             return self._put(message, decision, attempts, facts, entry)
         if gone is not None and isinstance(decision, Keep):
             decision = with_detail(decision, gone.detail)
@@ -317,13 +269,13 @@ class RulesDecider:
             persistence = decision.destination.persistence
         refusal = facts.check(entry, record, persistence, decision.destination)
         if refusal is not None:
-            return Decided(message, facts.cache.on_refusal(self, decision, refusal))
+            return Decided(message, facts.cache.shared(self.on_refusal, decision, refusal))
         return Decided(message, with_edit(decision, edit), ((entry, record),))
 
     def _without_payload(self, put: Put, gone: Gone, facts: SliceContext) -> Decision:
         """The decision to keep a dead letter whose payload cannot be read."""
         if gone.may_come:
-            return facts.cache.on_refusal(self, put, Refusal(NO_PAYLOAD, gone.detail))
+            return facts.cache.shared(self.on_refusal, put, Refusal(NO_PAYLOAD, gone.detail))
         return self._decisions.write(
             Keep,
             Result.REMAINS,
@@ -478,33 +430,6 @@ class RulesDecider:
             why: What the limit says.
         """
         return self._keep(profile, attempts, None, why, None)
-
-    def suspended(self, decision: Decision, attempts: Attempts, why: str) -> Suspend:
-        """The decision to wait for an open breaker, without an attempt.
-
-        Args:
-            decision: What would be done without the breaker.
-            attempts: The failed attempts, to which none is added.
-            why: What the breaker says.
-        """
-        return self._decisions.write(
-            Suspend,
-            Result.PARKED,
-            decision.profile,
-            attempts=attempts,
-            attempt=attempts.failures + 1,
-            rule=decision.rule,
-            target=decision.target,
-            detail=why,
-            of_kind={"delay": self.attempts.delay(decision.rule, attempts)},
-        )
-
-    def probe(self, put: Put, attempts: Attempts, why: str) -> Put:
-        """A put whose round does not count; arguments as for ``suspended``."""
-        rounds = put.rounds
-        if rounds is not None and put.rule is not None:
-            rounds = self.attempts.uncounted(put.rule, rounds, attempts)
-        return with_detail(replace(put, rounds=rounds), f"{PROBE}: {why}")
 
     # -- ORDER(KEY) ------------------------------------------------------------------------------
 
