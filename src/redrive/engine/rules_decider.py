@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from redrive.engine.attempts import LOOP, AttemptCounter, loop_of
+from redrive.engine.attempts import LOOP, AttemptCounter
 from redrive.engine.breaker_guard import BreakerGuard
 from redrive.engine.commands import Replay, To
 from redrive.engine.deciders import Decided
@@ -14,7 +14,6 @@ from redrive.engine.decision import (
     Decision,
     DecisionWriter,
     Discard,
-    Hold,
     Keep,
     Park,
     Put,
@@ -24,17 +23,17 @@ from redrive.engine.decision import (
     with_edit,
 )
 from redrive.engine.edits import NO_EDIT, Content, Edit, changes
-from redrive.engine.facts import Gone, WaitingQuestion
+from redrive.engine.facts import Gone
+from redrive.engine.held_keys import HeldKeys
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.ordering import Ahead, Round
 from redrive.engine.outcome import Result
 from redrive.engine.pointers import original_of, own_headers_of_original, restored
 from redrive.engine.profiles import ProfileMatcher
 from redrive.engine.put_descriptor import PERSISTENCE_AS_QUEUE_IS_DEFINED, settled
+from redrive.engine.rule_targets import RuleTargets
 from redrive.messages import (
     DeadLetterProfile,
-    Headers,
     OutputRecord,
     TopicPartition,
     decode_dead_letter,
@@ -50,17 +49,10 @@ from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.rules import (
     GROUP_TOPIC,
     Action,
-    RetryTo,
     Rule,
     RulesTable,
-    group_of,
-    group_topic,
-    is_topic_name,
-    missing_insert,
-    original_target,
-    resolve_target,
 )
-from redrive.rules.backoff import HOLDS, PARTITIONS, jitter_of
+from redrive.rules.backoff import jitter_of
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
 
@@ -126,16 +118,25 @@ class RulesDecider:
         self.schemes = schemes
         self.flood_limit = flood_limit
         self.profiles = ProfileMatcher(table, schemes)
-        self._hop_limit = hop_limit
-        self._resolve = resolve
         self._transforms = transforms
-        self._resolve_topic = resolve_topic or (lambda topic, _: resolve("", topic, 0))
-        self._resolve_group_topic = resolve_group_topic or (lambda name, _: resolve("", name, 0))
-        self._group_topic_form = group_topic_form
+        self._targets = RuleTargets(
+            identity.topic,
+            resolve,
+            hop_limit=hop_limit,
+            resolve_topic=resolve_topic,
+            resolve_group_topic=resolve_group_topic,
+            group_topic_form=group_topic_form,
+            is_kafka=self.profiles.is_kafka,
+        )
         self._decisions = DecisionWriter(
             identity, self.table_id, identity.queue_manager, expects_dead_letters=True
         )
         self.attempts = AttemptCounter(table, identity.topic)
+        self.held_keys = (
+            HeldKeys(identity, table, self.interval, self._decisions)
+            if table.control.is_ordered
+            else None
+        )
         self.guard = None
         if breaker is not None:
             self.guard = BreakerGuard(
@@ -359,7 +360,7 @@ class RulesDecider:
         if replay is not None and replay.to is To.REMAIN:
             why = f"{replay.operator} wants no more attempts"
             return self._keep(profile, attempts, None, why, replay)
-        rule = None if replay is None else _rule_of(replay)
+        rule = None if replay is None else replay.rule
         if rule is not None:
             return self._applied(profile, rule, attempts, hops=hops, seed=seed, replay=replay)
         if replay is not None and replay.to is not To.ATTEMPT:
@@ -387,7 +388,7 @@ class RulesDecider:
             return self._keep(profile, attempts, None, why, replay)
         rule = self.table.rules[index]
         if self.profiles.is_kafka and rule.action.can_fail:
-            loop = loop_of(profile, hops, attempts.counted, self._hop_limit)
+            loop = self._targets.loop(profile, attempts, hops)
             if loop is not None:
                 kept = attempts._replace(is_quarantined=True)
                 return self._keep(profile, kept, None, loop.detail, replay, reason=loop.reason)
@@ -430,77 +431,6 @@ class RulesDecider:
             why: What the limit says.
         """
         return self._keep(profile, attempts, None, why, None)
-
-    # -- ORDER(KEY) ------------------------------------------------------------------------------
-
-    def held(self, message: Message, attempts: Attempts, ahead: Ahead, now: int) -> Hold:
-        """The decision that a message waits behind an earlier one of its key.
-
-        It is looked at again soon after what it waits for may have moved, and the later the more
-        messages are in front of it.
-
-        Args:
-            message: The message.
-            attempts: The failed ones, to which none is added.
-            ahead: What waits in front of it.
-            now: Milliseconds.
-        """
-        seconds = float(min(ahead.messages, HOLDS[-1]))
-        lane, (position, since) = ahead.lane, ahead.first
-        if lane is not None and lane.topic == self.identity.remaining_topic:
-            seconds = HOLDS[-1]
-        elif lane is not None:
-            seconds = max(seconds, since / 1000 + self.interval(lane) - now / 1000)
-        identity = position.identity
-        return self._decisions.write(
-            Hold,
-            Result.PARKED,
-            message.profile or NO_PROFILE,
-            attempts=attempts,
-            attempt=0,
-            detail=f"waits behind {identity}, which has its key",
-            of_kind={
-                "behind": identity,
-                "delay": self.table.backoff_partitions.longest_within(seconds),
-            },
-        )
-
-    def waiting_question(self, home: int) -> WaitingQuestion:
-        """The question what waits for the keys of a partition of the dead-letter queue."""
-        identity = self.identity
-        numbers = range(home * PARTITIONS, (home + 1) * PARTITIONS)
-        return WaitingQuestion(
-            TopicPartition(identity.retry_topic, home),
-            tuple(TopicPartition(identity.backoff_topic, number) for number in numbers),
-            TopicPartition(identity.remaining_topic, home),
-        )
-
-    def round_of(self, decided: Decided, home: int, now: int) -> Round | None:
-        """The round that a decision begins; None if its message is not to be processed again.
-
-        Args:
-            decided: The message and the decision.
-            home: The partition of the dead-letter queue that the message belongs to.
-            now: Milliseconds; the time of the put.
-        """
-        put = decided.decision
-        if not isinstance(put, Put) or put.rule is None or put.rule.action is not Action.RETRY:
-            return None
-        ((_, record),) = decided.records
-        letters = TopicPartition(self.identity.topic, home)
-        return Round(record.topic, record.partition, _group_of(put.profile), now, letters)
-
-    def note_place(self, noted: Round, now: int) -> TopicPartition:
-        """Where the note of a round waits: the longer, the longer the round has gone on.
-
-        Args:
-            noted: The round.
-            now: Milliseconds.
-        """
-        age = (now - noted.put_at) / 1000
-        delay = self.table.backoff_partitions.longest_within(min(age / 4, HOLDS[-1]))
-        partition = self.table.backoff_partitions.partition(noted.letters.partition, delay, 0)
-        return TopicPartition(self.identity.backoff_topic, partition)
 
     def skip(
         self, profile: DeadLetterProfile, result: Result, detail: str, replay: Replay | None
@@ -587,21 +517,13 @@ class RulesDecider:
                     rule=rule,
                     replay=replay,
                 )
-        is_retry = rule.action is Action.RETRY
-        names = (
-            original_target(profile.fields) if is_retry else resolve_target(rule, profile.fields)
-        )
-        target = Names(queue=names.queue, queue_manager=names.queue_manager)
-        original = destination = self._destination(
-            profile, rule, target, counted=attempts.counted, hops=hops, seed=seed
-        )
-        if rule.to is RetryTo.GROUP and isinstance(original, Destination):
-            destination = self._of_group(profile, original)
+        target = self._targets.of(rule, profile, attempts, hops=hops, seed=seed)
+        names, destination = target.names, target.destination
         if isinstance(destination, Refusal):
             return self._after_failure(
-                profile, rule, attempts, target=target, refusal=destination, replay=replay
+                profile, rule, attempts, target=names, refusal=destination, replay=replay
             )
-        assert isinstance(original, Destination), "it has led to this one"
+        is_retry = rule.action is Action.RETRY
         return self._decisions.write(
             Put,
             Result.RETRIED if is_retry else Result.FORWARDED,
@@ -609,11 +531,11 @@ class RulesDecider:
             attempts=attempts,
             attempt=attempts.failures + 1,
             rule=rule,
-            target=target if destination is original else Names(queue=destination.queue),
+            target=names,
             destination=destination,
             replay=replay,
             of_kind={
-                "partition": _partition(profile, original) if is_retry else -1,
+                "partition": target.partition,
                 "strip": is_retry or not rule.header,
                 "wait": self.attempts.wait(rule, attempts) if is_retry and replay is None else 0,
                 "rounds": self.attempts.rounds(rule, attempts, destination),
@@ -621,51 +543,10 @@ class RulesDecider:
                     *destination.headers,
                     (own.RULE, own.number(rule.line)),
                     (own.TABLE, self.table_id.encode("ascii")),
-                    *self._meant_for(profile, rule, original, destination),
+                    *target.headers,
                 ),
             },
         )
-
-    def _destination(
-        self,
-        profile: DeadLetterProfile,
-        rule: Rule,
-        target: Names,
-        *,
-        counted: int,
-        hops: int,
-        seed: int,
-    ) -> Destination | Refusal:
-        if loop := loop_of(profile, hops, counted, self._hop_limit):
-            return loop
-        if missing := missing_insert(rule, profile.fields):
-            return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"the message has nothing for {missing}")
-        if rule.forward_topic:
-            destination = self._resolve_topic(target.queue, rule.forward_cluster)
-        else:
-            destination = self._resolve(target.queue_manager, target.queue, seed)
-        if isinstance(destination, Destination) and destination.topic == self.identity.topic:
-            return Refusal(LOOP, "the target is the handler's own dead-letter queue")
-        return destination
-
-    def _of_group(self, profile: DeadLetterProfile, original: Destination) -> Destination | Refusal:
-        """The topic of the rounds of the group that failed, in place of the original topic."""
-        group = _group_of(profile)
-        if not group:
-            detail = "the dead letter names no consumer group, so TO(GROUP) has no topic for it"
-            return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
-        name = group_topic(self._group_topic_form, topic=original.topic, group=group)
-        if not is_topic_name(name):
-            detail = (
-                f"TO(GROUP) would put to {name!r}, and no topic has such a name:"
-                " up to 249 of the characters A-Z a-z 0-9 . _ -"
-            )
-            return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
-        if name == original.topic:
-            return original
-        if name == self.identity.topic:
-            return Refusal(LOOP, "the target is the handler's own dead-letter queue")
-        return self._resolve_group_topic(name, original.topic)
 
     def _after_failure(
         self,
@@ -710,31 +591,6 @@ class RulesDecider:
             of_kind={"is_worth_logging": not is_known, **delay},
         )
 
-    def _meant_for(
-        self,
-        profile: DeadLetterProfile,
-        rule: Rule,
-        original: Destination,
-        destination: Destination,
-    ) -> Headers:
-        """The headers about the consumer group that failed, as far as it is known.
-
-        A RETRY says whom its round is for; a FWD that keeps the dead-letter header keeps the
-        original topic with it.
-        """
-        headers: Headers = []
-        group = _group_of(profile)
-        if self.profiles.is_kafka and rule.action is Action.RETRY and group:
-            headers.append((own.GROUP, group.encode(errors="replace")))
-        if rule.action is Action.FWD and rule.header and profile.group_topic:
-            headers.append((own.GROUP_TOPIC, profile.group_topic.value))
-        if destination is not original:
-            partition = _partition(profile, original)
-            number = None if partition < 0 else partition
-            name = own.GroupTopic(destination.topic, original.topic, number)
-            headers.append((own.GROUP_TOPIC, name.value))
-        return headers
-
     def _keep(
         self,
         profile: DeadLetterProfile,
@@ -756,36 +612,3 @@ class RulesDecider:
             detail=detail,
             replay=replay,
         )
-
-
-def _rule_of(replay: Replay) -> Rule | None:
-    """The rule that a replay carries; None if the table's rules decide."""
-    match replay.to:
-        case To.RULES | To.ATTEMPT | To.REMAIN:
-            return None
-        case To.ORIGINAL:
-            return Rule(action=Action.RETRY)
-        case To.GROUP:
-            return Rule(action=Action.RETRY, to=RetryTo.GROUP)
-        case To.DISCARD:
-            return Rule(action=Action.DISCARD)
-        case To.QUEUE:
-            return Rule(
-                action=Action.FWD,
-                forward_queue=replay.queue,
-                forward_queue_manager=replay.queue_manager,
-                header=replay.keeps_header,
-            )
-
-
-def _group_of(profile: DeadLetterProfile) -> str:
-    """The consumer group that failed; empty if it is unknown."""
-    return profile.view.consumer_group or group_of(profile.fields)
-
-
-def _partition(profile: DeadLetterProfile, destination: Destination) -> int:
-    """The partition that a message came from, if it returns to its topic; else -1."""
-    origin = profile.view.origin
-    if origin.topic != destination.topic or origin.partition is None:
-        return -1
-    return origin.partition
