@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redrive.engine.attempts import AttemptCounter
-    from redrive.engine.breaker import OpenBreaker
+    from redrive.engine.breaker import BreakerSettings, OpenBreaker
     from redrive.engine.context import SliceContext
     from redrive.engine.message import Attempts, Message
     from redrive.messages import DeadLetterProfile
@@ -26,17 +26,21 @@ class BreakerGuard:
     """Has the retries of one rules table wait while their breakers are open."""
 
     def __init__(
-        self, handler: str, failures: int, attempts: AttemptCounter, decisions: DecisionWriter
+        self,
+        handler: str,
+        settings: BreakerSettings,
+        attempts: AttemptCounter,
+        decisions: DecisionWriter,
     ) -> None:
         """Take what the decider of the table shares.
 
         Args:
             handler: Name of the handler.
-            failures: Failures without a success after which a breaker opens.
+            settings: Its breakers.
             attempts: Counts the attempts of the table.
             decisions: Writes the decisions of the handler.
         """
-        self.failures = failures
+        self.failures = settings.failures
         self._handler = handler
         self._attempts = attempts
         self._decisions = decisions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from redrive.engine.attempts import LOOP, AttemptCounter
 from redrive.engine.breaker_guard import BreakerGuard
@@ -22,29 +22,21 @@ from redrive.engine.decision import (
     with_detail,
     with_edit,
 )
-from redrive.engine.edits import NO_EDIT, Content, Edit, changes
 from redrive.engine.facts import Gone
 from redrive.engine.held_keys import HeldKeys
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import Result
-from redrive.engine.pointers import original_of, own_headers_of_original, restored
+from redrive.engine.pointers import original_of, own_headers_of_original, restored_letter
 from redrive.engine.profiles import ProfileMatcher
-from redrive.engine.put_descriptor import PERSISTENCE_AS_QUEUE_IS_DEFINED, settled
+from redrive.engine.put_record import persistence_of, record_of
 from redrive.engine.rule_targets import RuleTargets
 from redrive.messages import (
     DeadLetterProfile,
-    OutputRecord,
     TopicPartition,
-    decode_dead_letter,
-    original_key,
-    remove_header,
-    with_original,
-    without_stacks,
 )
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
-from redrive.messages.reasons import Reason
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.rules import (
     GROUP_TOPIC,
@@ -53,7 +45,7 @@ from redrive.rules import (
     RulesTable,
 )
 from redrive.rules.backoff import jitter_of
-from redrive.topology.names import Names
+from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Destination, Refusal
 
 if TYPE_CHECKING:
@@ -70,13 +62,26 @@ NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
 NO_TRANSFORMS: Final[Mapping[str, Transform]] = MappingProxyType({})
 
 
+class _Case(NamedTuple):
+    """Equal messages before an attempt; see ``RulesDecider.decide_profile``."""
+
+    profile: DeadLetterProfile
+    attempts: Attempts
+    hops: int = 0
+    seed: int = 0
+    replay: Replay | None = None
+
+    @property
+    def in_quarantine(self) -> _Case:
+        """The case, kept in quarantine."""
+        return self._replace(attempts=self.attempts._replace(is_quarantined=True))
+
+
 class RulesDecider:
     """One dead-letter queue and its rules table; see ``redrive.engine.deciders.Decider``.
 
-    This class is responsible for:
-        - which rule applies to a dead letter after its failed attempts;
-        - the destination of that rule, in names and, through the resolver, in topics;
-        - what follows when the put fails.
+    It chooses the rule that applies to a dead letter after its failed attempts, and what follows
+    when the put fails.
     """
 
     def __init__(
@@ -132,18 +137,11 @@ class RulesDecider:
             identity, self.table_id, identity.queue_manager, expects_dead_letters=True
         )
         self.attempts = AttemptCounter(table, identity.topic)
-        self.held_keys = (
-            HeldKeys(identity, table, self.interval, self._decisions)
-            if table.control.is_ordered
-            else None
-        )
-        self.guard = None
+        self.held_keys = self.guard = None
+        if table.control.is_ordered:
+            self.held_keys = HeldKeys(identity, table, self.interval, self._decisions)
         if breaker is not None:
-            self.guard = BreakerGuard(
-                identity.name, breaker.failures, self.attempts, self._decisions
-            )
-
-    # -- one message -----------------------------------------------------------------------------
+            self.guard = BreakerGuard(identity.name, breaker, self.attempts, self._decisions)
 
     def decide(
         self,
@@ -157,21 +155,19 @@ class RulesDecider:
         """See ``Decider.decide``."""
         gone: Gone | None = None
         if message.cut:
-            whole = restored(message, facts.facts)
+            whole = restored_letter(message, self.schemes, facts.facts)
             if isinstance(whole, Gone):
                 gone = whole
             else:
-                message = whole if whole.cut else self._decoded(whole)
+                message = whole
         message, attempts, unknown = self.identified(message, attempts, facts)
-        detail = ""
         if unknown is not None and unknown.may_come:
             gone = unknown
-        elif unknown is not None:
-            detail = f"how often it was tried is not known: {unknown.detail}"
         decided = self._decided(message, attempts, facts, entry=entry, replay=replay, gone=gone)
-        if detail:
-            return decided._replace(decision=with_detail(decided.decision, detail))
-        return decided
+        if unknown is None or unknown.may_come:
+            return decided
+        detail = f"how often it was tried is not known: {unknown.detail}"
+        return decided._replace(decision=with_detail(decided.decision, detail))
 
     def identified(
         self, message: Message, attempts: Attempts, facts: SliceContext
@@ -240,13 +236,6 @@ class RulesDecider:
             decision = with_detail(decision, gone.detail)
         return Decided(message, decision)
 
-    def _decoded(self, message: Message) -> Message:
-        """A message whose copy was cut, with the profile of the whole message."""
-        profile = decode_dead_letter(
-            message.value, message.headers, key=message.key, schemes=self.schemes
-        )
-        return message._replace(profile=with_original(profile, message.group_topic))
-
     def _put(
         self, message: Message, put: Put, attempts: Attempts, facts: SliceContext, entry: int
     ) -> Decided:
@@ -262,13 +251,10 @@ class RulesDecider:
                     return Decided(message, again)
                 decision = again
             source = found
-        record, edit = self._record(source, decision, facts)
+        record, edit = record_of(source, decision, facts, self._transforms)
         if isinstance(record, Refusal):  # its sentence may be of this message alone: not cached
             return Decided(message, self.on_refusal(decision, record))
-        persistence = int(decision.profile.fields.get("PERSIST", 0))
-        if persistence == PERSISTENCE_AS_QUEUE_IS_DEFINED:
-            persistence = decision.destination.persistence
-        refusal = facts.check(entry, record, persistence, decision.destination)
+        refusal = facts.check(entry, record, persistence_of(decision), decision.destination)
         if refusal is not None:
             return Decided(message, facts.cache.shared(self.on_refusal, decision, refusal))
         return Decided(message, with_edit(decision, edit), ((entry, record),))
@@ -277,63 +263,10 @@ class RulesDecider:
         """The decision to keep a dead letter whose payload cannot be read."""
         if gone.may_come:
             return facts.cache.shared(self.on_refusal, put, Refusal(NO_PAYLOAD, gone.detail))
-        return self._decisions.write(
-            Keep,
-            Result.REMAINS,
-            put.profile,
-            attempts=put.attempts,
-            attempt=0,
-            rule=put.rule,
-            target=put.target,
-            reason=NO_PAYLOAD,
-            detail=gone.detail,
-            of_kind={"is_worth_logging": True},
-            replay=put.replay,
+        case = _Case(put.profile, put.attempts, replay=put.replay)
+        return self._keep(
+            case, put.rule, gone.detail, NO_PAYLOAD, target=put.target, is_worth_logging=True
         )
-
-    def _record(
-        self, message: Message, put: Put, facts: SliceContext
-    ) -> tuple[OutputRecord | Refusal, str]:
-        """The record that a put writes or why there is none, and what was changed in it."""
-        key, value, headers = message.key, message.value, message.headers
-        if put.strip:
-            key = original_key(put.profile, key, headers)
-            value, headers = remove_header(put.profile, value, headers)
-        else:
-            headers = without_stacks(put.profile, headers)
-        edit = ""
-        transform = put.rule.transform if put.rule else ""
-        edited = put.replay.edit if put.replay else NO_EDIT
-        if transform or edited:
-            before = Content(value, headers)
-            after = self._changed(before, transform, edited)
-            if isinstance(after, Refusal):
-                return after, ""
-            (value, headers), edit = after, changes(before, after)
-        headers = [
-            *settled(headers, put.destination),
-            (own.ID, message.identity.encode("ascii")),
-            *put.added_headers(facts.now),
-            (own.HOPS, own.number(message.hops + 1)),
-        ]
-        topic = put.destination.topic
-        partition = facts.facts.topic(topic).partition(put.partition)
-        return OutputRecord(topic, key, value, headers, message.timestamp, partition), edit
-
-    def _changed(self, content: Content, transform: str, edit: Edit) -> Content | Refusal:
-        """What is put of a content; the operator's edit comes last, as the preview shows it."""
-        if transform:
-            known = self._transforms.get(transform)
-            if known is None:
-                detail = f"the settings have no [transforms.{transform}]"
-                return Refusal(Reason.FORMAT_ERROR, detail)
-            changed = known.applied(content)
-            if isinstance(changed, Refusal):
-                return changed
-            content = changed
-        return edit.applied(content)
-
-    # -- all messages of a profile ---------------------------------------------------------------
 
     def decide_profile(
         self,
@@ -357,69 +290,52 @@ class RulesDecider:
             seed: Decides among equal instances of a cluster queue.
             replay: The operator's decision about them.
         """
-        if replay is not None and replay.to is To.REMAIN:
-            why = f"{replay.operator} wants no more attempts"
-            return self._keep(profile, attempts, None, why, replay)
-        rule = None if replay is None else replay.rule
-        if rule is not None:
-            return self._applied(profile, rule, attempts, hops=hops, seed=seed, replay=replay)
-        if replay is not None and replay.to is not To.ATTEMPT:
-            attempts = NO_ATTEMPTS
-        return self._by_table(profile, attempts, hops=hops, seed=seed, replay=replay)
+        case = _Case(profile, attempts, hops, seed, replay)
+        if replay is None or replay.to is To.ATTEMPT:
+            return self._by_table(case)
+        if replay.to is To.REMAIN:
+            return self._keep(case, None, f"{replay.operator} wants no more attempts")
+        if replay.rule is not None:
+            return self._applied(case, replay.rule)
+        return self._by_table(case._replace(attempts=NO_ATTEMPTS))
 
-    def _by_table(
-        self,
-        profile: DeadLetterProfile,
-        attempts: Attempts,
-        *,
-        hops: int,
-        seed: int,
-        replay: Replay | None,
-    ) -> Decision:
+    def _by_table(self, case: _Case) -> Decision:
         """The decision of the first matching rule that has attempts left."""
+        profile, attempts = case.profile, case.attempts
         if not profile.is_dead_letter:
-            return self._keep(profile, attempts, None, profile.problem, replay)
+            return self._keep(case, None, profile.problem)
         if attempts.is_quarantined:
-            return self._keep(profile, attempts, None, "in quarantine, no rule is asked", replay)
+            return self._keep(case, None, "in quarantine, no rule is asked")
         candidates = self.profiles.candidates_of(profile)
         index = self.attempts.following(candidates, attempts)
         if index is None:
             why = f"all {attempts.failures} attempts failed" if candidates else "no rule matches"
-            return self._keep(profile, attempts, None, why, replay)
+            return self._keep(case, None, why)
         rule = self.table.rules[index]
         if self.profiles.is_kafka and rule.action.can_fail:
-            loop = self._targets.loop(profile, attempts, hops)
+            loop = self._targets.loop(profile, attempts, case.hops)
             if loop is not None:
-                kept = attempts._replace(is_quarantined=True)
-                return self._keep(profile, kept, None, loop.detail, replay, reason=loop.reason)
-        return self._applied(profile, rule, attempts, hops=hops, seed=seed, replay=replay)
+                return self._keep(case.in_quarantine, None, loop.detail, loop.reason)
+        return self._applied(case, rule)
 
     def on_refusal(self, decision: Put, refusal: Refusal) -> Decision:
         """The decision after a failed put: the next attempt, or the message remains."""
-        return self._after_failure(
-            decision.profile,
-            decision.rule,
-            decision.attempts,
-            target=decision.target,
-            refusal=refusal,
-            replay=decision.replay,
-        )
+        case = _Case(decision.profile, decision.attempts, replay=decision.replay)
+        return self._after_failure(case, decision.rule, decision.target, refusal)
 
     def waiting(self, decision: Put) -> Wait:
         """The decision to wait until a put's delay is over."""
-        rule = decision.rule
-        assert rule is not None, "only rules of a table have delays"
-        name = self.attempts.following_name(rule, decision.attempts)
+        name = self.attempts.following_name(decision.rule, decision.attempts)
         return self._decisions.write(
             Wait,
             Result.PARKED,
             decision.profile,
             attempts=decision.attempts,
             attempt=decision.attempt,
-            rule=rule,
+            rule=decision.rule,
             target=decision.target,
             detail=f"{name} is {decision.wait} s after the failure",
-            of_kind={"delay": self.attempts.delay(rule, decision.attempts)},
+            of_kind={"delay": self.attempts.delay(decision.rule, decision.attempts)},
         )
 
     def flooded(self, profile: DeadLetterProfile, attempts: Attempts, why: str) -> Keep:
@@ -430,7 +346,7 @@ class RulesDecider:
             attempts: Their failed attempts.
             why: What the limit says.
         """
-        return self._keep(profile, attempts, None, why, None)
+        return self._keep(_Case(profile, attempts), None, why)
 
     def skip(
         self, profile: DeadLetterProfile, result: Result, detail: str, replay: Replay | None
@@ -443,16 +359,7 @@ class RulesDecider:
             detail: Why.
             replay: The replay that is about it, if known.
         """
-        return self._decisions.write(
-            Skip,
-            result,
-            profile,
-            attempt=0,
-            detail=detail,
-            replay=replay,
-        )
-
-    # -- waiting ---------------------------------------------------------------------------------
+        return self._decisions.write(Skip, result, profile, attempt=0, detail=detail, replay=replay)
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
         """See ``Decider.waiting_place``; a BACKOFF chooses the partition by the wait."""
@@ -486,27 +393,15 @@ class RulesDecider:
             return self.table.backoff_partitions.seconds(lane.partition)
         return self.table.control.retry_interval
 
-    # -- rules -----------------------------------------------------------------------------------
-
-    def _applied(
-        self,
-        profile: DeadLetterProfile,
-        rule: Rule,
-        attempts: Attempts,
-        *,
-        hops: int,
-        seed: int,
-        replay: Replay | None,
-    ) -> Decision:
-        """The decision of a rule about messages of a profile."""
+    def _applied(self, case: _Case, rule: Rule) -> Decision:
+        """The decision of a rule."""
+        profile, attempts, replay = case.profile, case.attempts, case.replay
         match rule.action:
             case Action.IGNORE:
-                why = f"ignored by the rule at line {rule.line}"
-                return self._keep(profile, attempts, rule, why, replay)
+                return self._keep(case, rule, f"ignored by the rule at line {rule.line}")
             case Action.QUARANTINE:
-                kept = attempts._replace(is_quarantined=True)
                 why = f"quarantined by the rule at line {rule.line}"
-                return self._keep(profile, kept, rule, why, replay)
+                return self._keep(case.in_quarantine, rule, why)
             case Action.DISCARD:
                 return self._decisions.write(
                     Discard,
@@ -517,12 +412,10 @@ class RulesDecider:
                     rule=rule,
                     replay=replay,
                 )
-        target = self._targets.of(rule, profile, attempts, hops=hops, seed=seed)
+        target = self._targets.of(rule, profile, attempts, hops=case.hops, seed=case.seed)
         names, destination = target.names, target.destination
         if isinstance(destination, Refusal):
-            return self._after_failure(
-                profile, rule, attempts, target=names, refusal=destination, replay=replay
-            )
+            return self._after_failure(case, rule, names, destination)
         is_retry = rule.action is Action.RETRY
         return self._decisions.write(
             Put,
@@ -549,66 +442,58 @@ class RulesDecider:
         )
 
     def _after_failure(
-        self,
-        profile: DeadLetterProfile,
-        rule: Rule | None,
-        before: Attempts,
-        *,
-        target: Names,
-        refusal: Refusal,
-        replay: Replay | None,
+        self, case: _Case, rule: Rule | None, target: Names, refusal: Refusal
     ) -> Park | Keep:
         """The decision after a rule's failed attempt: the next one, or the message remains."""
-        attempts, following = before, None
+        profile, attempts, replay = case.profile, case.attempts, case.replay
+        of_kind: dict[str, Any] = {}
+        following = None
         # Otherwise the table decided nothing, or its next attempt would lack the edit.
         if replay is None or (replay.to in {To.RULES, To.ATTEMPT} and not replay.edit):
-            attempts = self.attempts.counted(rule, before)
-            candidates = self.profiles.candidates_of(profile)
-            following = self.attempts.following(candidates, attempts)
+            attempts = self.attempts.counted(rule, attempts)
+            following = self.attempts.following(self.profiles.candidates_of(profile), attempts)
+        if following is not None:
+            of_kind["delay"] = self.attempts.delay(self.table.rules[following], attempts)
         header = profile.header
         is_known = header is not None and (refusal.reason, target) == (
             header.reason,
             Names(queue=header.dest_q_name, queue_manager=header.dest_q_mgr_name),
         )
-        kind: type[Park | Keep] = Keep
-        delay: dict[str, int | None] = {}
-        if following is not None:
-            kind, delay = (
-                Park,
-                {"delay": self.attempts.delay(self.table.rules[following], attempts)},
-            )
+        kind: type[Park | Keep] = Keep if following is None else Park
         return self._decisions.write(
             kind,
             Result.REMAINS if following is None else Result.PARKED,
             profile,
             attempts=attempts,
-            attempt=before.failures + 1,
+            attempt=case.attempts.failures + 1,
             rule=rule,
             target=target,
             reason=refusal.reason,
             detail=refusal.detail,
             replay=replay,
-            of_kind={"is_worth_logging": not is_known, **delay},
+            of_kind={"is_worth_logging": not is_known, **of_kind},
         )
 
     def _keep(
         self,
-        profile: DeadLetterProfile,
-        attempts: Attempts,
+        case: _Case,
         rule: Rule | None,
         detail: str,
-        replay: Replay | None,
-        *,
         reason: int = 0,
+        *,
+        target: Names = NO_NAMES,
+        is_worth_logging: bool = False,
     ) -> Keep:
         return self._decisions.write(
             Keep,
             Result.REMAINS,
-            profile,
-            attempts=attempts,
+            case.profile,
+            attempts=case.attempts,
             attempt=0,
             rule=rule,
+            target=target,
             reason=reason,
             detail=detail,
-            replay=replay,
+            replay=case.replay,
+            of_kind={"is_worth_logging": is_worth_logging},
         )
