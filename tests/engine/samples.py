@@ -43,7 +43,7 @@ def resolve_anything(queue_manager: str, queue: str) -> Destination | Refusal:
 
 
 def handler_of(
-    text: str = TABLE, resolve: Resolve = resolve_anything, hop_limit: int = 25
+    text: str = TABLE, resolve: Resolve = resolve_anything, hop_limit: int = 25, **more: Any
 ) -> RulesDecider:
     """A handler of the dead-letter queue DLQ."""
     table = parse(text).table
@@ -53,6 +53,7 @@ def handler_of(
         table,
         lambda manager, queue, _: resolve(manager, queue),
         hop_limit=hop_limit,
+        **more,
     )
 
 

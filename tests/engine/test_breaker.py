@@ -165,8 +165,7 @@ def decided(
     records: Records, target: Target, opened: OpenBreaker | None = None, **more: object
 ) -> Slice:
     """A slice of records under breakers, decided."""
-    handler = handler_of(TABLE, target.resolve)
-    handler.breaker = BreakerSettings(N)
+    handler = handler_of(TABLE, target.resolve, breaker=BreakerSettings(N))
     one = slice_of(records, handler, **more)  # type: ignore[arg-type]
     breakers = {} if opened is None else {KEY: opened}
     settings = SliceSettings(outcomes_topic="OUT", now=90_000, breakers=breakers)

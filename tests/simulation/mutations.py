@@ -34,9 +34,9 @@ from redrive.engine import slice as slices
 from redrive.engine.commands import NO_STATES
 from redrive.engine.decision import Keep
 from redrive.engine.facts import MISSING, Answers, Facts, Questions
+from redrive.engine.held_keys import HeldKeys
 from redrive.engine.lane import Lane
 from redrive.engine.ordering import KeyOrder
-from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import InstructionSource, RemainingSource, RetrySource, SourceKind
 from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka import cluster, copies, errors, facts, producer, waiting_keys
@@ -582,7 +582,7 @@ def _order_forgotten() -> Iterable[AbstractContextManager[Any]]:
 def _not_held(*_: object) -> None: ...
 
 
-@replaced("no note of a round", RulesDecider, "round_of")
+@replaced("no note of a round", HeldKeys, "round_of")
 def _no_note(*_: object) -> None: ...
 
 

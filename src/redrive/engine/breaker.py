@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from redrive.engine.decision import Decision, Keep, Park, Put, Wait
+from redrive.engine.rule_targets import failed_group, original_names
 from redrive.messages.reasons import Reason
-from redrive.rules import Action, RetryTo, group_of, original_target
-from redrive.topology.names import Names
+from redrive.rules import Action, RetryTo
 
 if TYPE_CHECKING:
     from redrive.messages import DeadLetterProfile
@@ -137,9 +137,7 @@ def breaker_of(handler: str, rule: Rule | None, profile: DeadLetterProfile) -> B
     """
     if rule is None or rule.action is not Action.RETRY:
         return None
-    target = original_target(profile.fields)
-    names = Names(queue=target.queue, queue_manager=target.queue_manager)
-    group = profile.view.consumer_group or group_of(profile.fields)
+    names, group = original_names(profile), failed_group(profile)
     if not names.queue or (rule.to is RetryTo.GROUP and not group):
         return None  # the message is at fault, not a target
     return BreakerKey(handler, rule.line, str(names), group)

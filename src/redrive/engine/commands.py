@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from redrive.engine.edits import NO_EDIT, Edit
 from redrive.messages import TopicPartition
+from redrive.rules import Action, RetryTo, Rule
 
 REPLAY: Final = "replay/"
 CANCELLED: Final = "cancelled/"
@@ -107,6 +108,26 @@ class Replay:
     cancelled_by: str = ""
     """The operator who cancelled it; empty if nobody did."""
     spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
+
+    @property
+    def rule(self) -> Rule | None:
+        """The rule that decides about its messages; None if a table's rules do, or none does."""
+        match self.to:
+            case To.RULES | To.ATTEMPT | To.REMAIN:
+                return None
+            case To.ORIGINAL:
+                return Rule(action=Action.RETRY)
+            case To.GROUP:
+                return Rule(action=Action.RETRY, to=RetryTo.GROUP)
+            case To.DISCARD:
+                return Rule(action=Action.DISCARD)
+            case To.QUEUE:
+                return Rule(
+                    action=Action.FWD,
+                    forward_queue=self.queue,
+                    forward_queue_manager=self.queue_manager,
+                    header=self.keeps_header,
+                )
 
     def rate_of(self, lane: TopicPartition) -> float | None:
         """Messages per second that may be read from one partition; None for no limit.

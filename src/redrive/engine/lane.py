@@ -19,6 +19,7 @@ from redrive.engine.decision import (
     Wait,
     with_detail,
 )
+from redrive.engine.facts import WaitingQuestion
 from redrive.engine.ordering import Place, Round
 from redrive.engine.outcome import key_members
 from redrive.engine.profiles import rule_input
@@ -32,6 +33,7 @@ from redrive.messages.trace_context import traceparents
 if TYPE_CHECKING:
     from redrive.engine.commands import Replay
     from redrive.engine.context import Entry, SliceContext
+    from redrive.engine.held_keys import HeldKeys
     from redrive.engine.message import Attempts, Message
     from redrive.engine.ordering import KeyOrder
     from redrive.engine.sources import Input
@@ -87,8 +89,8 @@ class Lane:
             return iter(())
         self._excess = self._beyond_limit(part, first)
         decider = part.decider
-        if isinstance(decider, RulesDecider) and decider.table.control.is_ordered:
-            return self._ordered(decider, first)
+        if isinstance(decider, RulesDecider) and decider.held_keys is not None:
+            return self._ordered(decider, decider.held_keys, first)
         is_plain = not self._facts.refused and not self._excess
         if isinstance(source, DeadLetterSource) and source.is_fresh and is_plain:
             return self._prepared(source, first)
@@ -108,13 +110,13 @@ class Lane:
         for row in self._source.rows(first):
             yield from self._outputs_of(row)
 
-    def _ordered(self, decider: RulesDecider, first: int) -> Iterator[Entry]:
+    def _ordered(self, decider: RulesDecider, keys: HeldKeys, first: int) -> Iterator[Entry]:
         """Like ``_decided``, under a table with ORDER(KEY)."""
-        order = self._facts.order(decider.waiting_question(self._part.home))
+        order = self._facts.order(WaitingQuestion.of(decider.identity, self._part.home))
         for row in self._source.rows(first):
             noted = self._noted(row)
             if noted is not None:
-                yield from self._note_again(decider, order, row, noted)
+                yield from self._note_again(keys, order, row, noted)
                 continue
             found = self._source.read(row)
             if found is None:
@@ -122,19 +124,18 @@ class Lane:
             if isinstance(found, Decided):  # its copies stay as they were
                 yield from self._written(row, found)
                 continue
-            yield from self._in_order(decider, order, row, found)
+            message, attempts, replay = found
+            message, attempts, _ = decider.identified(message, attempts, self._facts)
+            yield from self._in_order(keys, order, row, (message, attempts, replay))
 
-    def _in_order(
-        self, decider: RulesDecider, order: KeyOrder, row: int, found: Input
-    ) -> Iterator[Entry]:
+    def _in_order(self, keys: HeldKeys, order: KeyOrder, row: int, found: Input) -> Iterator[Entry]:
         """The outputs for one message, which may have to wait behind others of its key."""
         message, attempts, replay = found
-        message, attempts, _ = decider.identified(message, attempts, self._facts)
         key, now = message.key, self._facts.now
         # An operator who names a message decides about its order too.
         ahead = None if key is None or replay else order.ahead(key, message.identity)
         if ahead is not None:
-            held = decider.held(message, attempts, ahead, now)
+            held = keys.held(message, attempts, ahead, now)
             if self._was_held(row):
                 yield INTERNAL, self._held_again(row, message, held)
             else:
@@ -146,9 +147,9 @@ class Lane:
         if key is None:
             return
         order.remove(self._place_of(row))
-        begun = decider.round_of(decided, self._part.home, now)
+        begun = keys.round_of(decided, self._part.home, now)
         if begun is not None:
-            yield INTERNAL, begun.note(message, decider.note_place(begun, now), now)
+            yield INTERNAL, begun.note(message, keys.note_place(begun, now), now)
         if begun is not None or isinstance(decided.decision, (Park, Keep)):
             order.add(key, message.identity, now)
 
@@ -163,7 +164,7 @@ class Lane:
         return Round.read(records.values[row], records.headers[row])
 
     def _note_again(
-        self, decider: RulesDecider, order: KeyOrder, row: int, noted: Round
+        self, keys: HeldKeys, order: KeyOrder, row: int, noted: Round
     ) -> Iterator[Entry]:
         """The note of a round once more, as far as it is now; nothing if it is over."""
         known, now = self._facts.facts.round(noted), self._facts.now
@@ -171,7 +172,7 @@ class Lane:
             order.remove(self._place_of(row))
             return
         changed = {own.IN_ROUND: known.value}
-        yield INTERNAL, self._again(row, decider.note_place(known, now), changed)
+        yield INTERNAL, self._again(row, keys.note_place(known, now), changed)
 
     def _was_held(self, row: int) -> bool:
         """Whether a row was held already, under the present table, as an outcome of it says."""
@@ -221,7 +222,7 @@ class Lane:
         decider = self._part.decider
         assert isinstance(decider, RulesDecider), "only dead-letter queues have a flood limit"
         profile = message.profile or NO_PROFILE
-        return self._facts.cache.flooded(decider, profile, attempts, self._excess[row])
+        return self._facts.cache.shared(decider.flooded, profile, attempts, self._excess[row])
 
     def _written(self, row: int, decided: Decided) -> Iterator[Entry]:
         """What a decision about a row writes."""

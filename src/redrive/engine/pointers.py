@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from redrive.engine.facts import Gone, RecordQuestion
 from redrive.engine.message import Message
-from redrive.messages import cuts
+from redrive.messages import cuts, decode_dead_letter, with_original
 from redrive.messages import own_headers as own
 from redrive.messages.cuts import Content
 from redrive.messages.dead_letters import read_view
@@ -41,6 +41,15 @@ def restored(message: Message, facts: Facts) -> Message | Gone:
     if whole is None:
         return Gone(f"the original is gone: what is at {message.origin} now is another record")
     return message._replace(**whole._asdict())
+
+
+def restored_letter(message: Message, schemes: SchemeTable, facts: Facts) -> Message | Gone:
+    """A dead letter, completed like ``restored``, with the profile of the whole message."""
+    whole = restored(message, facts)
+    if isinstance(whole, Gone) or whole.cut:
+        return whole
+    profile = decode_dead_letter(whole.value, whole.headers, key=whole.key, schemes=schemes)
+    return whole._replace(profile=with_original(profile, whole.group_topic))
 
 
 def own_headers_of_original(

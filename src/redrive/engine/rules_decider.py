@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from redrive.engine.attempts import LOOP, AttemptCounter, loop_of
-from redrive.engine.breaker import PROBE, breaker_of, is_refused
+from redrive.engine.attempts import LOOP, AttemptCounter
+from redrive.engine.breaker_guard import BreakerGuard
 from redrive.engine.commands import Replay, To
 from redrive.engine.deciders import Decided
 from redrive.engine.decision import (
@@ -15,61 +14,44 @@ from redrive.engine.decision import (
     Decision,
     DecisionWriter,
     Discard,
-    Hold,
     Keep,
     Park,
     Put,
     Skip,
-    Suspend,
     Wait,
     with_detail,
     with_edit,
 )
-from redrive.engine.edits import NO_EDIT, Content, Edit, changes
-from redrive.engine.facts import Gone, WaitingQuestion
+from redrive.engine.facts import Gone
+from redrive.engine.held_keys import HeldKeys
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.ordering import Ahead, Round
 from redrive.engine.outcome import Result
-from redrive.engine.pointers import original_of, own_headers_of_original, restored
+from redrive.engine.pointers import original_of, own_headers_of_original, restored_letter
 from redrive.engine.profiles import ProfileMatcher
-from redrive.engine.put_descriptor import PERSISTENCE_AS_QUEUE_IS_DEFINED, settled
+from redrive.engine.put_record import persistence_of, record_of
+from redrive.engine.rule_targets import RuleTargets
 from redrive.messages import (
     DeadLetterProfile,
-    Headers,
-    OutputRecord,
     TopicPartition,
-    decode_dead_letter,
-    original_key,
-    remove_header,
-    with_original,
-    without_stacks,
 )
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
-from redrive.messages.reasons import Reason
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.rules import (
     GROUP_TOPIC,
     Action,
-    RetryTo,
     Rule,
     RulesTable,
-    group_of,
-    group_topic,
-    is_topic_name,
-    missing_insert,
-    original_target,
-    resolve_target,
 )
-from redrive.rules.backoff import HOLDS, jitter_of
-from redrive.topology.names import Names
+from redrive.rules.backoff import jitter_of
+from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Destination, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from redrive.engine.breaker import BreakerKey, BreakerSettings, OpenBreaker
+    from redrive.engine.breaker import BreakerSettings
     from redrive.engine.context import SliceContext
     from redrive.engine.transforms import Transform
 
@@ -80,13 +62,26 @@ NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
 NO_TRANSFORMS: Final[Mapping[str, Transform]] = MappingProxyType({})
 
 
+class _Case(NamedTuple):
+    """Equal messages before an attempt; see ``RulesDecider.decide_profile``."""
+
+    profile: DeadLetterProfile
+    attempts: Attempts
+    hops: int = 0
+    seed: int = 0
+    replay: Replay | None = None
+
+    @property
+    def in_quarantine(self) -> _Case:
+        """The case, kept in quarantine."""
+        return self._replace(attempts=self.attempts._replace(is_quarantined=True))
+
+
 class RulesDecider:
     """One dead-letter queue and its rules table; see ``redrive.engine.deciders.Decider``.
 
-    This class is responsible for:
-        - which rule applies to a dead letter after its failed attempts;
-        - the destination of that rule, in names and, through the resolver, in topics;
-        - what follows when the put fails.
+    It chooses the rule that applies to a dead letter after its failed attempts, and what follows
+    when the put fails.
     """
 
     def __init__(
@@ -126,21 +121,27 @@ class RulesDecider:
         self.table_id = table.hash[:16]
         self.by_priority = False
         self.schemes = schemes
-        self.breaker = breaker
         self.flood_limit = flood_limit
         self.profiles = ProfileMatcher(table, schemes)
-        self._hop_limit = hop_limit
-        self._resolve = resolve
         self._transforms = transforms
-        self._resolve_topic = resolve_topic or (lambda topic, _: resolve("", topic, 0))
-        self._resolve_group_topic = resolve_group_topic or (lambda name, _: resolve("", name, 0))
-        self._group_topic_form = group_topic_form
+        self._targets = RuleTargets(
+            identity.topic,
+            resolve,
+            hop_limit=hop_limit,
+            resolve_topic=resolve_topic,
+            resolve_group_topic=resolve_group_topic,
+            group_topic_form=group_topic_form,
+            is_kafka=self.profiles.is_kafka,
+        )
         self._decisions = DecisionWriter(
             identity, self.table_id, identity.queue_manager, expects_dead_letters=True
         )
         self.attempts = AttemptCounter(table, identity.topic)
-
-    # -- one message -----------------------------------------------------------------------------
+        self.held_keys = self.guard = None
+        if table.control.is_ordered:
+            self.held_keys = HeldKeys(identity, table, self.interval, self._decisions)
+        if breaker is not None:
+            self.guard = BreakerGuard(identity.name, breaker, self.attempts, self._decisions)
 
     def decide(
         self,
@@ -154,21 +155,19 @@ class RulesDecider:
         """See ``Decider.decide``."""
         gone: Gone | None = None
         if message.cut:
-            whole = restored(message, facts.facts)
+            whole = restored_letter(message, self.schemes, facts.facts)
             if isinstance(whole, Gone):
                 gone = whole
             else:
-                message = whole if whole.cut else self._decoded(whole)
+                message = whole
         message, attempts, unknown = self.identified(message, attempts, facts)
-        detail = ""
         if unknown is not None and unknown.may_come:
             gone = unknown
-        elif unknown is not None:
-            detail = f"how often it was tried is not known: {unknown.detail}"
         decided = self._decided(message, attempts, facts, entry=entry, replay=replay, gone=gone)
-        if detail:
-            return decided._replace(decision=with_detail(decided.decision, detail))
-        return decided
+        if unknown is None or unknown.may_come:
+            return decided
+        detail = f"how often it was tried is not known: {unknown.detail}"
+        return decided._replace(decision=with_detail(decided.decision, detail))
 
     def identified(
         self, message: Message, attempts: Attempts, facts: SliceContext
@@ -206,65 +205,15 @@ class RulesDecider:
         else:
             profile = message.profile or NO_PROFILE
         decision = facts.cache.decide(self, profile, attempts, message, replay)
-        watched = None
-        if self.breaker is not None and replay is None:
-            if message.put_at:
-                self._note_return(message, profile, attempts, facts)
-            watched = breaker_of(self.identity.name, decision.rule, profile)
-        if watched is None:
+        if self.guard is None or replay is not None:
             return self._tried(message, decision, attempts, facts, entry=entry, gone=gone)
-        return self._watched(watched, message, decision, attempts, facts, entry=entry, gone=gone)
+        if message.put_at:
+            self.guard.note_return(profile, attempts, message.put_at, facts)
 
-    def _watched(
-        self,
-        key: BreakerKey,
-        message: Message,
-        decision: Decision,
-        attempts: Attempts,
-        facts: SliceContext,
-        *,
-        entry: int,
-        gone: Gone | None,
-    ) -> Decided:
-        """What a decision comes to under a breaker: its attempt, a probe, or a wait."""
-        is_put, breaker = isinstance(decision, Put), facts.breakers.of(key)
-        if isinstance(decision, Put) and message.failed_at:
-            is_put = not facts.is_waiting(message, decision.wait)
-        if not is_put and not is_refused(decision):
-            return self._tried(message, decision, attempts, facts, entry=entry, gone=gone)
-        if breaker is not None and not facts.breakers.admits(key, breaker):
-            suspended = facts.cache.suspended(self, decision, attempts, breaker.detail)
-            return Decided(message, suspended)
-        tried = decision
-        if breaker is not None and not breaker.is_tried and isinstance(decision, Put):
-            tried = facts.cache.probe(self, decision, attempts, breaker.detail)
-        decided = self._tried(message, tried, attempts, facts, entry=entry, gone=gone)
-        if not is_refused(decided.decision):
-            return decided
-        facts.breakers.refuse(key, decided.decision.detail)
-        if breaker is None:
-            return decided
-        return Decided(message, facts.cache.suspended(self, decision, attempts, breaker.detail))
+        def attempt(tried: Decision) -> Decided:
+            return self._tried(message, tried, attempts, facts, entry=entry, gone=gone)
 
-    def _note_return(
-        self,
-        message: Message,
-        profile: DeadLetterProfile,
-        attempts: Attempts,
-        facts: SliceContext,
-    ) -> None:
-        """Counts a round that came back for the breaker of its rule."""
-        rule = self.attempts.last_tried(attempts)
-        key = breaker_of(self.identity.name, rule, profile)
-        if key is not None:
-            facts.breakers.came_back(key, message.put_at)
-
-    def open_breaker(self, decision: Decision, facts: SliceContext) -> OpenBreaker | None:
-        """The breaker that a decision has to ask, if it is open."""
-        if self.breaker is None or not facts.breakers:
-            return None
-        key = breaker_of(self.identity.name, decision.rule, decision.profile)
-        return None if key is None else facts.breakers.of(key)
+        return self.guard.decided(message, decision, attempts, facts, attempt)
 
     def _tried(
         self,
@@ -281,18 +230,11 @@ class RulesDecider:
             if gone is not None:
                 return Decided(message, self._without_payload(decision, gone, facts))
             if message.failed_at and facts.is_waiting(message, decision.wait):
-                return Decided(message, facts.cache.waiting(self, decision))
+                return Decided(message, facts.cache.shared(self.waiting, decision))
             return self._put(message, decision, attempts, facts, entry)
         if gone is not None and isinstance(decision, Keep):
             decision = with_detail(decision, gone.detail)
         return Decided(message, decision)
-
-    def _decoded(self, message: Message) -> Message:
-        """A message whose copy was cut, with the profile of the whole message."""
-        profile = decode_dead_letter(
-            message.value, message.headers, key=message.key, schemes=self.schemes
-        )
-        return message._replace(profile=with_original(profile, message.group_topic))
 
     def _put(
         self, message: Message, put: Put, attempts: Attempts, facts: SliceContext, entry: int
@@ -309,78 +251,22 @@ class RulesDecider:
                     return Decided(message, again)
                 decision = again
             source = found
-        record, edit = self._record(source, decision, facts)
+        record, edit = record_of(source, decision, facts, self._transforms)
         if isinstance(record, Refusal):  # its sentence may be of this message alone: not cached
             return Decided(message, self.on_refusal(decision, record))
-        persistence = int(decision.profile.fields.get("PERSIST", 0))
-        if persistence == PERSISTENCE_AS_QUEUE_IS_DEFINED:
-            persistence = decision.destination.persistence
-        refusal = facts.check(entry, record, persistence, decision.destination)
+        refusal = facts.check(entry, record, persistence_of(decision), decision.destination)
         if refusal is not None:
-            return Decided(message, facts.cache.on_refusal(self, decision, refusal))
+            return Decided(message, facts.cache.shared(self.on_refusal, decision, refusal))
         return Decided(message, with_edit(decision, edit), ((entry, record),))
 
     def _without_payload(self, put: Put, gone: Gone, facts: SliceContext) -> Decision:
         """The decision to keep a dead letter whose payload cannot be read."""
         if gone.may_come:
-            return facts.cache.on_refusal(self, put, Refusal(NO_PAYLOAD, gone.detail))
-        return self._decisions.write(
-            Keep,
-            Result.REMAINS,
-            put.profile,
-            attempts=put.attempts,
-            attempt=0,
-            rule=put.rule,
-            target=put.target,
-            reason=NO_PAYLOAD,
-            detail=gone.detail,
-            of_kind={"is_worth_logging": True},
-            replay=put.replay,
+            return facts.cache.shared(self.on_refusal, put, Refusal(NO_PAYLOAD, gone.detail))
+        case = _Case(put.profile, put.attempts, replay=put.replay)
+        return self._keep(
+            case, put.rule, gone.detail, NO_PAYLOAD, target=put.target, is_worth_logging=True
         )
-
-    def _record(
-        self, message: Message, put: Put, facts: SliceContext
-    ) -> tuple[OutputRecord | Refusal, str]:
-        """The record that a put writes or why there is none, and what was changed in it."""
-        key, value, headers = message.key, message.value, message.headers
-        if put.strip:
-            key = original_key(put.profile, key, headers)
-            value, headers = remove_header(put.profile, value, headers)
-        else:
-            headers = without_stacks(put.profile, headers)
-        edit = ""
-        transform = put.rule.transform if put.rule else ""
-        edited = put.replay.edit if put.replay else NO_EDIT
-        if transform or edited:
-            before = Content(value, headers)
-            after = self._changed(before, transform, edited)
-            if isinstance(after, Refusal):
-                return after, ""
-            (value, headers), edit = after, changes(before, after)
-        headers = [
-            *settled(headers, put.destination),
-            (own.ID, message.identity.encode("ascii")),
-            *put.added_headers(facts.now),
-            (own.HOPS, own.number(message.hops + 1)),
-        ]
-        topic = put.destination.topic
-        partition = facts.facts.topic(topic).partition(put.partition)
-        return OutputRecord(topic, key, value, headers, message.timestamp, partition), edit
-
-    def _changed(self, content: Content, transform: str, edit: Edit) -> Content | Refusal:
-        """What is put of a content; the operator's edit comes last, as the preview shows it."""
-        if transform:
-            known = self._transforms.get(transform)
-            if known is None:
-                detail = f"the settings have no [transforms.{transform}]"
-                return Refusal(Reason.FORMAT_ERROR, detail)
-            changed = known.applied(content)
-            if isinstance(changed, Refusal):
-                return changed
-            content = changed
-        return edit.applied(content)
-
-    # -- all messages of a profile ---------------------------------------------------------------
 
     def decide_profile(
         self,
@@ -404,69 +290,52 @@ class RulesDecider:
             seed: Decides among equal instances of a cluster queue.
             replay: The operator's decision about them.
         """
-        if replay is not None and replay.to is To.REMAIN:
-            why = f"{replay.operator} wants no more attempts"
-            return self._keep(profile, attempts, None, why, replay)
-        rule = None if replay is None else _rule_of(replay)
-        if rule is not None:
-            return self._applied(profile, rule, attempts, hops=hops, seed=seed, replay=replay)
-        if replay is not None and replay.to is not To.ATTEMPT:
-            attempts = NO_ATTEMPTS
-        return self._by_table(profile, attempts, hops=hops, seed=seed, replay=replay)
+        case = _Case(profile, attempts, hops, seed, replay)
+        if replay is None or replay.to is To.ATTEMPT:
+            return self._by_table(case)
+        if replay.to is To.REMAIN:
+            return self._keep(case, None, f"{replay.operator} wants no more attempts")
+        if replay.rule is not None:
+            return self._applied(case, replay.rule)
+        return self._by_table(case._replace(attempts=NO_ATTEMPTS))
 
-    def _by_table(
-        self,
-        profile: DeadLetterProfile,
-        attempts: Attempts,
-        *,
-        hops: int,
-        seed: int,
-        replay: Replay | None,
-    ) -> Decision:
+    def _by_table(self, case: _Case) -> Decision:
         """The decision of the first matching rule that has attempts left."""
+        profile, attempts = case.profile, case.attempts
         if not profile.is_dead_letter:
-            return self._keep(profile, attempts, None, profile.problem, replay)
+            return self._keep(case, None, profile.problem)
         if attempts.is_quarantined:
-            return self._keep(profile, attempts, None, "in quarantine, no rule is asked", replay)
+            return self._keep(case, None, "in quarantine, no rule is asked")
         candidates = self.profiles.candidates_of(profile)
         index = self.attempts.following(candidates, attempts)
         if index is None:
             why = f"all {attempts.failures} attempts failed" if candidates else "no rule matches"
-            return self._keep(profile, attempts, None, why, replay)
+            return self._keep(case, None, why)
         rule = self.table.rules[index]
         if self.profiles.is_kafka and rule.action.can_fail:
-            loop = loop_of(profile, hops, attempts.counted, self._hop_limit)
+            loop = self._targets.loop(profile, attempts, case.hops)
             if loop is not None:
-                kept = attempts._replace(is_quarantined=True)
-                return self._keep(profile, kept, None, loop.detail, replay, reason=loop.reason)
-        return self._applied(profile, rule, attempts, hops=hops, seed=seed, replay=replay)
+                return self._keep(case.in_quarantine, None, loop.detail, loop.reason)
+        return self._applied(case, rule)
 
     def on_refusal(self, decision: Put, refusal: Refusal) -> Decision:
         """The decision after a failed put: the next attempt, or the message remains."""
-        return self._after_failure(
-            decision.profile,
-            decision.rule,
-            decision.attempts,
-            target=decision.target,
-            refusal=refusal,
-            replay=decision.replay,
-        )
+        case = _Case(decision.profile, decision.attempts, replay=decision.replay)
+        return self._after_failure(case, decision.rule, decision.target, refusal)
 
     def waiting(self, decision: Put) -> Wait:
         """The decision to wait until a put's delay is over."""
-        rule = decision.rule
-        assert rule is not None, "only rules of a table have delays"
-        name = self.attempts.following_name(rule, decision.attempts)
+        name = self.attempts.following_name(decision.rule, decision.attempts)
         return self._decisions.write(
             Wait,
             Result.PARKED,
             decision.profile,
             attempts=decision.attempts,
             attempt=decision.attempt,
-            rule=rule,
+            rule=decision.rule,
             target=decision.target,
             detail=f"{name} is {decision.wait} s after the failure",
-            of_kind={"delay": self.attempts.delay(rule, decision.attempts)},
+            of_kind={"delay": self.attempts.delay(decision.rule, decision.attempts)},
         )
 
     def flooded(self, profile: DeadLetterProfile, attempts: Attempts, why: str) -> Keep:
@@ -477,99 +346,7 @@ class RulesDecider:
             attempts: Their failed attempts.
             why: What the limit says.
         """
-        return self._keep(profile, attempts, None, why, None)
-
-    def suspended(self, decision: Decision, attempts: Attempts, why: str) -> Suspend:
-        """The decision to wait for an open breaker, without an attempt.
-
-        Args:
-            decision: What would be done without the breaker.
-            attempts: The failed attempts, to which none is added.
-            why: What the breaker says.
-        """
-        return self._decisions.write(
-            Suspend,
-            Result.PARKED,
-            decision.profile,
-            attempts=attempts,
-            attempt=attempts.failures + 1,
-            rule=decision.rule,
-            target=decision.target,
-            detail=why,
-            of_kind={"delay": self.attempts.delay(decision.rule, attempts)},
-        )
-
-    def probe(self, put: Put, attempts: Attempts, why: str) -> Put:
-        """A put whose round does not count; arguments as for ``suspended``."""
-        rounds = put.rounds
-        if rounds is not None and put.rule is not None:
-            rounds = self.attempts.uncounted(put.rule, rounds, attempts)
-        return with_detail(replace(put, rounds=rounds), f"{PROBE}: {why}")
-
-    # -- ORDER(KEY) ------------------------------------------------------------------------------
-
-    def held(self, message: Message, attempts: Attempts, ahead: Ahead, now: int) -> Hold:
-        """The decision that a message waits behind an earlier one of its key.
-
-        It is looked at again soon after what it waits for may have moved, and the later the more
-        messages are in front of it.
-
-        Args:
-            message: The message.
-            attempts: The failed ones, to which none is added.
-            ahead: What waits in front of it.
-            now: Milliseconds.
-        """
-        seconds = float(min(ahead.messages, HOLDS[-1]))
-        lane, (position, since) = ahead.lane, ahead.first
-        if lane is not None and lane.topic == self.identity.remaining_topic:
-            seconds = HOLDS[-1]
-        elif lane is not None:
-            seconds = max(seconds, since / 1000 + self.interval(lane) - now / 1000)
-        identity = position.identity
-        return self._decisions.write(
-            Hold,
-            Result.PARKED,
-            message.profile or NO_PROFILE,
-            attempts=attempts,
-            attempt=0,
-            detail=f"waits behind {identity}, which has its key",
-            of_kind={
-                "behind": identity,
-                "delay": self.table.backoff_partitions.longest_within(seconds),
-            },
-        )
-
-    def waiting_question(self, home: int) -> WaitingQuestion:
-        """The question what waits for the keys of a partition of the dead-letter queue."""
-        return WaitingQuestion.of(self.identity, home)
-
-    def round_of(self, decided: Decided, home: int, now: int) -> Round | None:
-        """The round that a decision begins; None if its message is not to be processed again.
-
-        Args:
-            decided: The message and the decision.
-            home: The partition of the dead-letter queue that the message belongs to.
-            now: Milliseconds; the time of the put.
-        """
-        put = decided.decision
-        if not isinstance(put, Put) or put.rule is None or put.rule.action is not Action.RETRY:
-            return None
-        ((_, record),) = decided.records
-        letters = TopicPartition(self.identity.topic, home)
-        return Round(record.topic, record.partition, _group_of(put.profile), now, letters)
-
-    def note_place(self, noted: Round, now: int) -> TopicPartition:
-        """Where the note of a round waits: the longer, the longer the round has gone on.
-
-        Args:
-            noted: The round.
-            now: Milliseconds.
-        """
-        age = (now - noted.put_at) / 1000
-        delay = self.table.backoff_partitions.longest_within(min(age / 4, HOLDS[-1]))
-        partition = self.table.backoff_partitions.partition(noted.letters.partition, delay, 0)
-        return TopicPartition(self.identity.backoff_topic, partition)
+        return self._keep(_Case(profile, attempts), None, why)
 
     def skip(
         self, profile: DeadLetterProfile, result: Result, detail: str, replay: Replay | None
@@ -582,16 +359,7 @@ class RulesDecider:
             detail: Why.
             replay: The replay that is about it, if known.
         """
-        return self._decisions.write(
-            Skip,
-            result,
-            profile,
-            attempt=0,
-            detail=detail,
-            replay=replay,
-        )
-
-    # -- waiting ---------------------------------------------------------------------------------
+        return self._decisions.write(Skip, result, profile, attempt=0, detail=detail, replay=replay)
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
         """See ``Decider.waiting_place``; a BACKOFF chooses the partition by the wait."""
@@ -625,27 +393,15 @@ class RulesDecider:
             return self.table.backoff_partitions.seconds(lane.partition)
         return self.table.control.retry_interval
 
-    # -- rules -----------------------------------------------------------------------------------
-
-    def _applied(
-        self,
-        profile: DeadLetterProfile,
-        rule: Rule,
-        attempts: Attempts,
-        *,
-        hops: int,
-        seed: int,
-        replay: Replay | None,
-    ) -> Decision:
-        """The decision of a rule about messages of a profile."""
+    def _applied(self, case: _Case, rule: Rule) -> Decision:
+        """The decision of a rule."""
+        profile, attempts, replay = case.profile, case.attempts, case.replay
         match rule.action:
             case Action.IGNORE:
-                why = f"ignored by the rule at line {rule.line}"
-                return self._keep(profile, attempts, rule, why, replay)
+                return self._keep(case, rule, f"ignored by the rule at line {rule.line}")
             case Action.QUARANTINE:
-                kept = attempts._replace(is_quarantined=True)
                 why = f"quarantined by the rule at line {rule.line}"
-                return self._keep(profile, kept, rule, why, replay)
+                return self._keep(case.in_quarantine, rule, why)
             case Action.DISCARD:
                 return self._decisions.write(
                     Discard,
@@ -656,21 +412,11 @@ class RulesDecider:
                     rule=rule,
                     replay=replay,
                 )
-        is_retry = rule.action is Action.RETRY
-        names = (
-            original_target(profile.fields) if is_retry else resolve_target(rule, profile.fields)
-        )
-        target = Names(queue=names.queue, queue_manager=names.queue_manager)
-        original = destination = self._destination(
-            profile, rule, target, counted=attempts.counted, hops=hops, seed=seed
-        )
-        if rule.to is RetryTo.GROUP and isinstance(original, Destination):
-            destination = self._of_group(profile, original)
+        target = self._targets.of(rule, profile, attempts, hops=case.hops, seed=case.seed)
+        names, destination = target.names, target.destination
         if isinstance(destination, Refusal):
-            return self._after_failure(
-                profile, rule, attempts, target=target, refusal=destination, replay=replay
-            )
-        assert isinstance(original, Destination), "it has led to this one"
+            return self._after_failure(case, rule, names, destination)
+        is_retry = rule.action is Action.RETRY
         return self._decisions.write(
             Put,
             Result.RETRIED if is_retry else Result.FORWARDED,
@@ -678,11 +424,11 @@ class RulesDecider:
             attempts=attempts,
             attempt=attempts.failures + 1,
             rule=rule,
-            target=target if destination is original else Names(queue=destination.queue),
+            target=names,
             destination=destination,
             replay=replay,
             of_kind={
-                "partition": _partition(profile, original) if is_retry else -1,
+                "partition": target.partition,
                 "strip": is_retry or not rule.header,
                 "wait": self.attempts.wait(rule, attempts) if is_retry and replay is None else 0,
                 "rounds": self.attempts.rounds(rule, attempts, destination),
@@ -690,171 +436,64 @@ class RulesDecider:
                     *destination.headers,
                     (own.RULE, own.number(rule.line)),
                     (own.TABLE, self.table_id.encode("ascii")),
-                    *self._meant_for(profile, rule, original, destination),
+                    *target.headers,
                 ),
             },
         )
 
-    def _destination(
-        self,
-        profile: DeadLetterProfile,
-        rule: Rule,
-        target: Names,
-        *,
-        counted: int,
-        hops: int,
-        seed: int,
-    ) -> Destination | Refusal:
-        if loop := loop_of(profile, hops, counted, self._hop_limit):
-            return loop
-        if missing := missing_insert(rule, profile.fields):
-            return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"the message has nothing for {missing}")
-        if rule.forward_topic:
-            destination = self._resolve_topic(target.queue, rule.forward_cluster)
-        else:
-            destination = self._resolve(target.queue_manager, target.queue, seed)
-        if isinstance(destination, Destination) and destination.topic == self.identity.topic:
-            return Refusal(LOOP, "the target is the handler's own dead-letter queue")
-        return destination
-
-    def _of_group(self, profile: DeadLetterProfile, original: Destination) -> Destination | Refusal:
-        """The topic of the rounds of the group that failed, in place of the original topic."""
-        group = _group_of(profile)
-        if not group:
-            detail = "the dead letter names no consumer group, so TO(GROUP) has no topic for it"
-            return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
-        name = group_topic(self._group_topic_form, topic=original.topic, group=group)
-        if not is_topic_name(name):
-            detail = (
-                f"TO(GROUP) would put to {name!r}, and no topic has such a name:"
-                " up to 249 of the characters A-Z a-z 0-9 . _ -"
-            )
-            return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
-        if name == original.topic:
-            return original
-        if name == self.identity.topic:
-            return Refusal(LOOP, "the target is the handler's own dead-letter queue")
-        return self._resolve_group_topic(name, original.topic)
-
     def _after_failure(
-        self,
-        profile: DeadLetterProfile,
-        rule: Rule | None,
-        before: Attempts,
-        *,
-        target: Names,
-        refusal: Refusal,
-        replay: Replay | None,
+        self, case: _Case, rule: Rule | None, target: Names, refusal: Refusal
     ) -> Park | Keep:
         """The decision after a rule's failed attempt: the next one, or the message remains."""
-        attempts, following = before, None
+        profile, attempts, replay = case.profile, case.attempts, case.replay
+        of_kind: dict[str, Any] = {}
+        following = None
         # Otherwise the table decided nothing, or its next attempt would lack the edit.
         if replay is None or (replay.to in {To.RULES, To.ATTEMPT} and not replay.edit):
-            attempts = self.attempts.counted(rule, before)
-            candidates = self.profiles.candidates_of(profile)
-            following = self.attempts.following(candidates, attempts)
+            attempts = self.attempts.counted(rule, attempts)
+            following = self.attempts.following(self.profiles.candidates_of(profile), attempts)
+        if following is not None:
+            of_kind["delay"] = self.attempts.delay(self.table.rules[following], attempts)
         header = profile.header
         is_known = header is not None and (refusal.reason, target) == (
             header.reason,
             Names(queue=header.dest_q_name, queue_manager=header.dest_q_mgr_name),
         )
-        kind: type[Park | Keep] = Keep
-        delay: dict[str, int | None] = {}
-        if following is not None:
-            kind, delay = (
-                Park,
-                {"delay": self.attempts.delay(self.table.rules[following], attempts)},
-            )
+        kind: type[Park | Keep] = Keep if following is None else Park
         return self._decisions.write(
             kind,
             Result.REMAINS if following is None else Result.PARKED,
             profile,
             attempts=attempts,
-            attempt=before.failures + 1,
+            attempt=case.attempts.failures + 1,
             rule=rule,
             target=target,
             reason=refusal.reason,
             detail=refusal.detail,
             replay=replay,
-            of_kind={"is_worth_logging": not is_known, **delay},
+            of_kind={"is_worth_logging": not is_known, **of_kind},
         )
-
-    def _meant_for(
-        self,
-        profile: DeadLetterProfile,
-        rule: Rule,
-        original: Destination,
-        destination: Destination,
-    ) -> Headers:
-        """The headers about the consumer group that failed, as far as it is known.
-
-        A RETRY says whom its round is for; a FWD that keeps the dead-letter header keeps the
-        original topic with it.
-        """
-        headers: Headers = []
-        group = _group_of(profile)
-        if self.profiles.is_kafka and rule.action is Action.RETRY and group:
-            headers.append((own.GROUP, group.encode(errors="replace")))
-        if rule.action is Action.FWD and rule.header and profile.group_topic:
-            headers.append((own.GROUP_TOPIC, profile.group_topic.value))
-        if destination is not original:
-            partition = _partition(profile, original)
-            number = None if partition < 0 else partition
-            name = own.GroupTopic(destination.topic, original.topic, number)
-            headers.append((own.GROUP_TOPIC, name.value))
-        return headers
 
     def _keep(
         self,
-        profile: DeadLetterProfile,
-        attempts: Attempts,
+        case: _Case,
         rule: Rule | None,
         detail: str,
-        replay: Replay | None,
-        *,
         reason: int = 0,
+        *,
+        target: Names = NO_NAMES,
+        is_worth_logging: bool = False,
     ) -> Keep:
         return self._decisions.write(
             Keep,
             Result.REMAINS,
-            profile,
-            attempts=attempts,
+            case.profile,
+            attempts=case.attempts,
             attempt=0,
             rule=rule,
+            target=target,
             reason=reason,
             detail=detail,
-            replay=replay,
+            replay=case.replay,
+            of_kind={"is_worth_logging": is_worth_logging},
         )
-
-
-def _rule_of(replay: Replay) -> Rule | None:
-    """The rule that a replay carries; None if the table's rules decide."""
-    match replay.to:
-        case To.RULES | To.ATTEMPT | To.REMAIN:
-            return None
-        case To.ORIGINAL:
-            return Rule(action=Action.RETRY)
-        case To.GROUP:
-            return Rule(action=Action.RETRY, to=RetryTo.GROUP)
-        case To.DISCARD:
-            return Rule(action=Action.DISCARD)
-        case To.QUEUE:
-            return Rule(
-                action=Action.FWD,
-                forward_queue=replay.queue,
-                forward_queue_manager=replay.queue_manager,
-                header=replay.keeps_header,
-            )
-
-
-def _group_of(profile: DeadLetterProfile) -> str:
-    """The consumer group that failed; empty if it is unknown."""
-    return profile.view.consumer_group or group_of(profile.fields)
-
-
-def _partition(profile: DeadLetterProfile, destination: Destination) -> int:
-    """The partition that a message came from, if it returns to its topic; else -1."""
-    origin = profile.view.origin
-    if origin.topic != destination.topic or origin.partition is None:
-        return -1
-    return origin.partition

@@ -91,9 +91,9 @@ class Slice:
         )
         deciders = (part.decider for part in parts)
         self._breaking = {
-            one.identity.name: one.breaker.failures
+            one.identity.name: one.guard.failures
             for one in deciders
-            if isinstance(one, RulesDecider) and one.breaker is not None
+            if isinstance(one, RulesDecider) and one.guard is not None
         }
         """The failures that open a breaker, by handler."""
         self._outputs: list[Entry] = []

@@ -73,7 +73,10 @@ class Extent(NamedTuple):
 
 
 class Cluster:
-    """One cluster; use it in a ``with`` statement, or keep it for as long as a process lives."""
+    """One cluster; use it in a ``with`` statement, or keep it for as long as a process lives.
+
+    Every question raises ``TransientFault`` if the broker gives no answer in time.
+    """
 
     def __init__(self, connection: Connection, *, timeout: float = ANSWER) -> None:
         """Does not connect yet; ``open`` does, or the first question.
@@ -114,11 +117,7 @@ class Cluster:
     # -- topics --------------------------------------------------------------------------------
 
     def topics(self) -> Mapping[str, int]:
-        """Every topic that exists now, with its number of partitions.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+        """Every topic that exists now, with its number of partitions."""
         self._topics = self._clients.asked("list of topics", self._list_topics)
         return self._topics
 
@@ -141,9 +140,6 @@ class Cluster:
         Args:
             topics: The topics. Missing topics, and those that this user may not describe, are
                 omitted.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         described = self.descriptions(topics)
         return {name: str(one.topic_id) for name, one in described.items() if one is not None}
@@ -157,9 +153,6 @@ class Cluster:
 
         Returns:
             None for a topic that does not exist, or not for this user.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         if not names:
             return {}
@@ -175,11 +168,7 @@ class Cluster:
         return self._clients.asked("description of topics", ask)
 
     def leaderless(self, lanes: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """The partitions among these that have no leader now and cannot be asked.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+        """The partitions among these that have no leader now and cannot be asked."""
         asked = frozenset(lanes)
         described = self.descriptions(sorted({lane.topic for lane in asked}))
         return asked & {
@@ -195,20 +184,13 @@ class Cluster:
 
         Args:
             topics: Topics; those that did not exist at the last look are omitted.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         lanes = self.lanes(topics)
         silent = self.leaderless(lanes)
         return [lane for lane in lanes if lane not in silent], silent
 
     def settings_of(self, names: Collection[str]) -> dict[str, Mapping[str, Any]]:
-        """The settings of topics, by name; none for a topic that this user may not describe.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+        """The settings of topics, by name; none for a topic that this user may not describe."""
         if not names:
             return {}
         resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in names}
@@ -234,9 +216,6 @@ class Cluster:
 
         Returns:
             Why the cluster refuses; None if it does not.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
 
         def ask(seconds: float) -> KafkaError | None:
@@ -253,11 +232,7 @@ class Cluster:
     # -- offsets -------------------------------------------------------------------------------
 
     def extents(self, lanes: Iterable[TopicPartition]) -> dict[TopicPartition, Extent]:
-        """The offsets of partitions now.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+        """The offsets of partitions now."""
         asked = list(lanes)
         first = self._offsets(dict.fromkeys(asked, _EARLIEST))
         end = self.ends(asked)
@@ -266,11 +241,7 @@ class Cluster:
     def ends(
         self, lanes: Iterable[TopicPartition], *, committed_only: bool = True
     ) -> dict[TopicPartition, int]:
-        """Where partitions end: their last stable offset, or with open transactions the very end.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+        """The ends of partitions: last stable offsets, or with open transactions the very ends."""
         level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
         return self._offsets(dict.fromkeys(lanes, _LATEST), level)
 
@@ -279,9 +250,6 @@ class Cluster:
 
         Args:
             times: Milliseconds since 1970 for each partition.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         asked = {lane: OffsetSpec.for_timestamp(time_) for lane, time_ in times.items()}
         return self._offsets(asked)
@@ -409,11 +377,7 @@ class Cluster:
                     break
 
     def append(self, topic: str, key: bytes, value: bytes | None) -> None:
-        """Writes a record to partition 0 of a topic, and waits until every replica has it.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+        """Writes a record to partition 0 of a topic, and waits until every replica has it."""
         self._appender.append(topic, key, value)
 
     def _list_topics(self, timeout: float) -> Mapping[str, int]:

@@ -9,11 +9,12 @@ from typing import NamedTuple
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.operations.put import NewMessage
 from redrive.operations.put_trace import PutTracer
-from redrive.rules import Action, Rule, RulesTable, StringPattern
+from redrive.rules import Action, Rule, RulesTable
 from redrive.rules.allowances import without_allowed
 from redrive.rules.analysis import Message, Search, Undecided, bits_of, write_message
 from redrive.rules.diagnosis import EntryDiagnostic
 from redrive.rules.source import physical_lines
+from redrive.rules.targets import known_names
 from redrive.topology.trace import ResolutionTrace
 
 
@@ -118,18 +119,5 @@ def _told(
 
 def _target(rule: Rule) -> tuple[str, str] | None:
     """Queue and queue manager of the rule's puts, if they are the same for all messages."""
-    names = rule.forward_queue, rule.forward_queue_manager
-    if rule.action is Action.RETRY:
-        names = "&DESTQ", "&DESTQM"
-    queue, manager = (_name(rule, name) for name in names)
+    queue, manager = known_names(rule)
     return None if not queue or manager is None else (queue, manager)
-
-
-def _name(rule: Rule, name: str) -> str | None:
-    """A name itself, or the only value of the field that it stands for."""
-    if not name.startswith("&"):
-        return name
-    pattern = rule.patterns.get(name[1:])
-    if isinstance(pattern, StringPattern) and pattern.is_literal:
-        return pattern.normal
-    return None

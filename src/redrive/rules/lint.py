@@ -21,7 +21,7 @@ from redrive.rules.rule import Action, Control, RetryTo, Rule
 from redrive.rules.source import BLANKS, Entry, entries_of
 from redrive.rules.syntax import Clause
 from redrive.rules.table import RulesTable
-from redrive.rules.targets import inserts
+from redrive.rules.targets import inserts, known_names
 
 # MQ's characters of object names, and those that Kafka adds for topics.
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._/%-]")
@@ -186,21 +186,8 @@ def _target(rule: Rule) -> tuple[str, str] | None:
         return None
     if rule.forward_topic:
         return None if inserts(rule) else (rule.forward_topic, "")
-    queue, manager = rule.forward_queue, rule.forward_queue_manager
-    if rule.action is Action.RETRY:
-        queue, manager = "&DESTQ", "&DESTQM"
-    known = _known_name(rule, queue), _known_name(rule, manager)
-    return None if known[0] is None else (known[0], known[1] or "")
-
-
-def _known_name(rule: Rule, name: str) -> str | None:
-    """The name that a name or a reference such as ``&DESTQ`` stands for; None if it varies."""
-    if not name.startswith("&"):
-        return name
-    pattern = rule.patterns.get(name[1:])
-    if isinstance(pattern, StringPattern) and pattern.is_literal:
-        return pattern.normal
-    return None
+    queue, manager = known_names(rule)
+    return None if queue is None else (queue, manager or "")
 
 
 def _line_of_interval(report: Reporter) -> int:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from redrive.messages.schemes import consumer_group
 from redrive.rules.keywords import NAME_LENGTH, TOPIC_LENGTH, Dialect
-from redrive.rules.patterns import FieldValue
+from redrive.rules.patterns import FieldValue, StringPattern
 from redrive.rules.rule import Action, Control, RetryTo, Rule
 
 _INSERT: Final = re.compile("&([A-Z]+)")
@@ -60,6 +60,24 @@ def resolve_target(rule: Rule, fields: Mapping[str, FieldValue], form: str = GRO
             _substituted(rule.forward_queue_manager, fields),
         )
     raise ValueError(f"ACTION({rule.action}) puts nothing")
+
+
+def known_names(rule: Rule) -> tuple[str | None, str | None]:
+    """Queue and queue manager to which a rule puts, each None if it varies among messages."""
+    names = rule.forward_queue, rule.forward_queue_manager
+    if rule.action is Action.RETRY:
+        names = "&DESTQ", "&DESTQM"
+    return _known_name(rule, names[0]), _known_name(rule, names[1])
+
+
+def _known_name(rule: Rule, name: str) -> str | None:
+    """A name itself, or the only value of the field that it stands for."""
+    if not name.startswith("&"):
+        return name
+    pattern = rule.patterns.get(name[1:])
+    if isinstance(pattern, StringPattern) and pattern.is_literal:
+        return pattern.normal
+    return None
 
 
 def inserts(rule: Rule) -> Sequence[str]:

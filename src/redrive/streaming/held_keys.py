@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from redrive.kafka.reports import Batching
     from redrive.streaming.lifecycle import JobControl
 
-__all__ = ["HeldKeys"]
+__all__ = ["HeldKeysTopic"]
 
 _LOOK: Final = 1.0
 """Seconds between two looks at what waits."""
@@ -46,7 +46,7 @@ _Entries: TypeAlias = Mapping[bytes, bytes]
 """The topic, by the keys of its records."""
 
 
-class HeldKeys:
+class HeldKeysTopic:
     """Writes the topic of held keys during one run.
 
     This class is responsible for one thread of one instance: the facts are those of the whole

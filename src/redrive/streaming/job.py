@@ -33,7 +33,7 @@ from redrive.kafka.deadline import COORDINATOR, under_way
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.emission import EmissionOrder
 from redrive.streaming.forwarding import Forwarding
-from redrive.streaming.held_keys import HeldKeys
+from redrive.streaming.held_keys import HeldKeysTopic
 from redrive.streaming.held_source import HeldSource
 from redrive.streaming.lifecycle import BatchSummary, EndDeadline, JobControl, Restart, Stop
 from redrive.streaming.preparation import Preparation, no_folder
@@ -211,7 +211,7 @@ class Job:
         )
         query, cluster = None, Cluster(self._configuration.connection)
         forwarding = Forwarding(self._configuration, identity, self._control)
-        held_keys = HeldKeys(self._configuration, identity, self._control)
+        held_keys = HeldKeysTopic(self._configuration, identity, self._control)
         try:
             query = self._start_query(start, processor, identity)
             self._preparation.commit(start, processor)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from redrive.engine.cache import put_bounds
 from redrive.engine.decision import Decision, Keep, Park, Put, Wait
 from redrive.engine.message import NO_ATTEMPTS, Attempts
+from redrive.engine.put_record import put_bounds
 from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind
 from redrive.messages import DeadLetterDecoder, Records, SchemeTable
 from redrive.messages import own_headers as own

@@ -1,0 +1,128 @@
+"""The part of a rules table's decider that asks its breakers before it tries a message."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from redrive.engine.breaker import PROBE, breaker_of, is_refused
+from redrive.engine.deciders import Decided
+from redrive.engine.decision import Decision, DecisionWriter, Put, Suspend, with_detail
+from redrive.engine.outcome import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redrive.engine.attempts import AttemptCounter
+    from redrive.engine.breaker import BreakerSettings, OpenBreaker
+    from redrive.engine.context import SliceContext
+    from redrive.engine.message import Attempts, Message
+    from redrive.messages import DeadLetterProfile
+
+__all__ = ["BreakerGuard"]
+
+
+class BreakerGuard:
+    """Has the retries of one rules table wait while their breakers are open."""
+
+    def __init__(
+        self,
+        handler: str,
+        settings: BreakerSettings,
+        attempts: AttemptCounter,
+        decisions: DecisionWriter,
+    ) -> None:
+        """Take what the decider of the table shares.
+
+        Args:
+            handler: Name of the handler.
+            settings: Its breakers.
+            attempts: Counts the attempts of the table.
+            decisions: Writes the decisions of the handler.
+        """
+        self.failures = settings.failures
+        self._handler = handler
+        self._attempts = attempts
+        self._decisions = decisions
+
+    def decided(
+        self,
+        message: Message,
+        decision: Decision,
+        attempts: Attempts,
+        facts: SliceContext,
+        attempt: Callable[[Decision], Decided],
+    ) -> Decided:
+        """The result of a decision under its breaker: an attempt, a probe, or a wait.
+
+        Args:
+            message: The message.
+            decision: The decision of the table about it.
+            attempts: Its failed attempts.
+            facts: The breakers, as the slice sees them.
+            attempt: Carries a decision about the message out.
+        """
+        key = breaker_of(self._handler, decision.rule, decision.profile)
+        if key is None:
+            return attempt(decision)
+        is_put, breaker = isinstance(decision, Put), facts.breakers.of(key)
+        if isinstance(decision, Put) and message.failed_at:
+            is_put = not facts.is_waiting(message, decision.wait)
+        if not is_put and not is_refused(decision):
+            return attempt(decision)
+        shared = facts.cache.shared
+        if breaker is not None and not facts.breakers.admits(key, breaker):
+            return Decided(message, shared(self._suspended, decision, attempts, breaker.detail))
+        tried = decision
+        if breaker is not None and not breaker.is_tried and isinstance(decision, Put):
+            tried = shared(self._probe, decision, attempts, breaker.detail)
+        decided = attempt(tried)
+        if not is_refused(decided.decision):
+            return decided
+        facts.breakers.refuse(key, decided.decision.detail)
+        if breaker is None:
+            return decided
+        return Decided(message, shared(self._suspended, decision, attempts, breaker.detail))
+
+    def note_return(
+        self, profile: DeadLetterProfile, attempts: Attempts, put_at: int, facts: SliceContext
+    ) -> None:
+        """Counts a round that came back for the breaker of its rule.
+
+        Args:
+            profile: The message's.
+            attempts: Its failed attempts, the last of them by that rule.
+            put_at: Time of the round's put, in milliseconds.
+            facts: The breakers, as the slice sees them.
+        """
+        key = breaker_of(self._handler, self._attempts.last_tried(attempts), profile)
+        if key is not None:
+            facts.breakers.came_back(key, put_at)
+
+    def open_breaker(self, decision: Decision, facts: SliceContext) -> OpenBreaker | None:
+        """The breaker that a decision has to ask, if it is open."""
+        if not facts.breakers:
+            return None
+        key = breaker_of(self._handler, decision.rule, decision.profile)
+        return None if key is None else facts.breakers.of(key)
+
+    def _suspended(self, decision: Decision, attempts: Attempts, why: str) -> Suspend:
+        """The decision to wait for an open breaker, without an attempt."""
+        return self._decisions.write(
+            Suspend,
+            Result.PARKED,
+            decision.profile,
+            attempts=attempts,
+            attempt=attempts.failures + 1,
+            rule=decision.rule,
+            target=decision.target,
+            detail=why,
+            of_kind={"delay": self._attempts.delay(decision.rule, attempts)},
+        )
+
+    def _probe(self, put: Put, attempts: Attempts, why: str) -> Put:
+        """A put whose round does not count."""
+        rounds = put.rounds
+        if rounds is not None and put.rule is not None:
+            rounds = self._attempts.uncounted(put.rule, rounds, attempts)
+        return with_detail(replace(put, rounds=rounds), f"{PROBE}: {why}")

@@ -1,0 +1,102 @@
+"""The part of a rules table's decider that keeps the messages of a key in order: ORDER(KEY)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redrive.engine.decision import NO_PROFILE, DecisionWriter, Hold, Put
+from redrive.engine.ordering import Ahead, Round
+from redrive.engine.outcome import Result
+from redrive.engine.rule_targets import failed_group
+from redrive.messages import TopicPartition
+from redrive.rules import Action, RulesTable
+from redrive.rules.backoff import HOLDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redrive.engine.deciders import Decided
+    from redrive.engine.message import Attempts, Message
+    from redrive.engine.names import HandlerIdentity
+
+__all__ = ["HeldKeys"]
+
+
+class HeldKeys:
+    """Has messages of one dead-letter queue wait behind earlier ones of their key."""
+
+    def __init__(
+        self,
+        identity: HandlerIdentity,
+        table: RulesTable,
+        interval: Callable[[TopicPartition], float],
+        decisions: DecisionWriter,
+    ) -> None:
+        """Take what the decider of the table shares.
+
+        Args:
+            identity: The handler's names.
+            table: A table with ORDER(KEY).
+            interval: See ``Decider.interval``.
+            decisions: Writes the decisions of the handler.
+        """
+        self._identity = identity
+        self._delays = table.backoff_partitions
+        self._interval = interval
+        self._decisions = decisions
+
+    def held(self, message: Message, attempts: Attempts, ahead: Ahead, now: int) -> Hold:
+        """The decision that a message waits behind an earlier one of its key.
+
+        It is looked at again soon after what it waits for may have moved, and the later the more
+        messages are in front of it.
+
+        Args:
+            message: The message.
+            attempts: The failed ones, to which none is added.
+            ahead: What waits in front of it.
+            now: Milliseconds.
+        """
+        seconds = float(min(ahead.messages, HOLDS[-1]))
+        lane, (position, since) = ahead.lane, ahead.first
+        if lane is not None and lane.topic == self._identity.remaining_topic:
+            seconds = HOLDS[-1]
+        elif lane is not None:
+            seconds = max(seconds, since / 1000 + self._interval(lane) - now / 1000)
+        identity = position.identity
+        return self._decisions.write(
+            Hold,
+            Result.PARKED,
+            message.profile or NO_PROFILE,
+            attempts=attempts,
+            attempt=0,
+            detail=f"waits behind {identity}, which has its key",
+            of_kind={"behind": identity, "delay": self._delays.longest_within(seconds)},
+        )
+
+    def round_of(self, decided: Decided, home: int, now: int) -> Round | None:
+        """The round that a decision begins; None if its message is not to be processed again.
+
+        Args:
+            decided: The message and the decision.
+            home: The partition of the dead-letter queue that the message belongs to.
+            now: Milliseconds; the time of the put.
+        """
+        put = decided.decision
+        if not isinstance(put, Put) or put.rule is None or put.rule.action is not Action.RETRY:
+            return None
+        ((_, record),) = decided.records
+        letters = TopicPartition(self._identity.topic, home)
+        return Round(record.topic, record.partition, failed_group(put.profile), now, letters)
+
+    def note_place(self, noted: Round, now: int) -> TopicPartition:
+        """Where the note of a round waits: the longer, the longer the round has gone on.
+
+        Args:
+            noted: The round.
+            now: Milliseconds.
+        """
+        age = (now - noted.put_at) / 1000
+        delay = self._delays.longest_within(min(age / 4, HOLDS[-1]))
+        partition = self._delays.partition(noted.letters.partition, delay, 0)
+        return TopicPartition(self._identity.backoff_topic, partition)

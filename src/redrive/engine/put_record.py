@@ -1,0 +1,213 @@
+"""The record that the put of a rules table writes, made from one message or prepared for many.
+
+Nearly all fresh dead letters of a lane have the same header names in the same order, and few
+distinct profiles. ``PreparedPut`` computes once what they share; each record then costs one list,
+one slice and one line of JSON. All other records are made one by one. Both ways must write the
+same records, which a test checks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from redrive.engine.edits import NO_EDIT, Content, Edit, changes
+from redrive.engine.put_descriptor import (
+    LEFT_TO_QUEUE,
+    PERSISTENCE_AS_QUEUE_IS_DEFINED,
+    defaults_of,
+    settled,
+)
+from redrive.messages import OutputRecord, original_key, remove_header, without_stacks
+from redrive.messages import own_headers as own
+from redrive.messages.reasons import Reason
+from redrive.topology.put import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from redrive.engine.context import SliceContext
+    from redrive.engine.decision import Put
+    from redrive.engine.message import Message
+    from redrive.engine.transforms import Transform
+    from redrive.messages import DeadLetterProfile, Headers
+
+__all__ = ["PreparedPut", "persistence_of", "put_bounds", "record_of"]
+
+HEADROOM: Final = 16 * 1024
+"""Bytes reserved for headers when a body is compared with a topic's limit."""
+_PROBE: Final = bytes(4096)
+"""A value longer than any dead-letter header, to see how much of it is removed."""
+_UNLIKELY: Final = b"\xff"
+"""A header value that no field of a message descriptor has, so that every edit shows."""
+
+
+def record_of(
+    message: Message, put: Put, facts: SliceContext, transforms: Mapping[str, Transform]
+) -> tuple[OutputRecord | Refusal, str]:
+    """The record that a put of one message writes.
+
+    Args:
+        message: The message.
+        put: The decision to put it.
+        facts: What is known of the cluster.
+        transforms: What TRANSFORM of the table may name.
+
+    Returns:
+        The record, or why there is none, and what was changed in it.
+    """
+    key, value, headers = message.key, message.value, message.headers
+    if put.strip:
+        key = original_key(put.profile, key, headers)
+        value, headers = remove_header(put.profile, value, headers)
+    else:
+        headers = without_stacks(put.profile, headers)
+    edit = ""
+    transform = put.rule.transform if put.rule else ""
+    edited = put.replay.edit if put.replay else NO_EDIT
+    if transform or edited:
+        before = Content(value, headers)
+        after = _changed(before, transform, edited, transforms)
+        if isinstance(after, Refusal):
+            return after, ""
+        (value, headers), edit = after, changes(before, after)
+    headers = [
+        *settled(headers, put.destination),
+        (own.ID, message.identity.encode("ascii")),
+        *put.added_headers(facts.now),
+        (own.HOPS, own.number(message.hops + 1)),
+    ]
+    topic = put.destination.topic
+    partition = facts.facts.topic(topic).partition(put.partition)
+    return OutputRecord(topic, key, value, headers, message.timestamp, partition), edit
+
+
+def _changed(
+    content: Content, transform: str, edit: Edit, transforms: Mapping[str, Transform]
+) -> Content | Refusal:
+    """What is put of a content; the operator's edit comes last, as the preview shows it."""
+    if transform:
+        known = transforms.get(transform)
+        if known is None:
+            detail = f"the settings have no [transforms.{transform}]"
+            return Refusal(Reason.FORMAT_ERROR, detail)
+        changed = known.applied(content)
+        if isinstance(changed, Refusal):
+            return changed
+        content = changed
+    return edit.applied(content)
+
+
+def persistence_of(put: Put) -> int:
+    """The persistence of a dead letter where it is put."""
+    persistence = int(put.profile.fields.get("PERSIST", 0))
+    is_defined = persistence != PERSISTENCE_AS_QUEUE_IS_DEFINED
+    return persistence if is_defined else put.destination.persistence
+
+
+def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
+    """Bounds within which a put surely succeeds: longest value, first and last timestamp.
+
+    Args:
+        put: The put.
+        facts: What is known of the cluster.
+
+    Returns:
+        Bytes and milliseconds; None if each message needs its own check.
+    """
+    destination, longest = put.destination, put.destination.limits.longest
+    topic = facts.facts.topic(destination.topic)
+    if destination.is_choice or longest is None or topic.wants_keys or topic.silent:
+        return None
+    profile = put.profile
+    if put.rule is not None and put.rule.transform:
+        return None
+    if profile.is_wrapped or profile.view.pointer or (put.rounds and profile.drops_headers):
+        return None
+    earliest, latest = topic.timestamps(facts.now)
+    if put.wait:
+        earliest, latest = max(earliest, 1), min(latest, facts.failed_before(put.wait))
+    return min(topic.max_message_bytes - HEADROOM, longest), earliest, latest
+
+
+class PreparedPut:
+    """Writes the fresh dead letters of one profile that one decision puts on a queue."""
+
+    __slots__ = (
+        "_added", "_edits", "_gaps", "_left", "_tail", "cut", "decision", "earliest", "latest",
+        "partition", "room", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        put: Put,
+        layout: Sequence[str],
+        bounds: tuple[int, int, int],
+        facts: SliceContext,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            put: The decision.
+            layout: The header names of every record, in their order.
+            bounds: See ``put_bounds``.
+            facts: What is known of the cluster.
+        """
+        self.decision = put
+        self.topic = put.destination.topic
+        self.partition = facts.facts.topic(self.topic).partition(put.partition)
+        self.room, self.earliest, self.latest = bounds
+        self.cut = 0
+        self._edits: list[tuple[int, tuple[str, bytes | None]]] = []
+        self._gaps: list[int] = []
+        self._added: Headers = []
+        self._tail: Headers = [*put.added_headers(facts.now), (own.HOPS, b"1")]
+        defaults = defaults_of(put.destination)
+        self._left = [
+            (index, LEFT_TO_QUEUE[name], (name, defaults[name]))
+            for index, name in enumerate(layout)
+            if name in LEFT_TO_QUEUE
+        ]
+        self._prepare_edits(put.profile, layout, strip=put.strip)
+
+    def headers(self, headers: Headers, identity: bytes) -> Headers:
+        """The headers to write, from those of the dead letter."""
+        written = headers.copy()
+        for index, left, default in self._left:
+            if written[index][1] == left:
+                written[index] = default
+        for index, pair in self._edits:
+            raw = written[index][1]
+            if raw is None or raw.rstrip(b" ") != pair[1]:  # an equal value stays as it is
+                written[index] = pair
+        for index in self._gaps:
+            del written[index]
+        written += self._added
+        written.append((own.ID, identity))
+        written += self._tail
+        return written
+
+    def _prepare_edits(
+        self, profile: DeadLetterProfile, layout: Sequence[str], *, strip: bool
+    ) -> None:
+        """Derives from one message the edits for every record of this layout."""
+        probe: Headers = [(name, _UNLIKELY) for name in layout]
+        value: bytes | None = _PROBE
+        if strip:
+            value, kept = remove_header(profile, value, probe)
+        else:
+            kept = without_stacks(profile, probe)
+        self.cut = len(_PROBE) - len(value or b"")
+        position = {id(pair): index for index, pair in enumerate(probe)}
+        survivors = [position.get(id(pair)) for pair in kept]
+        taken = 0
+        for pair, index in zip(kept, survivors, strict=True):
+            if index is not None:
+                self._gaps += range(taken, index)
+                taken = index + 1
+            elif taken < len(layout) and layout[taken] == pair[0]:
+                self._edits.append((taken, pair))
+                taken += 1
+            else:
+                self._added.append(pair)
+        self._gaps += range(taken, len(layout))
+        self._gaps.reverse()

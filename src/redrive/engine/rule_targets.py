@@ -1,0 +1,195 @@
+"""Targets of rules: the queue or topic that a rule names for a dead letter, and where it leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from redrive.engine.attempts import LOOP, loop_of
+from redrive.messages import own_headers as own
+from redrive.messages.reasons import Reason
+from redrive.rules import (
+    GROUP_TOPIC,
+    Action,
+    RetryTo,
+    Rule,
+    group_of,
+    group_topic,
+    is_topic_name,
+    missing_insert,
+    original_target,
+    resolve_target,
+)
+from redrive.topology.names import Names
+from redrive.topology.put import Destination, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redrive.engine.message import Attempts
+    from redrive.messages import DeadLetterProfile, Headers
+
+__all__ = ["RuleTargets", "Target", "failed_group", "original_names"]
+
+
+class Target(NamedTuple):
+    """The target of one rule for the messages of one profile."""
+
+    names: Names
+    """The queue that the rule or the group names."""
+    destination: Destination | Refusal
+    """Where it leads, or why the attempt fails."""
+    partition: int = -1
+    """The partition that a message returns to; -1 if the key chooses."""
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    """Headers about the consumer group that failed, as far as it is known."""
+
+
+class RuleTargets:
+    """Finds the targets of the rules of one dead-letter queue."""
+
+    def __init__(
+        self,
+        queue: str,
+        resolve: Callable[[str, str, int], Destination | Refusal],
+        *,
+        hop_limit: int,
+        resolve_topic: Callable[[str, str], Destination | Refusal] | None,
+        resolve_group_topic: Callable[[str, str], Destination | Refusal] | None,
+        group_topic_form: str = GROUP_TOPIC,
+        is_kafka: bool,
+    ) -> None:
+        """Take what leads names to topics; see ``RulesDecider`` for arguments not listed.
+
+        Args:
+            queue: The topic of the dead-letter queue, to which no rule may put.
+            resolve: Queue manager, queue name and seed to a destination or a refusal.
+            hop_limit: Redrive's puts of one message before it counts as looping.
+            resolve_topic: FWDT's topic and cluster to a destination or a refusal.
+            resolve_group_topic: The topic of a group's rounds, likewise.
+            group_topic_form: See ``group_topic``.
+            is_kafka: Whether the table is of DIALECT(KAFKA).
+        """
+        self._queue = queue
+        self._hop_limit = hop_limit
+        self._resolve = resolve
+        self._resolve_topic = resolve_topic or (lambda topic, _: resolve("", topic, 0))
+        self._resolve_group_topic = resolve_group_topic or (lambda name, _: resolve("", name, 0))
+        self._group_topic_form = group_topic_form
+        self._is_kafka = is_kafka
+
+    def of(
+        self, rule: Rule, profile: DeadLetterProfile, attempts: Attempts, *, hops: int, seed: int
+    ) -> Target:
+        """The target of a rule.
+
+        Args:
+            rule: A rule that puts.
+            profile: The messages.
+            attempts: Their failed attempts.
+            hops: Redrive's puts of them on queues.
+            seed: Decides among equal instances of a cluster queue.
+        """
+        is_retry = rule.action is Action.RETRY
+        names = original_names(profile) if is_retry else _forward_names(rule, profile)
+        original = self.loop(profile, attempts, hops) or self._named(profile, rule, names, seed)
+        if isinstance(original, Refusal):
+            return Target(names, original)
+        destination: Destination | Refusal = original
+        if rule.to is RetryTo.GROUP:
+            destination = self._of_group(profile, original)
+        if isinstance(destination, Refusal):
+            return Target(names, destination)
+        if destination is not original:
+            names = Names(queue=destination.queue)
+        return Target(
+            names,
+            destination,
+            _partition(profile, original) if is_retry else -1,
+            tuple(self._headers(profile, rule, original, destination)),
+        )
+
+    def loop(self, profile: DeadLetterProfile, attempts: Attempts, hops: int) -> Refusal | None:
+        """The refusal of messages that loop; arguments as for ``of``."""
+        return loop_of(profile, hops, attempts.counted, self._hop_limit)
+
+    def _named(
+        self, profile: DeadLetterProfile, rule: Rule, names: Names, seed: int
+    ) -> Destination | Refusal:
+        """Where a rule's names lead."""
+        if missing := missing_insert(rule, profile.fields):
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"the message has nothing for {missing}")
+        if rule.forward_topic:
+            destination = self._resolve_topic(names.queue, rule.forward_cluster)
+        else:
+            destination = self._resolve(names.queue_manager, names.queue, seed)
+        if isinstance(destination, Destination) and destination.topic == self._queue:
+            return Refusal(LOOP, "the target is the handler's own dead-letter queue")
+        return destination
+
+    def _of_group(self, profile: DeadLetterProfile, original: Destination) -> Destination | Refusal:
+        """The topic of the rounds of the group that failed, in place of the original topic."""
+        group = failed_group(profile)
+        if not group:
+            detail = "the dead letter names no consumer group, so TO(GROUP) has no topic for it"
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
+        name = group_topic(self._group_topic_form, topic=original.topic, group=group)
+        if not is_topic_name(name):
+            detail = (
+                f"TO(GROUP) would put to {name!r}, and no topic has such a name:"
+                " up to 249 of the characters A-Z a-z 0-9 . _ -"
+            )
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
+        if name == original.topic:
+            return original
+        if name == self._queue:
+            return Refusal(LOOP, "the target is the handler's own dead-letter queue")
+        return self._resolve_group_topic(name, original.topic)
+
+    def _headers(
+        self,
+        profile: DeadLetterProfile,
+        rule: Rule,
+        original: Destination,
+        destination: Destination,
+    ) -> Headers:
+        """The headers about the consumer group that failed, as far as it is known.
+
+        A RETRY says whom its round is for; a FWD that keeps the dead-letter header keeps the
+        original topic with it.
+        """
+        headers: Headers = []
+        group = failed_group(profile)
+        if self._is_kafka and rule.action is Action.RETRY and group:
+            headers.append((own.GROUP, group.encode(errors="replace")))
+        if rule.action is Action.FWD and rule.header and profile.group_topic:
+            headers.append((own.GROUP_TOPIC, profile.group_topic.value))
+        if destination is not original:
+            partition = _partition(profile, original)
+            number = None if partition < 0 else partition
+            name = own.GroupTopic(destination.topic, original.topic, number)
+            headers.append((own.GROUP_TOPIC, name.value))
+        return headers
+
+
+def original_names(profile: DeadLetterProfile) -> Names:
+    """The queue that messages of a profile were put to before they became dead letters."""
+    target = original_target(profile.fields)
+    return Names(queue=target.queue, queue_manager=target.queue_manager)
+
+
+def _forward_names(rule: Rule, profile: DeadLetterProfile) -> Names:
+    target = resolve_target(rule, profile.fields)
+    return Names(queue=target.queue, queue_manager=target.queue_manager)
+
+
+def failed_group(profile: DeadLetterProfile) -> str:
+    """The consumer group that failed; empty if it is unknown."""
+    return profile.view.consumer_group or group_of(profile.fields)
+
+
+def _partition(profile: DeadLetterProfile, destination: Destination) -> int:
+    """The partition that a message came from, if it returns to its topic; else -1."""
+    origin = profile.view.origin
+    if origin.topic != destination.topic or origin.partition is None:
+        return -1
+    return origin.partition
