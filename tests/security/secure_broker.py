@@ -1,6 +1,7 @@
 """A broker that lets in only over TLS with a password, and lets nobody do what no ACL allows.
 
-The test itself is its administrator, over a second listener without a password.
+One more listener requires a client certificate, whose user may do everything. The test itself is
+the administrator, over a listener that asks for nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ from redrive.kafka.rights import Resource, Right
 
 PASSWORD = 'a secret: "quoted" \\ and long'  # noqa: S105 - of users that live for one test
 _KEY_PASSWORD = "changeit"  # noqa: S105 - of a key that lives for one test
+CERTIFICATES = Path(__file__).parent / "certificates"
+"""In PEM, valid for 100 years: of ``client``, and of a ``server`` at 127.0.0.1, by the authority
+that the broker trusts; of ``stranger`` by itself. ``expired`` is an old one of ``client``, whose
+key is also there encrypted, and in the traditional form, before PKCS #8."""
+KEY_PASSWORD = "hunter2"  # noqa: S105 - of a key for tests
 _RESOURCES = {
     Resource.TOPIC: ResourceType.TOPIC,
     Resource.GROUP: ResourceType.GROUP,
@@ -53,6 +59,8 @@ class SecureBroker:
     broker: EmbeddedBroker
     secure_servers: str
     """Where clients connect that have to sign in."""
+    mutual_servers: str
+    """Where clients connect that have to show a certificate."""
     authority: Path
     """PEM file with the certificate to trust."""
 
@@ -70,6 +78,17 @@ class SecureBroker:
             sasl_username=user,
             sasl_password=password,
             ssl_ca_file=str(self.authority),
+        )
+
+    def certified(self, certificate: str = "", key: str = "", password: str = "") -> Connection:
+        """How the owner of a certificate connects; arguments are names in ``CERTIFICATES``."""
+        return Connection(
+            bootstrap_servers=self.mutual_servers,
+            security_protocol="SSL",
+            ssl_ca_file=str(self.authority),
+            ssl_certificate_file=str(CERTIFICATES / certificate) if certificate else "",
+            ssl_key_file=str(CERTIFICATES / key) if key else "",
+            ssl_key_password=password,
         )
 
     def add_user(self, user: str, rights: Iterable[Right]) -> None:
@@ -100,14 +119,17 @@ def _binding(user: str, right: Right) -> AclBinding:
 def secure_broker(folder: Path) -> Iterator[SecureBroker]:
     """Runs one, with everything it needs in a folder."""
     store, authority = _certificate(folder)
-    port, secure, controller = free_port(), free_port(), free_port()
+    port, secure, mutual, controller = (free_port() for _ in range(4))
     host = "127.0.0.1"
+    clients = f"PLAINTEXT://{host}:{port},SASL_SSL://{host}:{secure},SSL://{host}:{mutual}"
     properties = {
-        "listeners": f"PLAINTEXT://{host}:{port},SASL_SSL://{host}:{secure},"
-        f"CONTROLLER://{host}:{controller}",
-        "advertised.listeners": f"PLAINTEXT://{host}:{port},SASL_SSL://{host}:{secure}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,"
+        "listeners": f"{clients},CONTROLLER://{host}:{controller}",
+        "advertised.listeners": clients,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL,"
         "CONTROLLER:PLAINTEXT",
+        "listener.name.ssl.ssl.client.auth": "required",
+        "listener.name.ssl.ssl.truststore.type": "PEM",
+        "listener.name.ssl.ssl.truststore.location": str(CERTIFICATES / "authority.pem"),
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security"
         ".scram.ScramLoginModule required;",
@@ -115,13 +137,13 @@ def secure_broker(folder: Path) -> Iterator[SecureBroker]:
         "ssl.keystore.location": str(store),
         "ssl.keystore.password": _KEY_PASSWORD,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
+        "super.users": "User:ANONYMOUS;User:CN=client",
     }
     broker = EmbeddedBroker(
         folder / "broker", port=port, properties=properties, quorum=Quorum.of_one(controller)
     )
     with broker:
-        yield SecureBroker(broker, f"{host}:{secure}", authority)
+        yield SecureBroker(broker, f"{host}:{secure}", f"{host}:{mutual}", authority)
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.settings.conftest import GOOD, RULES
+from tests.settings.conftest import GOOD, RULES, write_certificates
 
 from redrive.diagnostics import Diagnostic
 from redrive.errors import ConfigurationError, UsageError
@@ -353,3 +353,103 @@ def test_a_limit_that_nothing_can_reach_is_a_warning(check: Check) -> None:
     """A depth without a consumer group is legal and has no effect."""
     (finding,) = check(GOOD + '[queues."A"]\nmax_depth = 10\n')
     assert (finding.severity, finding.code, finding.line) == ("warning", "WITHOUT_EFFECT", 11)
+
+
+SCRYPT = """\
+-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHkME8GCSqGSIb3DQEFDTBCMCEGCSsGAQQB2kcECzAUBAiy7z8ZTD1kzAICQAAC
+AQgCAQEwHQYJYIZIAWUDBAEqBBB5SRz8A9X4PwVi3tjG87kTBIGQbZMYzDadUoWZ
+W4jVVQ0jp7nFuNNIm1y+0CGS5C+ESxvX9TRCaTkZcwnxqPbQC5UK9ApfUQ2BdDfX
+FzEGzqp/cEERkfuuedrDleryxRxzd2uOSxH2U484NWZjvGmyKlNj+j/2p4hRe3c8
+1T7Vv/eSbN0r32VeDGzI9lUl+DXPAgaGz934HNkXdonB5vNFfJb7
+-----END ENCRYPTED PRIVATE KEY-----
+"""
+CLIENT = "ssl_certificate_file = 'client.pem'\nssl_key_file = '{}'\n"
+
+
+@pytest.mark.parametrize("table", ["kafka", "clusters", "schema_registry"])
+@pytest.mark.parametrize(
+    ("lines", "code", "place", "said"),
+    [
+        ("ssl_certificate_file = 'client.pem'", "MISSING", "", "needs ssl_key_file"),
+        ("ssl_key_file = 'client.key'", "MISSING", "", "needs ssl_certificate_file"),
+        (CLIENT.format("none.key"), "MISSING_FILE", "'none.key'", "there is no file none.key"),
+        (
+            CLIENT.format("traditional.key"),
+            "UNREADABLE_FILE",
+            "'traditional.key'",
+            "openssl pkcs8 -topk8",
+        ),
+        (
+            CLIENT.format("scrypt.key") + "ssl_key_password = '${WRONG}'",
+            "UNREADABLE_FILE",
+            "'scrypt.key'",
+            "Java can't read",
+        ),
+        (
+            CLIENT.format("client.key").replace("client.pem", "expired.pem"),
+            "EXPIRED",
+            "'expired.pem'",
+            "has expired at 2024-02-01 00:00:00 UTC",
+        ),
+        (
+            CLIENT.format("client.key").replace("client.pem", "damaged.pem"),
+            "UNREADABLE_FILE",
+            "'damaged.pem'",
+            "is damaged",
+        ),
+        (CLIENT.format("damaged.key"), "UNREADABLE_FILE", "'damaged.key'", "is damaged"),
+        (CLIENT.format("stranger.key"), "BAD_VALUE", "'stranger.key'", "does not belong"),
+        (CLIENT.format("encrypted.key"), "MISSING", "", "needs ssl_key_password_file"),
+        (
+            CLIENT.format("encrypted.key") + "ssl_key_password = '${WRONG}'",
+            "UNREADABLE_FILE",
+            "'encrypted.key'",
+            "its password is wrong",
+        ),
+        (
+            CLIENT.format("encrypted.key") + "ssl_key_password = 'hunter2'",
+            "SECRET_IN_FILE",
+            "",
+            "does not belong in the settings file",
+        ),
+        (
+            CLIENT.format("client.key") + "ssl_key_password = '${WRONG}'",
+            "WITHOUT_EFFECT",
+            "ssl_key_password",
+            "is not encrypted",
+        ),
+        (
+            CLIENT.format("client.key").replace("client.pem", "traditional.key"),
+            "UNREADABLE_FILE",
+            "'traditional.key'",
+            "holds no certificate in PEM",
+        ),
+    ],
+)
+def test_a_client_certificate_is_checked_before_the_start(
+    check: Callable[..., tuple[Diagnostic, ...]],
+    table: str,
+    lines: str,
+    code: str,
+    place: str,
+    said: str,
+) -> None:
+    """In each table that takes one; nothing asks for a password on the terminal."""
+    write_certificates(Path())
+    key = Path("client.key").read_text()
+    Path("damaged.key").write_text(key[:60] + key[64:])
+    certificate = Path("client.pem").read_text()
+    Path("damaged.pem").write_text(certificate[:400] + "\n-----END CERTIFICATE-----\n")
+    Path("scrypt.key").write_text(SCRYPT)
+    text = {
+        "kafka": IN_KAFKA.format(f"security_protocol = 'SSL'\n{lines}"),
+        "clusters": GOOD
+        + f"[clusters.eu]\nbootstrap_servers = 'a:1'\nsecurity_protocol = 'SSL'\n{lines}\n",
+        "schema_registry": GOOD + f"[schema_registry]\nurl = 'https://r'\n{lines}\n",
+    }[table]
+    (finding,) = check(text, {"WRONG": "wrong"})
+    assert finding.code == code
+    assert said in finding.render()
+    assert place in underlined(finding)
+    assert "hunter2" not in finding.render()

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import pytest
-from tests.settings.conftest import ENVIRON, GOOD, KEYS, PASSWORD, RULES
+from tests.settings.conftest import ENVIRON, GOOD, KEYS, PASSWORD, RULES, write_certificates
 
 from redrive.checkpoints.instances import Share
 from redrive.configuration import Conflict, DataLoss, EmitterChoice, JobConfiguration
@@ -40,6 +40,9 @@ sasl_mechanism = "SCRAM-SHA-256"
 sasl_username = "alice"
 sasl_password = "${KAFKA_PASSWORD}"
 ssl_ca_file = "ca.pem"
+ssl_certificate_file = "client.pem"
+ssl_key_file = "encrypted.key"
+ssl_key_password = "${KAFKA_PASSWORD}"
 [clusters.eu]
 bootstrap_servers = "three:9093"
 security_protocol = "SASL_SSL"
@@ -47,6 +50,9 @@ sasl_mechanism = "PLAIN"
 sasl_username = "bob"
 sasl_password = "${KAFKA_PASSWORD}"
 ssl_ca_file = "ca.pem"
+ssl_certificate_file = "client.pem"
+ssl_key_file = "encrypted.key"
+ssl_key_password = "${KAFKA_PASSWORD}"
 [[handlers]]
 queue = "ORDERS.DLQ"
 queue_manager = "QM1"
@@ -126,6 +132,9 @@ url = "https://registry:8081"
 username = "alice"
 password = "${KAFKA_PASSWORD}"
 ssl_ca_file = "ca.pem"
+ssl_certificate_file = "client.pem"
+ssl_key_file = "encrypted.key"
+ssl_key_password = "${KAFKA_PASSWORD}"
 """
 
 EXCLUDED = {
@@ -135,6 +144,9 @@ EXCLUDED = {
     ("schemes", "assume"),
     ("transforms", "json_patch"),
     ("schema_registry", "password_file"),
+    ("kafka", "ssl_key_password_file"),
+    ("clusters", "ssl_key_password_file"),
+    ("schema_registry", "ssl_key_password_file"),
 }
 """Keys that contradict others in the file with everything; they have tests of their own."""
 
@@ -147,7 +159,7 @@ def read(text: str, options: tuple[Option, ...] = ()) -> Settings:
 
 @pytest.fixture
 def everything(folder: Path) -> Settings:
-    Path("ca.pem").write_text("")
+    write_certificates(folder)
     return read(EVERYTHING)
 
 
@@ -179,6 +191,11 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert job.connection.sasl_password == PASSWORD
     assert job.connection.ssl_ca_file == str(folder / "ca.pem")
     other = job.clusters["eu"]
+    assert everything.registry is not None
+    for one in (job.connection, other, everything.registry):
+        assert one.ssl_certificate_file == str(folder / "client.pem")
+        assert one.ssl_key_file == str(folder / "encrypted.key")
+        assert one.ssl_key_password == PASSWORD
     assert (other.bootstrap_servers, other.sasl_username) == ("three:9093", "bob")
     assert (other.sasl_password, other.group) == (PASSWORD, "orders")
     assert job.handlers[0].identity.name == "first"
@@ -259,7 +276,8 @@ def test_the_description_is_json_without_the_secret(everything: Settings) -> Non
 def test_a_password_file_gives_its_first_line(folder: Path) -> None:
     """The line end behind a password in a file is not part of it."""
     Path("password").write_text("hunter2\r\n")
-    text = EVERYTHING.replace("ssl_ca_file", "#").replace(
+    write_certificates(folder)
+    text = EVERYTHING.replace(
         'sasl_password = "${KAFKA_PASSWORD}"', 'sasl_password_file = "password"'
     )
     assert read(text).job.connection.sasl_password == PASSWORD

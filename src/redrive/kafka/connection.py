@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 _RECONNECT: Final = 20
@@ -28,6 +29,12 @@ class Connection:
     sasl_password: str = field(default="", repr=False)
     ssl_ca_file: str = ""
     """PEM file of the authorities to trust; empty for those of the system."""
+    ssl_certificate_file: str = ""
+    """PEM file of this client's certificate, with the chain behind it; empty if it has none."""
+    ssl_key_file: str = ""
+    """PEM file of the certificate's key, in PKCS #8, the only form that Java clients read."""
+    ssl_key_password: str = field(default="", repr=False)
+    """Empty if the key is not encrypted."""
     group: str = "redrive-reader"
     """The group of consumers that join none and commit nothing: librdkafka still asks for its
     coordinator, for which this user needs a right. A job uses the application's group."""
@@ -46,6 +53,11 @@ class Connection:
             settings["sasl.password"] = self.sasl_password
         if self.ssl_ca_file:
             settings["ssl.ca.location"] = self.ssl_ca_file
+        if self.ssl_certificate_file:
+            settings["ssl.certificate.location"] = self.ssl_certificate_file
+            settings["ssl.key.location"] = self.ssl_key_file
+        if self.ssl_key_password:
+            settings["ssl.key.password"] = self.ssl_key_password
         return settings
 
     def reader(self) -> Mapping[str, str | int | float | bool]:
@@ -77,6 +89,13 @@ class Connection:
         if self.ssl_ca_file:
             settings["ssl.truststore.type"] = "PEM"
             settings["ssl.truststore.location"] = self.ssl_ca_file
+        if self.ssl_certificate_file:
+            # As a file, Java takes the key and the certificate only together in one.
+            settings["ssl.keystore.type"] = "PEM"
+            settings["ssl.keystore.certificate.chain"] = _text(self.ssl_certificate_file)
+            settings["ssl.keystore.key"] = _text(self.ssl_key_file)
+        if self.ssl_key_password:
+            settings["ssl.key.password"] = self.ssl_key_password
         return settings
 
     def kafka_python(self) -> Mapping[str, Any]:
@@ -91,7 +110,16 @@ class Connection:
             settings["sasl_plain_password"] = self.sasl_password
         if self.ssl_ca_file:
             settings["ssl_cafile"] = self.ssl_ca_file
+        if self.ssl_certificate_file:
+            settings["ssl_certfile"] = self.ssl_certificate_file
+            settings["ssl_keyfile"] = self.ssl_key_file
+        if self.ssl_key_password:
+            settings["ssl_password"] = self.ssl_key_password
         return settings
+
+
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
 
 
 def _quoted(text: str) -> str:

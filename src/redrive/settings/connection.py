@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Final
+from pathlib import Path
+from typing import Final, TypedDict
 
 from redrive.configuration import RegistryAccess
 from redrive.kafka.connection import Connection
 from redrive.rules.keywords import CLUSTER_NAME
+from redrive.settings.certificates import check_certificate
 from redrive.settings.findings import Section
 
 _ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _LARGEST_PORT: Final = 65_535
 _VARIABLE_ALONE: Final = re.compile(r"\$\{[^}]*\}")
 _SIGN_IN_KEYS: Final = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_password_file")
+_TLS_KEYS: Final = (
+    "ssl_ca_file",
+    "ssl_certificate_file",
+    "ssl_key_file",
+    "ssl_key_password",
+    "ssl_key_password_file",
+)
+
+
+class _Tls(TypedDict, total=False):
+    """The fields of a connection that TLS uses."""
+
+    ssl_ca_file: str
+    ssl_certificate_file: str
+    ssl_key_file: str
+    ssl_key_password: str
 
 
 def read_connection(section: Section) -> Connection:
@@ -22,21 +40,19 @@ def read_connection(section: Section) -> Connection:
     protocol = section.text("security_protocol") or "PLAINTEXT"
     servers = _bootstrap_servers(section)
     uses_tls = protocol.endswith("SSL")
-    if not uses_tls:
-        _without_effect(section, protocol, "ssl_ca_file", "SSL or SASL_SSL")
-    authorities = _authorities(section) if uses_tls else ""
+    for key in () if uses_tls else _TLS_KEYS:
+        _without_effect(section, protocol, key, "SSL or SASL_SSL")
+    tls = _tls(section) if uses_tls else _Tls()
     if not protocol.startswith("SASL"):
         for key in _SIGN_IN_KEYS:
             _without_effect(section, protocol, key, "SASL_SSL")
-        return Connection(
-            bootstrap_servers=servers, security_protocol=protocol, ssl_ca_file=authorities
-        )
+        return Connection(bootstrap_servers=servers, security_protocol=protocol, **tls)
     if not section.has("sasl_username"):
         section.missing("sasl_username", f"{protocol} signs in with a name")
     return Connection(
         bootstrap_servers=servers,
         security_protocol=protocol,
-        ssl_ca_file=authorities,
+        **tls,
         sasl_mechanism=section.text("sasl_mechanism") or "SCRAM-SHA-512",
         sasl_username=section.text("sasl_username"),
         sasl_password=_password(section, "sasl_password", f"{protocol} signs in with a password"),
@@ -76,7 +92,7 @@ def read_registry(section: Section) -> RegistryAccess | None:
         url=section.text("url"),
         username=section.text("username"),
         password=password,
-        ssl_ca_file=_authorities(section),
+        **_tls(section),
     )
 
 
@@ -94,13 +110,41 @@ def _bootstrap_servers(section: Section) -> str:
     return ",".join(addresses)
 
 
-def _authorities(section: Section) -> str:
-    path = section.file("ssl_ca_file")
-    if path is None:
-        return ""
-    if not path.is_file():
-        section.error("ssl_ca_file", "MISSING_FILE", f"there is no file {path}")
-    return str(path.absolute())
+def _tls(section: Section) -> _Tls:
+    """The authorities to trust, and the client's certificate with its key."""
+    authorities = _existing_file(section, "ssl_ca_file")
+    certificate = _existing_file(section, "ssl_certificate_file")
+    key = _existing_file(section, "ssl_key_file")
+    needed = {"ssl_certificate_file": "ssl_key_file", "ssl_key_file": "ssl_certificate_file"}
+    for one, other in needed.items():
+        if section.has(one) and not section.has(other):
+            section.missing(other, "a certificate and its key belong together")
+    password = ""
+    if section.has("ssl_key_password") or section.has("ssl_key_password_file"):
+        password = _password(section, "ssl_key_password", "")
+        if not section.has("ssl_key_file"):
+            section.missing("ssl_key_file", "that is the key that the password decrypts")
+    if certificate and key:
+        check_certificate(section, certificate, key, password)
+    return _Tls(
+        ssl_ca_file=_absolute(authorities),
+        ssl_certificate_file=_absolute(certificate),
+        ssl_key_file=_absolute(key),
+        ssl_key_password=password,
+    )
+
+
+def _existing_file(section: Section, key: str) -> Path | None:
+    """The path of a file; None if none is named, or there is none."""
+    path = section.file(key)
+    if path is None or path.is_file():
+        return path
+    section.error(key, "MISSING_FILE", f"there is no file {path}")
+    return None
+
+
+def _absolute(path: Path | None) -> str:
+    return str(path.absolute()) if path else ""
 
 
 def _without_effect(section: Section, protocol: str, key: str, protocols: str) -> None:

@@ -17,13 +17,13 @@ from redrive.kafka.deadline import SILENCE
 from redrive.messages import TopicPartition
 from redrive.streaming import held_source
 from redrive.streaming.rows import selected
+from redrive.streaming.session import Spark, kafka_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from redrive.configuration import JobConfiguration
-    from redrive.streaming.session import Spark
     from redrive.streaming.start import Start
 
 
@@ -131,7 +131,7 @@ def _kafka_frame(
         assignment.setdefault(lane.topic, []).append(lane.partition)
         starting.setdefault(lane.topic, {})[str(lane.partition)] = position
     options = {
-        **{f"kafka.{name}": value for name, value in configuration.connection.java().items()},
+        **kafka_options(spark, configuration.connection),
         "assign": json.dumps(assignment),
         "startingOffsets": json.dumps(starting),
         "includeHeaders": "true",

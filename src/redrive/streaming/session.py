@@ -6,7 +6,9 @@ place that translates the errors of the bridge to Java.
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -22,6 +24,7 @@ from redrive.errors import (
     OutcomeUnknown,
     RedriveError,
     RestartRequired,
+    TransientFault,
 )
 from redrive.jars import JarGroup, jar_files
 from redrive.java import find_java
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from redrive.configuration import JobConfiguration
+    from redrive.kafka.connection import Connection
 
 _Answer = TypeVar("_Answer")
 
@@ -63,6 +67,8 @@ _SETTINGS: Final = {
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.ui.showConsoleProgress": "false",
+    # Spark's own, and the options by which Kafka's Java client gets a password or a key.
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"
@@ -312,6 +318,49 @@ def start_session(
     return session
 
 
+def kafka_options(spark: SparkSession, connection: Connection) -> dict[str, str]:
+    """Options by which Spark's Kafka source reaches a cluster.
+
+    Certificates are read each time, so that a query that starts uses renewed ones.
+
+    Args:
+        spark: The session.
+        connection: The cluster.
+
+    Raises:
+        TransientFault: A certificate or its key is not there, as while it is renewed.
+    """
+    try:
+        settings = dict(connection.java())
+    except OSError as error:
+        raise TransientFault(f"{error.filename} can't be read: {error.strerror}") from error
+    password = settings.pop("ssl.key.password", "")
+    if password:
+        settings["ssl.keystore.key"] = _decrypted(spark, settings["ssl.keystore.key"], password)
+    return {f"kafka.{name}": value for name, value in settings.items()}
+
+
+def _decrypted(spark: SparkSession, key: str, password: str) -> str:
+    """A key in PEM without its encryption: Java has PBES2, but Kafka's client does not ask it."""
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - it has no public name
+    match = re.search("-----BEGIN ENCRYPTED PRIVATE KEY-----(.*?)-----END", key, re.DOTALL)
+    if match is None:
+        raise TransientFault("the key of the client certificate is not encrypted any more")
+    java = gateway.jvm.javax.crypto
+    encrypted = java.EncryptedPrivateKeyInfo(base64.b64decode(match[1]))
+    parameters = encrypted.getAlgParameters()
+    characters = gateway.new_array(gateway.jvm.char, len(password))
+    for index, character in enumerate(password):
+        characters[index] = character
+    secret = java.SecretKeyFactory.getInstance(parameters.toString()).generateSecret(
+        java.spec.PBEKeySpec(characters)
+    )
+    cipher = java.Cipher.getInstance(parameters.toString())
+    cipher.init(java.Cipher.DECRYPT_MODE, secret, parameters)
+    plain = base64.b64encode(bytes(encrypted.getKeySpec(cipher).getEncoded())).decode("ascii")
+    return f"-----BEGIN PRIVATE KEY-----\n{plain}\n-----END PRIVATE KEY-----\n"
+
+
 def _python_of_workers(configuration: JobConfiguration) -> Path:
     """A program that starts Python without the archive of pyspark that Spark puts on its path.
 
@@ -328,15 +377,17 @@ def _python_of_workers(configuration: JobConfiguration) -> Path:
 
 
 def _check_encryption(configuration: JobConfiguration) -> None:
-    """Refuses to send a password to executors in the clear, as Spark's Kafka source would."""
-    if configuration.is_local or not configuration.connection.sasl_password:
+    """Refuses to send a secret to executors in the clear, as Spark's Kafka source would."""
+    connection = configuration.connection
+    if configuration.is_local or not (connection.sasl_password or connection.ssl_key_file):
         return
     properties = configuration.spark_properties
     missing = [name for name in _ENCRYPTION if properties.get(name, "").lower() != "true"]
     if missing:
         raise ConfigurationError(
-            f"with the master {configuration.master} Spark would send the password for Kafka to"
-            " executors unencrypted",
+            f"with the master {configuration.master} Spark would send the"
+            f" {'password' if connection.sasl_password else 'key'} for Kafka to executors"
+            " unencrypted",
             hint="switch Spark's own encryption on, in the settings' spark_properties and on its"
             f" master and workers: {' and '.join(f'{name}=true' for name in missing)}",
         )
