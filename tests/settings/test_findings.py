@@ -453,3 +453,60 @@ def test_a_client_certificate_is_checked_before_the_start(
     assert said in finding.render()
     assert place in underlined(finding)
     assert "hunter2" not in finding.render()
+
+
+IN_PROPERTIES = GOOD + '[kafka.properties]\n"{}" = {}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code", "said"),
+    [
+        ("client.rack", "1", "WRONG_TYPE", "write it in quotes"),
+        ("send.buffer.bytes", "'5'", "BAD_VALUE", "from 16,384"),
+        ("send.buffer.bytes", "'many'", "BAD_VALUE", "a whole number"),
+        ("metadata.recovery.strategy", "'x'", "BAD_VALUE", "one of none, rebootstrap"),
+        ("client.id", "' '", "BAD_VALUE", "expected: text"),
+        ("clientid", "'x'", "REFUSED_PROPERTY", "did you mean client.id?"),
+        ("bootstrap.servers", "'a:1'", "REFUSED_PROPERTY", "bootstrap_servers of this table"),
+        ("security.protocol", "'SSL'", "REFUSED_PROPERTY", "security_protocol of this table"),
+        ("sasl.jaas.config", "'x'", "REFUSED_PROPERTY", "sign in all clients"),
+        ("ssl.truststore.location", "'x'", "REFUSED_PROPERTY", "ssl_ca_file"),
+        ("ssl.key.password", "'x'", "REFUSED_PROPERTY", "ssl_key_file"),
+        ("ssl.cipher.suites", "'x'", "REFUSED_PROPERTY", "Java and OpenSSL"),
+        ("ssl.engine.factory.class", "'x'", "REFUSED_PROPERTY", "not all clients"),
+        *(
+            (name, "'x'", "REFUSED_PROPERTY", "exactly once")
+            for name in (
+                "acks",
+                "allow.auto.create.topics",
+                "auto.offset.reset",
+                "enable.auto.commit",
+                "enable.idempotence",
+                "group.id",
+                "group.instance.id",
+                "isolation.level",
+                "max.in.flight.requests.per.connection",
+                "partition.assignment.strategy",
+                "transaction.timeout.ms",
+                "transactional.id",
+            )
+        ),
+        ("request.timeout.ms", "'x'", "REFUSED_PROPERTY", "deadlines"),
+        ("retry.backoff.ms", "'x'", "REFUSED_PROPERTY", "deadlines"),
+        ("retries", "'x'", "REFUSED_PROPERTY", "deadlines"),
+        ("reconnect.backoff.max.ms", "'x'", "REFUSED_PROPERTY", "deadlines"),
+        ("linger.ms", "'x'", "REFUSED_PROPERTY", "clients read and write"),
+        ("key.deserializer", "'x'", "REFUSED_PROPERTY", "Java classes"),
+        ("interceptor.classes", "'x'", "REFUSED_PROPERTY", "Java classes"),
+        ("anything", "'x'", "REFUSED_PROPERTY", "in common"),
+    ],
+)
+def test_a_client_property_that_is_wrong_or_refused_is_found_with_the_reason(
+    check: Check, name: str, value: str, code: str, said: str
+) -> None:
+    """At its place; the value of a refused one, which may be a secret, is not shown."""
+    (finding,) = check(IN_PROPERTIES.format(name, value))
+    assert (finding.code, finding.line) == (code, 11)
+    assert said in finding.render()
+    assert underlined(finding) == (f'"{name}"' if code == "REFUSED_PROPERTY" else value)
+    assert code != "REFUSED_PROPERTY" or value not in finding.render()

@@ -43,6 +43,8 @@ ssl_ca_file = "ca.pem"
 ssl_certificate_file = "client.pem"
 ssl_key_file = "encrypted.key"
 ssl_key_password = "${KAFKA_PASSWORD}"
+[kafka.properties]
+"client.id" = "orders"
 [clusters.eu]
 bootstrap_servers = "three:9093"
 security_protocol = "SASL_SSL"
@@ -53,6 +55,8 @@ ssl_ca_file = "ca.pem"
 ssl_certificate_file = "client.pem"
 ssl_key_file = "encrypted.key"
 ssl_key_password = "${KAFKA_PASSWORD}"
+[clusters.eu.properties]
+"client.rack" = "eu-1"
 [[handlers]]
 queue = "ORDERS.DLQ"
 queue_manager = "QM1"
@@ -196,6 +200,8 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
         assert one.ssl_certificate_file == str(folder / "client.pem")
         assert one.ssl_key_file == str(folder / "encrypted.key")
         assert one.ssl_key_password == PASSWORD
+    assert job.connection.properties == {"client.id": "orders"}
+    assert other.properties == {"client.rack": "eu-1"}
     assert (other.bootstrap_servers, other.sasl_username) == ("three:9093", "bob")
     assert (other.sasl_password, other.group) == (PASSWORD, "orders")
     assert job.handlers[0].identity.name == "first"
@@ -256,7 +262,7 @@ def test_the_file_with_everything_uses_every_key() -> None:
     tables = EVERYTHING.replace('[queues."OTHER"]', "[queues]").replace(
         "[[handlers]]", "[handlers]"
     )
-    tables = tables.replace("[schemes.mine]", "[schemes]").replace("[clusters.eu]", "[clusters]")
+    tables = tables.replace("[schemes.mine]", "[schemes]").replace("[clusters.eu", "[clusters")
     tables = tables.replace("[transforms.parsed]", "[transforms]")
     written = Document.from_text(tables, name="", directory=Path()).data
     assert {name: tuple(table) for name, table in written.items()} == {

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from redrive.kafka.properties import for_java, for_kafka_python, for_librdkafka
+
 _RECONNECT: Final = 20
 """Milliseconds before a client reconnects. It also waits half of that between its bootstrap broker,
 which only names the others, and the broker that it asks: 50 ms by default."""
@@ -35,6 +37,8 @@ class Connection:
     """PEM file of the certificate's key, in PKCS #8, the only form that Java clients read."""
     ssl_key_password: str = field(default="", repr=False)
     """Empty if the key is not encrypted."""
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Further client properties, of ``redrive.kafka.properties.PROPERTIES``."""
     group: str = "redrive-reader"
     """The group of consumers that join none and commit nothing: librdkafka still asks for its
     coordinator, for which this user needs a right. A job uses the application's group."""
@@ -42,6 +46,7 @@ class Connection:
     def librdkafka(self) -> Mapping[str, str | int | float | bool]:
         """Settings for confluent-kafka clients."""
         settings: dict[str, str | int | float | bool] = {
+            **dict(for_librdkafka(self.properties)),
             "bootstrap.servers": self.bootstrap_servers,
             "security.protocol": self.security_protocol,
             "reconnect.backoff.ms": _RECONNECT,
@@ -72,6 +77,7 @@ class Connection:
     def java(self) -> Mapping[str, str]:
         """Settings for Java clients, as Spark's Kafka source takes them after ``kafka.``."""
         settings = {
+            **dict(for_java(self.properties)),
             "bootstrap.servers": self.bootstrap_servers,
             "security.protocol": self.security_protocol,
         }
@@ -101,6 +107,7 @@ class Connection:
     def kafka_python(self) -> Mapping[str, Any]:
         """Settings for kafka-python clients."""
         settings: dict[str, Any] = {
+            **dict(for_kafka_python(self.properties)),
             "bootstrap_servers": self.bootstrap_servers.split(","),
             "security_protocol": self.security_protocol,
         }

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 from redrive.configuration import RegistryAccess
+from redrive.diagnostics import did_you_mean
 from redrive.kafka.connection import Connection
+from redrive.kafka.properties import PROPERTIES, refusal
 from redrive.rules.keywords import CLUSTER_NAME
 from redrive.settings.certificates import check_certificate
 from redrive.settings.findings import Section
@@ -43,15 +45,19 @@ def read_connection(section: Section) -> Connection:
     for key in () if uses_tls else _TLS_KEYS:
         _without_effect(section, protocol, key, "SSL or SASL_SSL")
     tls = _tls(section) if uses_tls else _Tls()
+    properties = _properties(section.section("properties"))
     if not protocol.startswith("SASL"):
         for key in _SIGN_IN_KEYS:
             _without_effect(section, protocol, key, "SASL_SSL")
-        return Connection(bootstrap_servers=servers, security_protocol=protocol, **tls)
+        return Connection(
+            bootstrap_servers=servers, security_protocol=protocol, properties=properties, **tls
+        )
     if not section.has("sasl_username"):
         section.missing("sasl_username", f"{protocol} signs in with a name")
     return Connection(
         bootstrap_servers=servers,
         security_protocol=protocol,
+        properties=properties,
         **tls,
         sasl_mechanism=section.text("sasl_mechanism") or "SCRAM-SHA-512",
         sasl_username=section.text("sasl_username"),
@@ -94,6 +100,28 @@ def read_registry(section: Section) -> RegistryAccess | None:
         password=password,
         **_tls(section),
     )
+
+
+def _properties(section: Section) -> dict[str, str]:
+    """The client properties that all clients can be given; the others are reported."""
+    found = {}
+    for name, value in section.data.items():
+        known = PROPERTIES.get(name)
+        if known is None:
+            reason = refusal(name) or "Redrive's clients have no property of this name in common"
+            section.findings.error_at_key(
+                (*section.path, name),
+                "REFUSED_PROPERTY",
+                f"{name} can't be set: {reason}",
+                hint=did_you_mean(name, PROPERTIES),
+            )
+        elif known.takes(value):
+            found[name] = value
+        else:
+            written = section.findings.document.text((*section.path, name))
+            message = f"{written!r} is not a value of {name}"
+            section.error(name, "BAD_VALUE", message, expected=known.expected)
+    return found
 
 
 def _bootstrap_servers(section: Section) -> str:

@@ -131,6 +131,7 @@ def _kafka_frame(
         assignment.setdefault(lane.topic, []).append(lane.partition)
         starting.setdefault(lane.topic, {})[str(lane.partition)] = position
     options = {
+        "kafka.receive.buffer.bytes": "1048576",
         **kafka_options(spark, configuration.connection),
         "assign": json.dumps(assignment),
         "startingOffsets": json.dumps(starting),
@@ -141,7 +142,6 @@ def _kafka_frame(
         # With the default of 500 ms every batch waits that long per partition.
         "kafka.fetch.max.wait.ms": "1",
         "kafka.max.poll.records": "5000",
-        "kafka.receive.buffer.bytes": "1048576",
         "kafkaConsumer.pollTimeoutMs": "30000",
     }
     return selected(spark.readStream.format("kafka").options(**options).load())
