@@ -19,7 +19,7 @@ from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.heartbeat import Heartbeat
-from redrive.streaming.session import kafka_options
+from redrive.streaming.kafka_options import kafka_options
 
 RIGHT = [("client.pem", "client.key", ""), ("client.pem", "encrypted.key", KEY_PASSWORD)]
 WRONG = [

@@ -13,7 +13,7 @@ from tests.security.secure_broker import SecureBroker
 from redrive.kafka.access import check_access
 from redrive.kafka.connection import Connection
 from redrive.kafka.properties import PROPERTIES
-from redrive.streaming.session import kafka_options
+from redrive.streaming.kafka_options import kafka_options
 
 
 @pytest.mark.parametrize("which", [0, -1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,11 +16,15 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from tests.conftest import PATIENCE, eventually, read_records, send_records
 from tests.security.secure_broker import CERTIFICATES, KEY_PASSWORD, PASSWORD, SecureBroker
-from tests.streaming.conftest import letter
+from tests.security.token_server import CLIENT, SCOPE, SECRET
+from tests.streaming.conftest import configuration_of, letter
 
+from redrive.errors import ConfigurationError
 from redrive.kafka.rights import Right
 from redrive.operations.rights import rights_of
 from redrive.settings import read_settings
+from redrive.streaming import session
+from redrive.streaming.kafka_options import executor_options
 
 SETTINGS = """[application]
 name = "{name}"
@@ -43,9 +48,16 @@ ssl_certificate_file = "{CERTIFICATES}/client.pem"
 ssl_key_file = "{CERTIFICATES}/encrypted.key"
 ssl_key_password_file = "{{file}}"
 """
+WITH_TOKENS = f"""security_protocol = "SASL_SSL"
+sasl_mechanism = "OAUTHBEARER"
+oauth_endpoint = "{{endpoint}}"
+oauth_client_id = "{CLIENT}"
+oauth_client_secret_file = "{{file}}"
+oauth_scope = "{SCOPE}"
+"""
 KEY = (CERTIFICATES / "encrypted.key").read_text().splitlines()[1]
 IN_JAAS = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
-SECRETS = [secret.encode() for secret in (PASSWORD, IN_JAAS, KEY_PASSWORD, KEY)]
+SECRETS = [secret.encode() for secret in (PASSWORD, IN_JAAS, KEY_PASSWORD, KEY, SECRET)]
 TABLE = "RETRYINT(1)\nREASON(1) ACTION(DISCARD)\n"
 
 
@@ -101,17 +113,20 @@ def files_with_secret(folder: Path) -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("name", ["keeper", "owner"])
+@pytest.mark.parametrize("name", ["keeper", "owner", "oauth"])
 def test_a_secret_is_in_no_log_file_ledger_topic_or_process_list(
     secure: SecureBroker, tmp_path: Path, name: str
 ) -> None:
-    """The job works with a password, or with an encrypted key, and logs at level debug."""
+    """The job works with a password, an encrypted key or tokens, and logs at level debug."""
     secret = tmp_path / "password"
     password, servers = PASSWORD, secure.secure_servers
     sign_in = WITH_PASSWORD.format(name=name, password=f'sasl_password_file = "{secret}"')
     if name == "owner":
         password, servers = KEY_PASSWORD, secure.mutual_servers
         sign_in = WITH_KEY.format(file=secret)
+    elif name == "oauth":
+        password, servers = SECRET, secure.token_servers
+        sign_in = WITH_TOKENS.format(file=secret, endpoint=secure.token_endpoint)
     secret.write_text(password + "\n")
     folder = tmp_path / "work"
     folder.mkdir()
@@ -161,3 +176,42 @@ def test_a_password_that_is_wrong_is_not_shown_either(secure: SecureBroker, tmp_
     assert "does not let us in as stranger with SASL_SSL" in said
     assert "Traceback" in said
     assert files_with_secret(tmp_path) == []
+
+
+def test_spark_hides_every_option_that_holds_a_secret(secure: SecureBroker) -> None:
+    """By its name; Spark's UI, its logs and its plans then show none."""
+    connections = [
+        secure.connection("any"),
+        secure.certified("client.pem", "encrypted.key", KEY_PASSWORD),
+        secure.with_tokens(),
+    ]
+    for connection in connections:
+        options = {name: value.encode() for name, value in connection.java().items()}
+        secret = [name for name, value in options.items() if any(one in value for one in SECRETS)]
+        assert secret
+        assert all(re.search(session._SETTINGS["spark.redaction.regex"], name) for name in secret)
+
+
+@pytest.mark.parametrize("kind", ["password", "key", "tokens"])
+def test_a_secret_goes_to_other_machines_only_encrypted(
+    secure: SecureBroker, tmp_path: Path, kind: str
+) -> None:
+    """The job refuses to start otherwise, and says which of Spark's properties are missing."""
+    connection = {
+        "password": secure.connection("any"),
+        "key": secure.certified("client.pem", "client.key"),
+        "tokens": secure.with_tokens(),
+    }[kind]
+    job = configuration_of(
+        tmp_path,
+        connection.bootstrap_servers,
+        {"any.dlq": TABLE},
+        connection=connection,
+        master="spark://127.0.0.1:1",
+        spark_properties={"spark.executor.extraJavaOptions": "-Da=b"},
+    )
+    with pytest.raises(ConfigurationError, match="unencrypted") as caught:
+        session.start_session(job)
+    assert "spark.authenticate=true" in caught.value.hint
+    options = executor_options(job).get("spark.executor.extraJavaOptions", "")
+    assert (secure.token_endpoint in options and "-Da=b" in options) == (kind == "tokens")

@@ -510,3 +510,45 @@ def test_a_client_property_that_is_wrong_or_refused_is_found_with_the_reason(
     assert said in finding.render()
     assert underlined(finding) == (f'"{name}"' if code == "REFUSED_PROPERTY" else value)
     assert code != "REFUSED_PROPERTY" or value not in finding.render()
+
+
+TOKENS = {
+    "sasl_mechanism": "'OAUTHBEARER'",
+    "oauth_endpoint": "'https://idp/token'",
+    "oauth_client_id": "'me'",
+    "oauth_client_secret": "'${KAFKA_PASSWORD}'",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        ({"oauth_endpoint": ""}, "MISSING", "[kafka] needs oauth_endpoint"),
+        ({"oauth_client_id": ""}, "MISSING", "[kafka] needs oauth_client_id"),
+        ({"oauth_client_secret": ""}, "MISSING", "[kafka] needs oauth_client_secret_file"),
+        ({"oauth_client_secret": "'hunter2'"}, "SECRET_IN_FILE", "a secret does not belong"),
+        ({"oauth_client_secret_file": "'x'"}, "CONFLICT", "oauth_client_secret_file"),
+        ({"oauth_endpoint": "'idp/token'"}, "BAD_VALUE", "https://"),
+        ({"oauth_endpoint": "'https://a:b@idp/token'"}, "BAD_VALUE", "without a user"),
+        ({"oauth_ca_file": "'none.pem'"}, "MISSING_FILE", "there is no file none.pem"),
+        ({"sasl_username": "'me'"}, "WITHOUT_EFFECT", "sasl_mechanism OAUTHBEARER"),
+    ],
+)
+def test_client_credentials_are_checked_before_the_start(
+    check: Check, change: dict[str, str], code: str, said: str
+) -> None:
+    """Each setting is there, and none that has no effect; no secret is shown."""
+    lines = [f"{key} = {value}" for key, value in {**TOKENS, **change}.items() if value]
+    text = IN_KAFKA.format("\n".join(["security_protocol = 'SASL_SSL'", *lines]))
+    finding, *others = check(text)
+    assert finding.code == code
+    assert said in finding.render()
+    assert {one.code for one in others} <= {"MISSING_FILE"}
+    assert "hunter2" not in finding.render()
+
+
+def test_tokens_have_no_effect_with_another_mechanism(check: Check) -> None:
+    """The finding says what would need them."""
+    (finding,) = check(SIGNED_IN.format("sasl_password = '${KAFKA_PASSWORD}'\noauth_scope = 'a'"))
+    assert finding.code == "WITHOUT_EFFECT"
+    assert "OAUTHBEARER" in finding.render()

@@ -48,9 +48,12 @@ ssl_key_password = "${KAFKA_PASSWORD}"
 [clusters.eu]
 bootstrap_servers = "three:9093"
 security_protocol = "SASL_SSL"
-sasl_mechanism = "PLAIN"
-sasl_username = "bob"
-sasl_password = "${KAFKA_PASSWORD}"
+sasl_mechanism = "OAUTHBEARER"
+oauth_endpoint = "https://idp.example/token"
+oauth_client_id = "bob"
+oauth_client_secret = "${KAFKA_PASSWORD}"
+oauth_scope = "kafka"
+oauth_ca_file = "ca.pem"
 ssl_ca_file = "ca.pem"
 ssl_certificate_file = "client.pem"
 ssl_key_file = "encrypted.key"
@@ -143,7 +146,9 @@ ssl_key_password = "${KAFKA_PASSWORD}"
 
 EXCLUDED = {
     ("kafka", "sasl_password_file"),
-    ("clusters", "sasl_password_file"),
+    *(("kafka", key) for key in KEYS["kafka"] if key.startswith("oauth_")),
+    ("clusters", "oauth_client_secret_file"),
+    *(("clusters", key) for key in ("sasl_username", "sasl_password", "sasl_password_file")),
     ("topology", "files"),
     ("schemes", "assume"),
     ("transforms", "json_patch"),
@@ -202,8 +207,10 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
         assert one.ssl_key_password == PASSWORD
     assert job.connection.properties == {"client.id": "orders"}
     assert other.properties == {"client.rack": "eu-1"}
-    assert (other.bootstrap_servers, other.sasl_username) == ("three:9093", "bob")
-    assert (other.sasl_password, other.group) == (PASSWORD, "orders")
+    assert (other.bootstrap_servers, other.oauth_client_id) == ("three:9093", "bob")
+    assert (other.oauth_client_secret, other.group) == (PASSWORD, "orders")
+    assert (other.oauth_endpoint, other.oauth_scope) == ("https://idp.example/token", "kafka")
+    assert other.oauth_ca_file == str(folder / "ca.pem")
     assert job.handlers[0].identity.name == "first"
     assert job.handlers[0].identity.queue_manager == "QM1"
     assert job.handlers[0].breaker == BreakerSettings(20, probe_interval=5.5)

@@ -74,7 +74,7 @@ def check_access(connection: Connection, rights: Sequence[Right] = ()) -> None:
     missing = [right for right in rights if right.is_needed and not right.is_prefix]
     missing = _missing_rights(AdminClient({**connection.librdkafka(), "log_level": 0}), missing)
     if missing:
-        name = connection.sasl_username or "this client"
+        name = connection.sasl_username or connection.oauth_client_id or "this client"
         raise EnvironmentFault(
             f"{name} may not do what the job needs: {'; '.join(map(str, missing))}",
             hint="the cluster's administrator can grant it; redrive acls prints the commands",
@@ -134,11 +134,14 @@ def _is_refusal(error: KafkaError) -> bool:
 def _sign_in_refused(connection: Connection, error: KafkaError) -> EnvironmentFault:
     if refusal := certificate_refusal(error):
         return _certificate_refused(connection, refusal)
-    name = f" as {connection.sasl_username}" if connection.sasl_username else ""
+    user = connection.sasl_username or connection.oauth_client_id
+    name = f" as {user}" if user else ""
     return EnvironmentFault(
         f"the cluster at {connection.bootstrap_servers} does not let us in{name} with "
         f"{connection.security_protocol}: {_words(error)}",
-        hint="see security_protocol, sasl_... and ssl_... in [kafka]",
+        hint="see oauth_endpoint and the other oauth_... in [kafka]"
+        if connection.uses_oauth
+        else "see security_protocol, sasl_... and ssl_... in [kafka]",
     )
 
 

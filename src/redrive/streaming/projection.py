@@ -42,8 +42,9 @@ from redrive.messages import TopicPartition
 from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.rows import GONE, row_of
 from redrive.outcomes.table import LedgerTable, arrow_of, in_use, lock_file, remove
+from redrive.streaming.kafka_options import kafka_options
 from redrive.streaming.query import RunningQuery
-from redrive.streaming.session import Spark, kafka_options
+from redrive.streaming.session import Spark
 from redrive.streaming.supervision import cause_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from redrive.errors import RestartRequired
 from redrive.kafka.deadline import SILENCE
 from redrive.messages import TopicPartition
 from redrive.streaming import held_source
+from redrive.streaming.kafka_options import kafka_options
 from redrive.streaming.rows import selected
-from redrive.streaming.session import Spark, kafka_options
+from redrive.streaming.session import Spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,9 +6,7 @@ place that translates the errors of the bridge to Java.
 
 from __future__ import annotations
 
-import base64
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -24,19 +22,18 @@ from redrive.errors import (
     OutcomeUnknown,
     RedriveError,
     RestartRequired,
-    TransientFault,
 )
 from redrive.jars import JarGroup, jar_files
 from redrive.java import find_java
 from redrive.kafka.deadline import CLOSE, SILENCE, DeadlineThread, PendingCall, within
 from redrive.streaming.batch import LARGEST_RESULT
 from redrive.streaming.class_archive import archive_options
+from redrive.streaming.kafka_options import executor_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from redrive.configuration import JobConfiguration
-    from redrive.kafka.connection import Connection
 
 _Answer = TypeVar("_Answer")
 
@@ -305,6 +302,7 @@ def start_session(
         "spark.sql.streaming.pollingDelay": f"{int(configuration.polling_delay * 1000)}ms",
         "spark.sql.warehouse.dir": str(configuration.directory / "warehouse"),
         **configuration.spark_properties,
+        **executor_options(configuration),
     }
     builder = SparkSession.builder.appName(f"redrive {configuration.application}")
     builder = builder.master(configuration.master or f"local[{configuration.cores}]")
@@ -316,49 +314,6 @@ def start_session(
     context: Any = session.sparkContext
     context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001 - no public name
     return session
-
-
-def kafka_options(spark: SparkSession, connection: Connection) -> dict[str, str]:
-    """Options by which Spark's Kafka source reaches a cluster.
-
-    Certificates are read each time, so that a query that starts uses renewed ones.
-
-    Args:
-        spark: The session.
-        connection: The cluster.
-
-    Raises:
-        TransientFault: A certificate or its key is not there, as while it is renewed.
-    """
-    try:
-        settings = dict(connection.java())
-    except OSError as error:
-        raise TransientFault(f"{error.filename} can't be read: {error.strerror}") from error
-    password = settings.pop("ssl.key.password", "")
-    if password:
-        settings["ssl.keystore.key"] = _decrypted(spark, settings["ssl.keystore.key"], password)
-    return {f"kafka.{name}": value for name, value in settings.items()}
-
-
-def _decrypted(spark: SparkSession, key: str, password: str) -> str:
-    """A key in PEM without its encryption: Java has PBES2, but Kafka's client does not ask it."""
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - it has no public name
-    match = re.search("-----BEGIN ENCRYPTED PRIVATE KEY-----(.*?)-----END", key, re.DOTALL)
-    if match is None:
-        raise TransientFault("the key of the client certificate is not encrypted any more")
-    java = gateway.jvm.javax.crypto
-    encrypted = java.EncryptedPrivateKeyInfo(base64.b64decode(match[1]))
-    parameters = encrypted.getAlgParameters()
-    characters = gateway.new_array(gateway.jvm.char, len(password))
-    for index, character in enumerate(password):
-        characters[index] = character
-    secret = java.SecretKeyFactory.getInstance(parameters.toString()).generateSecret(
-        java.spec.PBEKeySpec(characters)
-    )
-    cipher = java.Cipher.getInstance(parameters.toString())
-    cipher.init(java.Cipher.DECRYPT_MODE, secret, parameters)
-    plain = base64.b64encode(bytes(encrypted.getKeySpec(cipher).getEncoded())).decode("ascii")
-    return f"-----BEGIN PRIVATE KEY-----\n{plain}\n-----END PRIVATE KEY-----\n"
 
 
 def _python_of_workers(configuration: JobConfiguration) -> Path:
@@ -379,14 +334,15 @@ def _python_of_workers(configuration: JobConfiguration) -> Path:
 def _check_encryption(configuration: JobConfiguration) -> None:
     """Refuses to send a secret to executors in the clear, as Spark's Kafka source would."""
     connection = configuration.connection
-    if configuration.is_local or not (connection.sasl_password or connection.ssl_key_file):
+    password = connection.sasl_password or connection.oauth_client_secret
+    if configuration.is_local or not (password or connection.ssl_key_file):
         return
     properties = configuration.spark_properties
     missing = [name for name in _ENCRYPTION if properties.get(name, "").lower() != "true"]
     if missing:
         raise ConfigurationError(
             f"with the master {configuration.master} Spark would send the"
-            f" {'password' if connection.sasl_password else 'key'} for Kafka to executors"
+            f" {'password' if password else 'key'} for Kafka to executors"
             " unencrypted",
             hint="switch Spark's own encryption on, in the settings' spark_properties and on its"
             f" master and workers: {' and '.join(f'{name}=true' for name in missing)}",
