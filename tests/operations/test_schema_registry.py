@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -27,6 +30,7 @@ from redrive.operations.record_view import RecordView
 from redrive.operations.schema_registry import SchemaRegistry
 
 USER, PASSWORD = "alice", "hunter2"
+CERTIFICATES = Path(__file__).parents[1] / "security" / "certificates"
 ADDRESS = {
     "type": "record",
     "name": "Address",
@@ -133,6 +137,37 @@ def url() -> Iterator[str]:
 def registry(url: str) -> SchemaRegistry:
     """A client that signs in."""
     return SchemaRegistry(RegistryAccess(url=url, username=USER, password=PASSWORD))
+
+
+@pytest.mark.parametrize("is_certified", [True, False])
+def test_a_registry_may_require_a_certificate(*, is_certified: bool) -> None:
+    """It answers the client that has one, with an encrypted key, and no other."""
+    context = ssl.create_default_context(
+        ssl.Purpose.CLIENT_AUTH, cafile=CERTIFICATES / "authority.pem"
+    )
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(CERTIFICATES / "server.pem", CERTIFICATES / "server.key")
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        Thread(target=server.serve_forever, daemon=True).start()
+        access = RegistryAccess(
+            url=f"https://127.0.0.1:{server.server_port}",
+            username=USER,
+            password=PASSWORD,
+            ssl_ca_file=str(CERTIFICATES / "authority.pem"),
+        )
+        if is_certified:
+            access = replace(
+                access,
+                ssl_certificate_file=str(CERTIFICATES / "client.pem"),
+                ssl_key_file=str(CERTIFICATES / "encrypted.key"),
+                ssl_key_password="hunter2",  # noqa: S106 - of a key for tests
+            )
+        found = SchemaRegistry(access).decoded(written(2, b"{}"))
+        server.shutdown()
+    assert found is not None
+    assert (found.problem == "") == is_certified
+    assert is_certified or "gave no answer" in found.problem
 
 
 def written(schema: int, payload: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """A broker that lets in only over TLS with a password, and lets nobody do what no ACL allows.
 
-The test itself is its administrator, over a second listener without a password.
+One more listener requires a client certificate, whose user may do everything. The test itself is
+the administrator, over a listener that asks for nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not in the stub's list
     AclBinding,
     AclOperation,
@@ -23,6 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
     UserScramCredentialUpsertion,
 )
 from tests.conftest import PATIENCE
+from tests.security.token_server import CLIENT, SCOPE, SECRET, token_server
 
 from redrive.broker import EmbeddedBroker
 from redrive.broker.configuration import Quorum
@@ -33,6 +36,12 @@ from redrive.kafka.rights import Resource, Right
 
 PASSWORD = 'a secret: "quoted" \\ and long'  # noqa: S105 - of users that live for one test
 _KEY_PASSWORD = "changeit"  # noqa: S105 - of a key that lives for one test
+CERTIFICATES = Path(__file__).parent / "certificates"
+"""In PEM, valid for 100 years: of ``client``, and of a ``server`` at 127.0.0.1, by the authority
+that the broker trusts; of ``stranger`` by itself. ``expired`` is an old one of ``client``, whose
+key is also there encrypted, and in the traditional form, before PKCS #8."""
+KEY_PASSWORD = "hunter2"  # noqa: S105 - of a key for tests
+_SECURITY = "org.apache.kafka.common.security"
 _RESOURCES = {
     Resource.TOPIC: ResourceType.TOPIC,
     Resource.GROUP: ResourceType.GROUP,
@@ -53,8 +62,13 @@ class SecureBroker:
     broker: EmbeddedBroker
     secure_servers: str
     """Where clients connect that have to sign in."""
+    mutual_servers: str
+    """Where clients connect that have to show a certificate."""
+    token_servers: str
+    """Where clients connect that sign in with tokens."""
     authority: Path
     """PEM file with the certificate to trust."""
+    token_endpoint: str
 
     @property
     def open_servers(self) -> str:
@@ -70,6 +84,30 @@ class SecureBroker:
             sasl_username=user,
             sasl_password=password,
             ssl_ca_file=str(self.authority),
+        )
+
+    def certified(self, certificate: str = "", key: str = "", password: str = "") -> Connection:
+        """How the owner of a certificate connects; arguments are names in ``CERTIFICATES``."""
+        return Connection(
+            bootstrap_servers=self.mutual_servers,
+            security_protocol="SSL",
+            ssl_ca_file=str(self.authority),
+            ssl_certificate_file=str(CERTIFICATES / certificate) if certificate else "",
+            ssl_key_file=str(CERTIFICATES / key) if key else "",
+            ssl_key_password=password,
+        )
+
+    def with_tokens(self, secret: str = SECRET) -> Connection:
+        """How a client connects that gets tokens for its secret."""
+        return Connection(
+            bootstrap_servers=self.token_servers,
+            security_protocol="SASL_SSL",
+            ssl_ca_file=str(self.authority),
+            sasl_mechanism="OAUTHBEARER",
+            oauth_endpoint=self.token_endpoint,
+            oauth_client_id=CLIENT,
+            oauth_client_secret=secret,
+            oauth_scope=SCOPE,
         )
 
     def add_user(self, user: str, rights: Iterable[Right]) -> None:
@@ -100,28 +138,54 @@ def _binding(user: str, right: Right) -> AclBinding:
 def secure_broker(folder: Path) -> Iterator[SecureBroker]:
     """Runs one, with everything it needs in a folder."""
     store, authority = _certificate(folder)
-    port, secure, controller = free_port(), free_port(), free_port()
-    host = "127.0.0.1"
+    ports = {name: free_port() for name in ("PLAINTEXT", "SASL_SSL", "SSL", "TOKEN")}
+    controller, host = free_port(), "127.0.0.1"
+    servers = {name: f"{host}:{port}" for name, port in ports.items()}
+    clients = ",".join(f"{name}://{address}" for name, address in servers.items())
     properties = {
-        "listeners": f"PLAINTEXT://{host}:{port},SASL_SSL://{host}:{secure},"
-        f"CONTROLLER://{host}:{controller}",
-        "advertised.listeners": f"PLAINTEXT://{host}:{port},SASL_SSL://{host}:{secure}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,"
-        "CONTROLLER:PLAINTEXT",
+        "listeners": f"{clients},CONTROLLER://{host}:{controller}",
+        "advertised.listeners": clients,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL,"
+        "TOKEN:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "listener.name.ssl.ssl.client.auth": "required",
+        "listener.name.ssl.ssl.truststore.type": "PEM",
+        "listener.name.ssl.ssl.truststore.location": str(CERTIFICATES / "authority.pem"),
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security"
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{_SECURITY}"
         ".scram.ScramLoginModule required;",
+        "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.token.oauthbearer.sasl.jaas.config": f"{_SECURITY}"
+        ".oauthbearer.OAuthBearerLoginModule required;",
+        "listener.name.token.oauthbearer.sasl.server.callback.handler.class": f"{_SECURITY}"
+        ".oauthbearer.OAuthBearerValidatorCallbackHandler",
         "ssl.keystore.type": "PKCS12",
         "ssl.keystore.location": str(store),
         "ssl.keystore.password": _KEY_PASSWORD,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
+        "super.users": f"User:ANONYMOUS;User:CN=client;User:{CLIENT}",
     }
-    broker = EmbeddedBroker(
-        folder / "broker", port=port, properties=properties, quorum=Quorum.of_one(controller)
-    )
-    with broker:
-        yield SecureBroker(broker, f"{host}:{secure}", authority)
+    with token_server() as tokens, pytest.MonkeyPatch.context() as patch:
+        keys = f"{tokens}/keys"
+        properties["listener.name.token.oauthbearer.sasl.oauthbearer.jwks.endpoint.url"] = keys
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys}"
+        patch.setenv("JAVA_TOOL_OPTIONS", allowed)
+        broker = EmbeddedBroker(
+            folder / "broker",
+            port=ports["PLAINTEXT"],
+            properties=properties,
+            quorum=Quorum.of_one(controller),
+        )
+        broker.start()
+        patch.undo()
+        with broker:
+            yield SecureBroker(
+                broker,
+                servers["SASL_SSL"],
+                servers["SSL"],
+                servers["TOKEN"],
+                authority,
+                f"{tokens}/token",
+            )
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:

@@ -27,6 +27,7 @@ ACTION(FWD) FWDQ(REALLY.DEAD) HEADER(YES)
 """
 
 PASSWORD = "hunter2"  # noqa: S105 - what must be shown nowhere
+CERTIFICATES = Path(__file__).parents[1] / "security" / "certificates"
 ENVIRON = {"KAFKA_PASSWORD": PASSWORD, "INSTANCE": "2/3"}
 
 
@@ -36,6 +37,13 @@ KEYS = {
     if "properties" in table
 }
 """The settings of each table, as the schema has them."""
+
+
+def write_certificates(folder: Path) -> None:
+    """Writes the certificates and keys of the tests of security, and authorities to trust."""
+    for path in CERTIFICATES.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    (folder / "ca.pem").write_text("")
 
 
 def findings_of(path: Path, environ: Mapping[str, str]) -> tuple[Diagnostic, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.settings.conftest import GOOD, RULES
+from tests.settings.conftest import GOOD, RULES, write_certificates
 
 from redrive.diagnostics import Diagnostic
 from redrive.errors import ConfigurationError, UsageError
@@ -353,3 +353,202 @@ def test_a_limit_that_nothing_can_reach_is_a_warning(check: Check) -> None:
     """A depth without a consumer group is legal and has no effect."""
     (finding,) = check(GOOD + '[queues."A"]\nmax_depth = 10\n')
     assert (finding.severity, finding.code, finding.line) == ("warning", "WITHOUT_EFFECT", 11)
+
+
+SCRYPT = """\
+-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHkME8GCSqGSIb3DQEFDTBCMCEGCSsGAQQB2kcECzAUBAiy7z8ZTD1kzAICQAAC
+AQgCAQEwHQYJYIZIAWUDBAEqBBB5SRz8A9X4PwVi3tjG87kTBIGQbZMYzDadUoWZ
+W4jVVQ0jp7nFuNNIm1y+0CGS5C+ESxvX9TRCaTkZcwnxqPbQC5UK9ApfUQ2BdDfX
+FzEGzqp/cEERkfuuedrDleryxRxzd2uOSxH2U484NWZjvGmyKlNj+j/2p4hRe3c8
+1T7Vv/eSbN0r32VeDGzI9lUl+DXPAgaGz934HNkXdonB5vNFfJb7
+-----END ENCRYPTED PRIVATE KEY-----
+"""
+CLIENT = "ssl_certificate_file = 'client.pem'\nssl_key_file = '{}'\n"
+
+
+@pytest.mark.parametrize("table", ["kafka", "clusters", "schema_registry"])
+@pytest.mark.parametrize(
+    ("lines", "code", "place", "said"),
+    [
+        ("ssl_certificate_file = 'client.pem'", "MISSING", "", "needs ssl_key_file"),
+        ("ssl_key_file = 'client.key'", "MISSING", "", "needs ssl_certificate_file"),
+        (CLIENT.format("none.key"), "MISSING_FILE", "'none.key'", "there is no file none.key"),
+        (
+            CLIENT.format("traditional.key"),
+            "UNREADABLE_FILE",
+            "'traditional.key'",
+            "openssl pkcs8 -topk8",
+        ),
+        (
+            CLIENT.format("scrypt.key") + "ssl_key_password = '${WRONG}'",
+            "UNREADABLE_FILE",
+            "'scrypt.key'",
+            "Java can't read",
+        ),
+        (
+            CLIENT.format("client.key").replace("client.pem", "expired.pem"),
+            "EXPIRED",
+            "'expired.pem'",
+            "has expired at 2024-02-01 00:00:00 UTC",
+        ),
+        (
+            CLIENT.format("client.key").replace("client.pem", "damaged.pem"),
+            "UNREADABLE_FILE",
+            "'damaged.pem'",
+            "is damaged",
+        ),
+        (CLIENT.format("damaged.key"), "UNREADABLE_FILE", "'damaged.key'", "is damaged"),
+        (CLIENT.format("stranger.key"), "BAD_VALUE", "'stranger.key'", "does not belong"),
+        (CLIENT.format("encrypted.key"), "MISSING", "", "needs ssl_key_password_file"),
+        (
+            CLIENT.format("encrypted.key") + "ssl_key_password = '${WRONG}'",
+            "UNREADABLE_FILE",
+            "'encrypted.key'",
+            "its password is wrong",
+        ),
+        (
+            CLIENT.format("encrypted.key") + "ssl_key_password = 'hunter2'",
+            "SECRET_IN_FILE",
+            "",
+            "does not belong in the settings file",
+        ),
+        (
+            CLIENT.format("client.key") + "ssl_key_password = '${WRONG}'",
+            "WITHOUT_EFFECT",
+            "ssl_key_password",
+            "is not encrypted",
+        ),
+        (
+            CLIENT.format("client.key").replace("client.pem", "traditional.key"),
+            "UNREADABLE_FILE",
+            "'traditional.key'",
+            "holds no certificate in PEM",
+        ),
+    ],
+)
+def test_a_client_certificate_is_checked_before_the_start(
+    check: Callable[..., tuple[Diagnostic, ...]],
+    table: str,
+    lines: str,
+    code: str,
+    place: str,
+    said: str,
+) -> None:
+    """In each table that takes one; nothing asks for a password on the terminal."""
+    write_certificates(Path())
+    key = Path("client.key").read_text()
+    Path("damaged.key").write_text(key[:60] + key[64:])
+    certificate = Path("client.pem").read_text()
+    Path("damaged.pem").write_text(certificate[:400] + "\n-----END CERTIFICATE-----\n")
+    Path("scrypt.key").write_text(SCRYPT)
+    text = {
+        "kafka": IN_KAFKA.format(f"security_protocol = 'SSL'\n{lines}"),
+        "clusters": GOOD
+        + f"[clusters.eu]\nbootstrap_servers = 'a:1'\nsecurity_protocol = 'SSL'\n{lines}\n",
+        "schema_registry": GOOD + f"[schema_registry]\nurl = 'https://r'\n{lines}\n",
+    }[table]
+    (finding,) = check(text, {"WRONG": "wrong"})
+    assert finding.code == code
+    assert said in finding.render()
+    assert place in underlined(finding)
+    assert "hunter2" not in finding.render()
+
+
+IN_PROPERTIES = GOOD + '[kafka.properties]\n"{}" = {}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code", "said"),
+    [
+        ("client.rack", "1", "WRONG_TYPE", "write it in quotes"),
+        ("send.buffer.bytes", "'5'", "BAD_VALUE", "from 16,384"),
+        ("send.buffer.bytes", "'many'", "BAD_VALUE", "a whole number"),
+        ("metadata.recovery.strategy", "'x'", "BAD_VALUE", "one of none, rebootstrap"),
+        ("client.id", "' '", "BAD_VALUE", "expected: text"),
+        ("clientid", "'x'", "REFUSED_PROPERTY", "did you mean client.id?"),
+        ("bootstrap.servers", "'a:1'", "REFUSED_PROPERTY", "bootstrap_servers of this table"),
+        ("security.protocol", "'SSL'", "REFUSED_PROPERTY", "security_protocol of this table"),
+        ("sasl.jaas.config", "'x'", "REFUSED_PROPERTY", "sign in all clients"),
+        ("ssl.truststore.location", "'x'", "REFUSED_PROPERTY", "ssl_ca_file"),
+        ("ssl.key.password", "'x'", "REFUSED_PROPERTY", "ssl_key_file"),
+        ("ssl.cipher.suites", "'x'", "REFUSED_PROPERTY", "Java and OpenSSL"),
+        ("ssl.engine.factory.class", "'x'", "REFUSED_PROPERTY", "not all clients"),
+        *(
+            (name, "'x'", "REFUSED_PROPERTY", "exactly once")
+            for name in (
+                "acks",
+                "allow.auto.create.topics",
+                "auto.offset.reset",
+                "enable.auto.commit",
+                "enable.idempotence",
+                "group.id",
+                "group.instance.id",
+                "isolation.level",
+                "max.in.flight.requests.per.connection",
+                "partition.assignment.strategy",
+                "transaction.timeout.ms",
+                "transactional.id",
+            )
+        ),
+        ("request.timeout.ms", "'x'", "REFUSED_PROPERTY", "deadlines"),
+        ("retry.backoff.ms", "'x'", "REFUSED_PROPERTY", "deadlines"),
+        ("retries", "'x'", "REFUSED_PROPERTY", "deadlines"),
+        ("reconnect.backoff.max.ms", "'x'", "REFUSED_PROPERTY", "deadlines"),
+        ("linger.ms", "'x'", "REFUSED_PROPERTY", "clients read and write"),
+        ("key.deserializer", "'x'", "REFUSED_PROPERTY", "Java classes"),
+        ("interceptor.classes", "'x'", "REFUSED_PROPERTY", "Java classes"),
+        ("anything", "'x'", "REFUSED_PROPERTY", "in common"),
+    ],
+)
+def test_a_client_property_that_is_wrong_or_refused_is_found_with_the_reason(
+    check: Check, name: str, value: str, code: str, said: str
+) -> None:
+    """At its place; the value of a refused one, which may be a secret, is not shown."""
+    (finding,) = check(IN_PROPERTIES.format(name, value))
+    assert (finding.code, finding.line) == (code, 11)
+    assert said in finding.render()
+    assert underlined(finding) == (f'"{name}"' if code == "REFUSED_PROPERTY" else value)
+    assert code != "REFUSED_PROPERTY" or value not in finding.render()
+
+
+TOKENS = {
+    "sasl_mechanism": "'OAUTHBEARER'",
+    "oauth_endpoint": "'https://idp/token'",
+    "oauth_client_id": "'me'",
+    "oauth_client_secret": "'${KAFKA_PASSWORD}'",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        ({"oauth_endpoint": ""}, "MISSING", "[kafka] needs oauth_endpoint"),
+        ({"oauth_client_id": ""}, "MISSING", "[kafka] needs oauth_client_id"),
+        ({"oauth_client_secret": ""}, "MISSING", "[kafka] needs oauth_client_secret_file"),
+        ({"oauth_client_secret": "'hunter2'"}, "SECRET_IN_FILE", "a secret does not belong"),
+        ({"oauth_client_secret_file": "'x'"}, "CONFLICT", "oauth_client_secret_file"),
+        ({"oauth_endpoint": "'idp/token'"}, "BAD_VALUE", "https://"),
+        ({"oauth_endpoint": "'https://a:b@idp/token'"}, "BAD_VALUE", "without a user"),
+        ({"oauth_ca_file": "'none.pem'"}, "MISSING_FILE", "there is no file none.pem"),
+        ({"sasl_username": "'me'"}, "WITHOUT_EFFECT", "sasl_mechanism OAUTHBEARER"),
+    ],
+)
+def test_client_credentials_are_checked_before_the_start(
+    check: Check, change: dict[str, str], code: str, said: str
+) -> None:
+    """Each setting is there, and none that has no effect; no secret is shown."""
+    lines = [f"{key} = {value}" for key, value in {**TOKENS, **change}.items() if value]
+    text = IN_KAFKA.format("\n".join(["security_protocol = 'SASL_SSL'", *lines]))
+    finding, *others = check(text)
+    assert finding.code == code
+    assert said in finding.render()
+    assert {one.code for one in others} <= {"MISSING_FILE"}
+    assert "hunter2" not in finding.render()
+
+
+def test_tokens_have_no_effect_with_another_mechanism(check: Check) -> None:
+    """The finding says what would need them."""
+    (finding,) = check(SIGNED_IN.format("sasl_password = '${KAFKA_PASSWORD}'\noauth_scope = 'a'"))
+    assert finding.code == "WITHOUT_EFFECT"
+    assert "OAUTHBEARER" in finding.render()

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import pytest
-from tests.settings.conftest import ENVIRON, GOOD, KEYS, PASSWORD, RULES
+from tests.settings.conftest import ENVIRON, GOOD, KEYS, PASSWORD, RULES, write_certificates
 
 from redrive.checkpoints.instances import Share
 from redrive.configuration import Conflict, DataLoss, EmitterChoice, JobConfiguration
@@ -40,13 +40,26 @@ sasl_mechanism = "SCRAM-SHA-256"
 sasl_username = "alice"
 sasl_password = "${KAFKA_PASSWORD}"
 ssl_ca_file = "ca.pem"
+ssl_certificate_file = "client.pem"
+ssl_key_file = "encrypted.key"
+ssl_key_password = "${KAFKA_PASSWORD}"
+[kafka.properties]
+"client.id" = "orders"
 [clusters.eu]
 bootstrap_servers = "three:9093"
 security_protocol = "SASL_SSL"
-sasl_mechanism = "PLAIN"
-sasl_username = "bob"
-sasl_password = "${KAFKA_PASSWORD}"
+sasl_mechanism = "OAUTHBEARER"
+oauth_endpoint = "https://idp.example/token"
+oauth_client_id = "bob"
+oauth_client_secret = "${KAFKA_PASSWORD}"
+oauth_scope = "kafka"
+oauth_ca_file = "ca.pem"
 ssl_ca_file = "ca.pem"
+ssl_certificate_file = "client.pem"
+ssl_key_file = "encrypted.key"
+ssl_key_password = "${KAFKA_PASSWORD}"
+[clusters.eu.properties]
+"client.rack" = "eu-1"
 [[handlers]]
 queue = "ORDERS.DLQ"
 queue_manager = "QM1"
@@ -127,15 +140,23 @@ url = "https://registry:8081"
 username = "alice"
 password = "${KAFKA_PASSWORD}"
 ssl_ca_file = "ca.pem"
+ssl_certificate_file = "client.pem"
+ssl_key_file = "encrypted.key"
+ssl_key_password = "${KAFKA_PASSWORD}"
 """
 
 EXCLUDED = {
     ("kafka", "sasl_password_file"),
-    ("clusters", "sasl_password_file"),
+    *(("kafka", key) for key in KEYS["kafka"] if key.startswith("oauth_")),
+    ("clusters", "oauth_client_secret_file"),
+    *(("clusters", key) for key in ("sasl_username", "sasl_password", "sasl_password_file")),
     ("topology", "files"),
     ("schemes", "assume"),
     ("transforms", "json_patch"),
     ("schema_registry", "password_file"),
+    ("kafka", "ssl_key_password_file"),
+    ("clusters", "ssl_key_password_file"),
+    ("schema_registry", "ssl_key_password_file"),
 }
 """Keys that contradict others in the file with everything; they have tests of their own."""
 
@@ -148,7 +169,7 @@ def read(text: str, options: tuple[Option, ...] = ()) -> Settings:
 
 @pytest.fixture
 def everything(folder: Path) -> Settings:
-    Path("ca.pem").write_text("")
+    write_certificates(folder)
     return read(EVERYTHING)
 
 
@@ -180,8 +201,17 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert job.connection.sasl_password == PASSWORD
     assert job.connection.ssl_ca_file == str(folder / "ca.pem")
     other = job.clusters["eu"]
-    assert (other.bootstrap_servers, other.sasl_username) == ("three:9093", "bob")
-    assert (other.sasl_password, other.group) == (PASSWORD, "orders")
+    assert everything.registry is not None
+    for one in (job.connection, other, everything.registry):
+        assert one.ssl_certificate_file == str(folder / "client.pem")
+        assert one.ssl_key_file == str(folder / "encrypted.key")
+        assert one.ssl_key_password == PASSWORD
+    assert job.connection.properties == {"client.id": "orders"}
+    assert other.properties == {"client.rack": "eu-1"}
+    assert (other.bootstrap_servers, other.oauth_client_id) == ("three:9093", "bob")
+    assert (other.oauth_client_secret, other.group) == (PASSWORD, "orders")
+    assert (other.oauth_endpoint, other.oauth_scope) == ("https://idp.example/token", "kafka")
+    assert other.oauth_ca_file == str(folder / "ca.pem")
     assert job.handlers[0].identity.name == "first"
     assert job.handlers[0].identity.queue_manager == "QM1"
     assert job.handlers[0].breaker == BreakerSettings(20, probe_interval=5.5)
@@ -240,7 +270,7 @@ def test_the_file_with_everything_uses_every_key() -> None:
     tables = EVERYTHING.replace('[queues."OTHER"]', "[queues]").replace(
         "[[handlers]]", "[handlers]"
     )
-    tables = tables.replace("[schemes.mine]", "[schemes]").replace("[clusters.eu]", "[clusters]")
+    tables = tables.replace("[schemes.mine]", "[schemes]").replace("[clusters.eu", "[clusters")
     tables = tables.replace("[transforms.parsed]", "[transforms]")
     written = Document.from_text(tables, name="", directory=Path()).data
     assert {name: tuple(table) for name, table in written.items()} == {
@@ -260,7 +290,8 @@ def test_the_description_is_json_without_the_secret(everything: Settings) -> Non
 def test_a_password_file_gives_its_first_line(folder: Path) -> None:
     """The line end behind a password in a file is not part of it."""
     Path("password").write_text("hunter2\r\n")
-    text = EVERYTHING.replace("ssl_ca_file", "#").replace(
+    write_certificates(folder)
+    text = EVERYTHING.replace(
         'sasl_password = "${KAFKA_PASSWORD}"', 'sasl_password_file = "password"'
     )
     assert read(text).job.connection.sasl_password == PASSWORD

@@ -25,7 +25,14 @@ from redrive.command.selection import parse_time
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.diagnostics import did_you_mean
 from redrive.errors import EnvironmentFault, UsageError
-from redrive.settings import Document, Option, Settings, read_settings, settings_of
+from redrive.settings import (
+    Document,
+    Option,
+    Settings,
+    read_settings,
+    settings_of,
+    with_environment,
+)
 from redrive.topology.names import escape
 from redrive.what_if import Over, Question, WhatIf, ask
 from redrive.what_if.document import document_of
@@ -257,7 +264,8 @@ def _without_file(table: Path, topic: str, bootstrap_server: str) -> Settings:
         Option(("handlers", 0, "queue"), "--topic", topic),
         _table_option(0, table),
     ]
-    return settings_of(Document.empty().with_options("redrive explain", options))
+    document = with_environment(Document.empty(), os.environ)
+    return settings_of(document.with_options("redrive explain", options))
 
 
 def _handler_of(job: JobConfiguration, topic: str) -> int:

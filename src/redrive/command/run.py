@@ -32,6 +32,7 @@ from redrive.settings import (
     Settings,
     read_settings,
     settings_of,
+    with_environment,
 )
 from redrive.streaming.lifecycle import JobControl, JobObserver
 from redrive.topology.names import escape
@@ -74,7 +75,8 @@ class _Source:
     def read(self) -> Settings:
         if self.path is not None:
             return read_settings(self.path, options=self.options)
-        return settings_of(Document.empty().with_options("redrive run", self.options))
+        document = with_environment(Document.empty(), os.environ)
+        return settings_of(document.with_options("redrive run", self.options))
 
 
 @click.command()

@@ -32,6 +32,7 @@ from redrive.settings import (
     Settings,
     settings_of,
     topology_of,
+    with_environment,
 )
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
 from redrive.topology.names import escape
@@ -193,7 +194,9 @@ def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str,
         )
     path = environ.get("REDRIVE_SETTINGS")
     base = Document.from_file(Path(path)).without("handlers") if path else Document.empty()
-    document = base.with_options("redrive runmqdlq", _options(arguments, environ))
+    document = with_environment(base, environ).with_options(
+        "redrive runmqdlq", _options(arguments, environ)
+    )
     queue = _queue(arguments, rules, document)
     if not queue and (queue := _defined_queue(arguments, rules, document)):
         own = [Option(("handlers", 0, "queue"), "DEADQ", queue)]

@@ -207,3 +207,7 @@ class RegistryAccess:
     password: str = field(default="", repr=False)
     ssl_ca_file: str = ""
     """Authorities to trust; empty for those of the machine."""
+    ssl_certificate_file: str = ""
+    """See ``Connection``, as the next two."""
+    ssl_key_file: str = ""
+    ssl_key_password: str = field(default="", repr=False)

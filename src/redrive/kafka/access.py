@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from redrive.errors import EnvironmentFault
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import AGAIN, CONNECT, COORDINATOR, answer_of, close_client
+from redrive.kafka.errors import certificate_refusal
 from redrive.kafka.rights import Resource, Right
 
 __all__ = ["check_access"]
@@ -73,7 +74,7 @@ def check_access(connection: Connection, rights: Sequence[Right] = ()) -> None:
     missing = [right for right in rights if right.is_needed and not right.is_prefix]
     missing = _missing_rights(AdminClient({**connection.librdkafka(), "log_level": 0}), missing)
     if missing:
-        name = connection.sasl_username or "this client"
+        name = connection.sasl_username or connection.oauth_client_id or "this client"
         raise EnvironmentFault(
             f"{name} may not do what the job needs: {'; '.join(map(str, missing))}",
             hint="the cluster's administrator can grant it; redrive acls prints the commands",
@@ -122,15 +123,39 @@ def _check_sign_in(consumer: Consumer, connection: Connection, said: list[KafkaE
 
 def _is_refusal(error: KafkaError) -> bool:
     # A broker without TLS just closes the connection; librdkafka describes the step in words.
-    return error.code() in _SIGN_IN_ERRORS or "SSL handshake failed" in error.str()
+    # One that requires a certificate refuses after the handshake, by an alert.
+    return (
+        error.code() in _SIGN_IN_ERRORS
+        or "SSL handshake failed" in error.str()
+        or certificate_refusal(error) != ""
+    )
 
 
 def _sign_in_refused(connection: Connection, error: KafkaError) -> EnvironmentFault:
-    name = f" as {connection.sasl_username}" if connection.sasl_username else ""
+    if refusal := certificate_refusal(error):
+        return _certificate_refused(connection, refusal)
+    user = connection.sasl_username or connection.oauth_client_id
+    name = f" as {user}" if user else ""
     return EnvironmentFault(
         f"the cluster at {connection.bootstrap_servers} does not let us in{name} with "
         f"{connection.security_protocol}: {_words(error)}",
-        hint="see security_protocol, sasl_... and ssl_ca_file in [kafka]",
+        hint="see oauth_endpoint and the other oauth_... in [kafka]"
+        if connection.uses_oauth
+        else "see security_protocol, sasl_... and ssl_... in [kafka]",
+    )
+
+
+def _certificate_refused(connection: Connection, refusal: str) -> EnvironmentFault:
+    servers, file = connection.bootstrap_servers, connection.ssl_certificate_file
+    if not file:
+        return EnvironmentFault(
+            f"the cluster at {servers} requires a client certificate: {refusal}",
+            hint="set ssl_certificate_file and ssl_key_file in [kafka]",
+        )
+    return EnvironmentFault(
+        f"the cluster at {servers} refuses the client certificate in {file} ({refusal})",
+        hint="it has to be signed by an authority that the brokers trust, and not to have expired; "
+        "see ssl_certificate_file in [kafka], and the brokers' logs for their reason",
     )
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
+
+from redrive.kafka.properties import for_java, for_kafka_python, for_librdkafka
 
 _RECONNECT: Final = 20
 """Milliseconds before a client reconnects. It also waits half of that between its bootstrap broker,
@@ -12,6 +15,9 @@ which only names the others, and the broker that it asks: 50 ms by default."""
 _LONGEST_RECONNECT: Final = 1_000
 """Milliseconds to which that grows, Java's default; librdkafka's is ten seconds, for which a client
 may sleep after its broker is back."""
+
+_SECURITY: Final = "org.apache.kafka.common.security"
+"""The package of Java's login modules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +29,27 @@ class Connection:
     security_protocol: str = "PLAINTEXT"
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
     sasl_mechanism: str = ""
-    """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
+    """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, with client credentials."""
     sasl_username: str = ""
     sasl_password: str = field(default="", repr=False)
+    oauth_endpoint: str = ""
+    """URL that issues tokens, for OAUTHBEARER."""
+    oauth_client_id: str = ""
+    oauth_client_secret: str = field(default="", repr=False)
+    oauth_scope: str = ""
+    """Empty for the endpoint's default."""
+    oauth_ca_file: str = ""
+    """PEM file of the authorities to trust about the endpoint; empty for those of the system."""
     ssl_ca_file: str = ""
     """PEM file of the authorities to trust; empty for those of the system."""
+    ssl_certificate_file: str = ""
+    """PEM file of this client's certificate, with the chain behind it; empty if it has none."""
+    ssl_key_file: str = ""
+    """PEM file of the certificate's key, in PKCS #8, the only form that Java clients read."""
+    ssl_key_password: str = field(default="", repr=False)
+    """Empty if the key is not encrypted."""
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Further client properties, of ``redrive.kafka.properties.PROPERTIES``."""
     group: str = "redrive-reader"
     """The group of consumers that join none and commit nothing: librdkafka still asks for its
     coordinator, for which this user needs a right. A job uses the application's group."""
@@ -35,6 +57,7 @@ class Connection:
     def librdkafka(self) -> Mapping[str, str | int | float | bool]:
         """Settings for confluent-kafka clients."""
         settings: dict[str, str | int | float | bool] = {
+            **dict(for_librdkafka(self.properties)),
             "bootstrap.servers": self.bootstrap_servers,
             "security.protocol": self.security_protocol,
             "reconnect.backoff.ms": _RECONNECT,
@@ -42,10 +65,18 @@ class Connection:
         }
         if self.sasl_mechanism:
             settings["sasl.mechanism"] = self.sasl_mechanism
+        if self.uses_oauth:
+            settings |= self._librdkafka_oauth()
+        elif self.sasl_mechanism:
             settings["sasl.username"] = self.sasl_username
             settings["sasl.password"] = self.sasl_password
         if self.ssl_ca_file:
             settings["ssl.ca.location"] = self.ssl_ca_file
+        if self.ssl_certificate_file:
+            settings["ssl.certificate.location"] = self.ssl_certificate_file
+            settings["ssl.key.location"] = self.ssl_key_file
+        if self.ssl_key_password:
+            settings["ssl.key.password"] = self.ssl_key_password
         return settings
 
     def reader(self) -> Mapping[str, str | int | float | bool]:
@@ -60,38 +91,103 @@ class Connection:
     def java(self) -> Mapping[str, str]:
         """Settings for Java clients, as Spark's Kafka source takes them after ``kafka.``."""
         settings = {
+            **dict(for_java(self.properties)),
             "bootstrap.servers": self.bootstrap_servers,
             "security.protocol": self.security_protocol,
         }
         if self.sasl_mechanism:
-            module = (
-                "org.apache.kafka.common.security.plain.PlainLoginModule"
-                if self.sasl_mechanism == "PLAIN"
-                else "org.apache.kafka.common.security.scram.ScramLoginModule"
-            )
             settings["sasl.mechanism"] = self.sasl_mechanism
-            settings["sasl.jaas.config"] = (
-                f"{module} required username={_quoted(self.sasl_username)}"
-                f" password={_quoted(self.sasl_password)};"
+        if self.uses_oauth:
+            settings |= self._java_oauth()
+        elif self.sasl_mechanism:
+            module = "plain.Plain" if self.sasl_mechanism == "PLAIN" else "scram.Scram"
+            settings["sasl.jaas.config"] = _jaas(
+                module, username=self.sasl_username, password=self.sasl_password
             )
         if self.ssl_ca_file:
             settings["ssl.truststore.type"] = "PEM"
             settings["ssl.truststore.location"] = self.ssl_ca_file
+        if self.ssl_certificate_file:
+            # As a file, Java takes the key and the certificate only together in one.
+            settings["ssl.keystore.type"] = "PEM"
+            settings["ssl.keystore.certificate.chain"] = _text(self.ssl_certificate_file)
+            settings["ssl.keystore.key"] = _text(self.ssl_key_file)
+        if self.ssl_key_password:
+            settings["ssl.key.password"] = self.ssl_key_password
         return settings
 
     def kafka_python(self) -> Mapping[str, Any]:
         """Settings for kafka-python clients."""
         settings: dict[str, Any] = {
+            **dict(for_kafka_python(self.properties)),
             "bootstrap_servers": self.bootstrap_servers.split(","),
             "security_protocol": self.security_protocol,
         }
         if self.sasl_mechanism:
             settings["sasl_mechanism"] = self.sasl_mechanism
+        if self.uses_oauth:
+            from redrive.kafka.tokens import TokenProvider  # noqa: PLC0415 - slow to import
+
+            settings["sasl_oauth_token_provider"] = TokenProvider(
+                self.oauth_endpoint,
+                self.oauth_client_id,
+                self.oauth_client_secret,
+                scope=self.oauth_scope,
+                ca_file=self.oauth_ca_file,
+            )
+        elif self.sasl_mechanism:
             settings["sasl_plain_username"] = self.sasl_username
             settings["sasl_plain_password"] = self.sasl_password
         if self.ssl_ca_file:
             settings["ssl_cafile"] = self.ssl_ca_file
+        if self.ssl_certificate_file:
+            settings["ssl_certfile"] = self.ssl_certificate_file
+            settings["ssl_keyfile"] = self.ssl_key_file
+        if self.ssl_key_password:
+            settings["ssl_password"] = self.ssl_key_password
         return settings
+
+    @property
+    def uses_oauth(self) -> bool:
+        """Whether clients sign in with tokens."""
+        return self.sasl_mechanism == "OAUTHBEARER"
+
+    def _librdkafka_oauth(self) -> dict[str, str | int | float | bool]:
+        settings: dict[str, str | int | float | bool] = {
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.token.endpoint.url": self.oauth_endpoint,
+            "sasl.oauthbearer.client.id": self.oauth_client_id,
+            "sasl.oauthbearer.client.secret": self.oauth_client_secret,
+        }
+        if self.oauth_scope:
+            settings["sasl.oauthbearer.scope"] = self.oauth_scope
+        if self.oauth_ca_file:
+            settings["https.ca.location"] = self.oauth_ca_file
+        return settings
+
+    def _java_oauth(self) -> dict[str, str]:
+        options = {"clientId": self.oauth_client_id, "clientSecret": self.oauth_client_secret}
+        if self.oauth_scope:
+            options["scope"] = self.oauth_scope
+        if self.oauth_ca_file:
+            options["ssl.truststore.type"] = "PEM"
+            options["ssl.truststore.location"] = self.oauth_ca_file
+        return {
+            "sasl.oauthbearer.token.endpoint.url": self.oauth_endpoint,
+            "sasl.login.callback.handler.class": f"{_SECURITY}.oauthbearer"
+            ".OAuthBearerLoginCallbackHandler",
+            "sasl.jaas.config": _jaas("oauthbearer.OAuthBearer", **options),
+        }
+
+
+def _jaas(module: str, **options: str) -> str:
+    """A JAAS configuration for one of Kafka's login modules, ``plain.Plain`` and its like."""
+    written = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
+    return f"{_SECURITY}.{module}LoginModule required {written};"
+
+
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
 
 
 def _quoted(text: str) -> str:

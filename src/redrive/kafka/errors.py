@@ -9,6 +9,7 @@ producer"), checked against a broker.
 from __future__ import annotations
 
 import concurrent.futures
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -26,6 +27,9 @@ def _reason(name: str) -> int:
         raise LookupError(name)
     return value
 
+
+_CERTIFICATE_REFUSED: Final = re.compile(r"alert (.*certificate.*|unknown ca): SSL alert number")
+"""OpenSSL's words for the alert of a broker that refuses a client certificate, or misses one."""
 
 CULPRITS: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: _reason("MQRC_UNKNOWN_OBJECT_NAME"),
@@ -188,3 +192,9 @@ def fault_of(step: str, error: KafkaError, *, in_doubt: bool = False) -> Protoco
     if in_doubt and not error.txn_requires_abort():
         return OutcomeUnknown(text)
     return TransientFault(text)
+
+
+def certificate_refusal(error: KafkaError) -> str:
+    """The broker's alert if it refused this client's certificate; empty for other errors."""
+    found = _CERTIFICATE_REFUSED.search(error.str())
+    return found[1] if found else ""

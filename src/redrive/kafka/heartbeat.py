@@ -5,14 +5,17 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError
 
 from redrive.engine.names import instances_group
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import CLOSE, close_client, under_way
+from redrive.kafka.errors import certificate_refusal
 
 _SESSION_TIMEOUT: Final = 6.0
 """Seconds after which the broker drops a member that sends no heartbeat: its smallest default."""
+_RENEWAL: Final = 5.0
+"""Seconds until a refused certificate is read again."""
 
 
 class Heartbeat:
@@ -50,8 +53,13 @@ class Heartbeat:
             self._thread.join(timeout=CLOSE)
 
     def _beat(self) -> None:
-        consumer = Consumer(self._settings)
-        consumer.subscribe([self._topic])
         while not self._ending.is_set():
-            consumer.poll(0.5)
-        close_client(consumer, "the consumer of the group of instances")
+            said: list[KafkaError] = []
+            consumer = Consumer({**self._settings, "error_cb": said.append})
+            consumer.subscribe([self._topic])
+            while not self._ending.is_set() and not any(map(certificate_refusal, said)):
+                said.clear()
+                consumer.poll(0.5)
+            close_client(consumer, "the consumer of the group of instances")
+            # A certificate that is refused may have expired: a new client reads the renewed one.
+            self._ending.wait(_RENEWAL)

@@ -199,6 +199,10 @@ class SchemaRegistry:
         access = self._access
         auth = (access.username, access.password) if access.username else None
         trust = ssl.create_default_context(cafile=access.ssl_ca_file or None)
+        if access.ssl_certificate_file:
+            trust.load_cert_chain(
+                access.ssl_certificate_file, access.ssl_key_file, lambda: access.ssl_key_password
+            )
         return httpx.Client(auth=auth, verify=trust, timeout=_TIMEOUT)
 
 

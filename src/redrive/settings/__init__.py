@@ -4,9 +4,11 @@ read_settings(path)       -> Settings, or a ConfigurationError with every findin
 read_settings_for_lookup(path) -> Settings also if rules tables are broken
 settings_of(document)     -> the same for options without a file
 topology_of(document)     -> its queue managers
+with_environment(document, environ) -> the document with settings from variables
 """
 
 from redrive.settings.document import Document, Option
+from redrive.settings.environment import with_environment
 from redrive.settings.findings import SCHEMA
 from redrive.settings.rules import RulesSource
 from redrive.settings.settings import (
@@ -30,4 +32,5 @@ __all__ = [
     "read_settings_for_lookup",
     "settings_of",
     "topology_of",
+    "with_environment",
 ]

@@ -4,42 +4,112 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Final
+from pathlib import Path
+from typing import Final, TypedDict
 
 from redrive.configuration import RegistryAccess
+from redrive.diagnostics import did_you_mean
 from redrive.kafka.connection import Connection
+from redrive.kafka.properties import PROPERTIES, refusal
 from redrive.rules.keywords import CLUSTER_NAME
+from redrive.settings.certificates import check_certificate
 from redrive.settings.findings import Section
 
 _ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _LARGEST_PORT: Final = 65_535
 _VARIABLE_ALONE: Final = re.compile(r"\$\{[^}]*\}")
-_SIGN_IN_KEYS: Final = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_password_file")
+_PASSWORD_KEYS: Final = ("sasl_username", "sasl_password", "sasl_password_file")
+_OAUTH_KEYS: Final = (
+    "oauth_endpoint",
+    "oauth_client_id",
+    "oauth_client_secret",
+    "oauth_client_secret_file",
+    "oauth_scope",
+    "oauth_ca_file",
+)
+_TLS_KEYS: Final = (
+    "ssl_ca_file",
+    "ssl_certificate_file",
+    "ssl_key_file",
+    "ssl_key_password",
+    "ssl_key_password_file",
+)
+
+
+class _Tls(TypedDict, total=False):
+    """The fields of a connection that TLS uses."""
+
+    ssl_ca_file: str
+    ssl_certificate_file: str
+    ssl_key_file: str
+    ssl_key_password: str
+
+
+class _SignIn(TypedDict, total=False):
+    """The fields of a connection that SASL uses."""
+
+    sasl_mechanism: str
+    sasl_username: str
+    sasl_password: str
+    oauth_endpoint: str
+    oauth_client_id: str
+    oauth_client_secret: str
+    oauth_scope: str
+    oauth_ca_file: str
 
 
 def read_connection(section: Section) -> Connection:
     """The connection that a [kafka] table describes; errors are reported in the section."""
     protocol = section.text("security_protocol") or "PLAINTEXT"
-    servers = _bootstrap_servers(section)
     uses_tls = protocol.endswith("SSL")
-    if not uses_tls:
-        _without_effect(section, protocol, "ssl_ca_file", "SSL or SASL_SSL")
-    authorities = _authorities(section) if uses_tls else ""
+    for key in () if uses_tls else _TLS_KEYS:
+        _without_effect(section, "security_protocol", protocol, key, "SSL or SASL_SSL")
+    return Connection(
+        bootstrap_servers=_bootstrap_servers(section),
+        security_protocol=protocol,
+        properties=_properties(section.section("properties")),
+        **(_tls(section) if uses_tls else _Tls()),
+        **_sign_in(section, protocol),
+    )
+
+
+def _sign_in(section: Section, protocol: str) -> _SignIn:
+    """How clients sign in by SASL."""
     if not protocol.startswith("SASL"):
-        for key in _SIGN_IN_KEYS:
-            _without_effect(section, protocol, key, "SASL_SSL")
-        return Connection(
-            bootstrap_servers=servers, security_protocol=protocol, ssl_ca_file=authorities
-        )
+        for key in ("sasl_mechanism", *_PASSWORD_KEYS, *_OAUTH_KEYS):
+            _without_effect(section, "security_protocol", protocol, key, "SASL_SSL")
+        return _SignIn()
+    mechanism = section.text("sasl_mechanism") or "SCRAM-SHA-512"
+    if mechanism == "OAUTHBEARER":
+        for key in _PASSWORD_KEYS:
+            _without_effect(section, "sasl_mechanism", mechanism, key, "SCRAM-SHA-512")
+        return _oauth(section)
+    for key in _OAUTH_KEYS:
+        _without_effect(section, "sasl_mechanism", mechanism, key, "OAUTHBEARER")
     if not section.has("sasl_username"):
         section.missing("sasl_username", f"{protocol} signs in with a name")
-    return Connection(
-        bootstrap_servers=servers,
-        security_protocol=protocol,
-        ssl_ca_file=authorities,
-        sasl_mechanism=section.text("sasl_mechanism") or "SCRAM-SHA-512",
+    return _SignIn(
+        sasl_mechanism=mechanism,
         sasl_username=section.text("sasl_username"),
         sasl_password=_password(section, "sasl_password", f"{protocol} signs in with a password"),
+    )
+
+
+def _oauth(section: Section) -> _SignIn:
+    """Client credentials, by which clients get tokens."""
+    for key, purpose in (
+        ("oauth_endpoint", "that is where tokens come from"),
+        ("oauth_client_id", "tokens are for a client"),
+    ):
+        if not section.has(key):
+            section.missing(key, purpose)
+    return _SignIn(
+        sasl_mechanism="OAUTHBEARER",
+        oauth_endpoint=section.text("oauth_endpoint"),
+        oauth_client_id=section.text("oauth_client_id"),
+        oauth_client_secret=_password(section, "oauth_client_secret", "a client needs a secret"),
+        oauth_scope=section.text("oauth_scope"),
+        oauth_ca_file=_absolute(_existing_file(section, "oauth_ca_file")),
     )
 
 
@@ -76,8 +146,30 @@ def read_registry(section: Section) -> RegistryAccess | None:
         url=section.text("url"),
         username=section.text("username"),
         password=password,
-        ssl_ca_file=_authorities(section),
+        **_tls(section),
     )
+
+
+def _properties(section: Section) -> dict[str, str]:
+    """The client properties that all clients can be given; the others are reported."""
+    found = {}
+    for name, value in section.data.items():
+        known = PROPERTIES.get(name)
+        if known is None:
+            reason = refusal(name) or "Redrive's clients have no property of this name in common"
+            section.findings.error_at_key(
+                (*section.path, name),
+                "REFUSED_PROPERTY",
+                f"{name} can't be set: {reason}",
+                hint=did_you_mean(name, PROPERTIES),
+            )
+        elif known.takes(value):
+            found[name] = value
+        else:
+            written = section.findings.document.text((*section.path, name))
+            message = f"{written!r} is not a value of {name}"
+            section.error(name, "BAD_VALUE", message, expected=known.expected)
+    return found
 
 
 def _bootstrap_servers(section: Section) -> str:
@@ -94,28 +186,57 @@ def _bootstrap_servers(section: Section) -> str:
     return ",".join(addresses)
 
 
-def _authorities(section: Section) -> str:
-    path = section.file("ssl_ca_file")
-    if path is None:
-        return ""
-    if not path.is_file():
-        section.error("ssl_ca_file", "MISSING_FILE", f"there is no file {path}")
-    return str(path.absolute())
+def _tls(section: Section) -> _Tls:
+    """The authorities to trust, and the client's certificate with its key."""
+    authorities = _existing_file(section, "ssl_ca_file")
+    certificate = _existing_file(section, "ssl_certificate_file")
+    key = _existing_file(section, "ssl_key_file")
+    needed = {"ssl_certificate_file": "ssl_key_file", "ssl_key_file": "ssl_certificate_file"}
+    for one, other in needed.items():
+        if section.has(one) and not section.has(other):
+            section.missing(other, "a certificate and its key belong together")
+    password = ""
+    if section.has("ssl_key_password") or section.has("ssl_key_password_file"):
+        password = _password(section, "ssl_key_password", "")
+        if not section.has("ssl_key_file"):
+            section.missing("ssl_key_file", "that is the key that the password decrypts")
+    if certificate and key:
+        check_certificate(section, certificate, key, password)
+    return _Tls(
+        ssl_ca_file=_absolute(authorities),
+        ssl_certificate_file=_absolute(certificate),
+        ssl_key_file=_absolute(key),
+        ssl_key_password=password,
+    )
 
 
-def _without_effect(section: Section, protocol: str, key: str, protocols: str) -> None:
-    """Report a key that this security protocol does not use."""
+def _existing_file(section: Section, key: str) -> Path | None:
+    """The path of a file; None if none is named, or there is none."""
+    path = section.file(key)
+    if path is None or path.is_file():
+        return path
+    section.error(key, "MISSING_FILE", f"there is no file {path}")
+    return None
+
+
+def _absolute(path: Path | None) -> str:
+    return str(path.absolute()) if path else ""
+
+
+def _without_effect(section: Section, by: str, value: str, key: str, needed: str) -> None:
+    """Report a key that has no effect because of the value of another one."""
     if section.has(key):
         section.findings.error_at_key(
             (*section.path, key),
             "WITHOUT_EFFECT",
-            f"{key} has no effect with security_protocol {protocol}",
-            hint=f"set security_protocol to {protocols}, or remove it",
+            f"{key} has no effect with {by} {value}",
+            hint=f"set {by} to {needed}, or remove it",
         )
 
 
 def _password(section: Section, key: str, purpose: str) -> str:
-    """A password from the variable in ``key`` or the file in ``key``_file."""
+    """A password or secret from the variable in ``key`` or the file in ``key``_file."""
+    word = "secret" if key.endswith("secret") else "password"
     key_of_file = f"{key}_file"
     in_file, here = section.has(key_of_file), section.has(key)
     if in_file and here:
@@ -125,14 +246,14 @@ def _password(section: Section, key: str, purpose: str) -> str:
     if in_file:
         return _password_from_file(section, key_of_file)
     if not here:
-        section.missing(key_of_file, purpose, "the path of a file that holds the password")
+        section.missing(key_of_file, purpose, f"the path of a file that holds the {word}")
         return ""
     written = section.findings.document.text((*section.path, key))
     if written and not _VARIABLE_ALONE.fullmatch(written):
         section.error(
             key,
             "SECRET_IN_FILE",
-            "a password does not belong in the settings file",
+            f"a {word} does not belong in the settings file",
             expected=f'{key} = "${{NAME}}" for an environment variable',
             hint=f"or put it in a file of its own and name that as {key_of_file}",
         )

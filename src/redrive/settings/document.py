@@ -23,6 +23,7 @@ from redrive.schemas import KeyPath
 from redrive.settings.places import Span, find_places
 
 COMMAND_LINE: Final = "<command line>"
+ENVIRONMENT: Final = "<environment>"
 _SECRET: Final = re.compile(
     r"(?:pas+|psw|pwd|secret|token|credential|jaas)(?!\w*_file\b)", re.IGNORECASE
 )
@@ -103,6 +104,17 @@ class Document:
             self, data=data, keys={**self.keys, **places}, values={**self.values, **places}
         )
 
+    def with_variable(self, name: str, path: KeyPath, value: str | float) -> Document:
+        """The document with a setting from the environment variable ``name``, which wins."""
+        data = deepcopy(dict(self.data))
+        _put(data, path, value)
+        written = shlex.quote(str(value))
+        column = len(f"{name}=") + 1
+        place = SourceLocation(ENVIRONMENT, 1, column, len(written), f"{name}={written}")
+        return replace(
+            self, data=data, keys={**self.keys, path: place}, values={**self.values, path: place}
+        )
+
     def with_values(self, values: Mapping[KeyPath, Any]) -> Document:
         """The document with values that the program chooses, and so without locations."""
         data = deepcopy(dict(self.data))
@@ -145,7 +157,8 @@ class Document:
 
     def folder_of(self, path: KeyPath) -> Path:
         """The folder for relative paths: that of the file, or the working directory."""
-        return Path() if self.at_value(path).file == COMMAND_LINE else self.directory
+        is_elsewhere = self.at_value(path).file in {COMMAND_LINE, ENVIRONMENT}
+        return Path() if is_elsewhere else self.directory
 
     def _nearest(self, places: Mapping[KeyPath, SourceLocation], path: KeyPath) -> SourceLocation:
         if path in places:
@@ -211,6 +224,11 @@ class _Lines:
         return SourceLocation(
             self._name, line, column, max(1, min(length, len(shown) - column + 1)), shown
         )
+
+
+def is_secret(name: str) -> bool:
+    """Whether a name looks like that of a secret."""
+    return _SECRET.search(name) is not None
 
 
 def without_value(key: SourceLocation) -> SourceLocation:

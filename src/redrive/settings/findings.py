@@ -141,7 +141,8 @@ class Section:
 
     def missing(self, key: str, purpose: str, example: str = "") -> None:
         """Reports that a key is missing which only some documents need."""
-        header = f"[[{self.path[0]}]]" if len(self.path) > 1 else f"[{self.path[0]}]"
+        names = [step for step in self.path if isinstance(step, str)]
+        header = f"[{'.'.join(names)}]" if len(names) == len(self.path) else f"[[{names[0]}]]"
         message = f"{header} needs {key}: {purpose}"
         self.findings.error_at_key((*self.path, key), "MISSING", message, expected=example)
 

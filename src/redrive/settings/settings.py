@@ -22,6 +22,7 @@ from redrive.errors import ConfigurationError
 from redrive.masking import Mask
 from redrive.settings.connection import read_clusters, read_connection, read_registry
 from redrive.settings.document import Document, Option
+from redrive.settings.environment import unknown_variables, with_environment
 from redrive.settings.findings import Section
 from redrive.settings.handlers import HandlersReader
 from redrive.settings.rules import RulesSource
@@ -52,15 +53,12 @@ def read_settings(
     Args:
         path: The file.
         options: Options of ``redrive run`` that win over it.
-        environ: Environment variables, for ``${NAME}`` in values.
+        environ: Environment variables, for ``${NAME}`` in values, and for settings.
 
     Raises:
         ConfigurationError: There is an error; every finding is attached.
     """
-    document = Document.from_file(path)
-    if options:
-        document = document.with_options(f"redrive run -c {path}", options)
-    return settings_of(document, environ=environ)
+    return settings_of(_document(path, options, environ), environ=environ)
 
 
 def read_settings_for_lookup(path: Path, *, options: Sequence[Option] = ()) -> Settings:
@@ -72,11 +70,18 @@ def read_settings_for_lookup(path: Path, *, options: Sequence[Option] = ()) -> S
     try:
         return read_settings(path, options=options)
     except ConfigurationError as error:
-        document = Document.from_file(path).with_options(f"redrive run -c {path}", options)
+        document = _document(path, options, os.environ)
         try:
             return settings_of(document, without_tables=True)
         except ConfigurationError:
             raise error from None
+
+
+def _document(path: Path, options: Sequence[Option], environ: Mapping[str, str]) -> Document:
+    document = with_environment(Document.from_file(path), environ)
+    if options:
+        document = document.with_options(f"redrive run -c {path}", options)
+    return document
 
 
 def settings_of(
@@ -96,6 +101,7 @@ def settings_of(
     """
     root = Section.whole(document, environ)
     settings = _settings(root, rules, without_tables=without_tables)
+    root.findings.extend(unknown_variables(document, environ))
     diagnostics = root.findings.in_order()
     if has_errors(diagnostics):
         count = sum(found.severity is Severity.ERROR for found in diagnostics)

@@ -16,7 +16,7 @@ from redrive.topology.files import Topology
 
 FIELDS: Final = {"on_conflict": "conflict", "on_data_loss": "data_loss", "put": "put_enabled"}
 """Fields that have other names than their settings."""
-_SECRETS: Final = frozenset({"sasl_password"})
+_SECRETS: Final = frozenset({"sasl_password", "ssl_key_password", "oauth_client_secret"})
 _MISSING: Final = object()
 """The setting is not a field: a path of a secret, or used while the settings are read."""
 

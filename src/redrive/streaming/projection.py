@@ -42,7 +42,9 @@ from redrive.messages import TopicPartition
 from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.rows import GONE, row_of
 from redrive.outcomes.table import LedgerTable, arrow_of, in_use, lock_file, remove
+from redrive.streaming.kafka_options import kafka_options
 from redrive.streaming.query import RunningQuery
+from redrive.streaming.session import Spark
 from redrive.streaming.supervision import cause_of
 
 if TYPE_CHECKING:
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
 
     from redrive.configuration import JobConfiguration
     from redrive.streaming.lifecycle import JobControl
-    from redrive.streaming.session import Spark
 
 _COMPACT_AGE: Final = 900
 """Seconds between two compactions: at most 180 small files at one append every 5 s."""
@@ -423,7 +424,7 @@ def _read(
 ) -> DataFrame:
     topic = configuration.outcomes_topic
     options = {
-        **{f"kafka.{name}": value for name, value in configuration.connection.java().items()},
+        **kafka_options(spark, configuration.connection),
         "kafka.isolation.level": "read_committed",
         # With the default of 500 ms an append holds a core that long per partition.
         "kafka.fetch.max.wait.ms": "1",

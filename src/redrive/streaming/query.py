@@ -16,14 +16,15 @@ from redrive.errors import RestartRequired
 from redrive.kafka.deadline import SILENCE
 from redrive.messages import TopicPartition
 from redrive.streaming import held_source
+from redrive.streaming.kafka_options import kafka_options
 from redrive.streaming.rows import selected
+from redrive.streaming.session import Spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from redrive.configuration import JobConfiguration
-    from redrive.streaming.session import Spark
     from redrive.streaming.start import Start
 
 
@@ -131,7 +132,8 @@ def _kafka_frame(
         assignment.setdefault(lane.topic, []).append(lane.partition)
         starting.setdefault(lane.topic, {})[str(lane.partition)] = position
     options = {
-        **{f"kafka.{name}": value for name, value in configuration.connection.java().items()},
+        "kafka.receive.buffer.bytes": "1048576",
+        **kafka_options(spark, configuration.connection),
         "assign": json.dumps(assignment),
         "startingOffsets": json.dumps(starting),
         "includeHeaders": "true",
@@ -141,7 +143,6 @@ def _kafka_frame(
         # With the default of 500 ms every batch waits that long per partition.
         "kafka.fetch.max.wait.ms": "1",
         "kafka.max.poll.records": "5000",
-        "kafka.receive.buffer.bytes": "1048576",
         "kafkaConsumer.pollTimeoutMs": "30000",
     }
     return selected(spark.readStream.format("kafka").options(**options).load())

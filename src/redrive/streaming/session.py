@@ -28,6 +28,7 @@ from redrive.java import find_java
 from redrive.kafka.deadline import CLOSE, SILENCE, DeadlineThread, PendingCall, within
 from redrive.streaming.batch import LARGEST_RESULT
 from redrive.streaming.class_archive import archive_options
+from redrive.streaming.kafka_options import executor_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +64,8 @@ _SETTINGS: Final = {
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.ui.showConsoleProgress": "false",
+    # Spark's own, and the options by which Kafka's Java client gets a password or a key.
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"
@@ -299,6 +302,7 @@ def start_session(
         "spark.sql.streaming.pollingDelay": f"{int(configuration.polling_delay * 1000)}ms",
         "spark.sql.warehouse.dir": str(configuration.directory / "warehouse"),
         **configuration.spark_properties,
+        **executor_options(configuration),
     }
     builder = SparkSession.builder.appName(f"redrive {configuration.application}")
     builder = builder.master(configuration.master or f"local[{configuration.cores}]")
@@ -328,15 +332,18 @@ def _python_of_workers(configuration: JobConfiguration) -> Path:
 
 
 def _check_encryption(configuration: JobConfiguration) -> None:
-    """Refuses to send a password to executors in the clear, as Spark's Kafka source would."""
-    if configuration.is_local or not configuration.connection.sasl_password:
+    """Refuses to send a secret to executors in the clear, as Spark's Kafka source would."""
+    connection = configuration.connection
+    password = connection.sasl_password or connection.oauth_client_secret
+    if configuration.is_local or not (password or connection.ssl_key_file):
         return
     properties = configuration.spark_properties
     missing = [name for name in _ENCRYPTION if properties.get(name, "").lower() != "true"]
     if missing:
         raise ConfigurationError(
-            f"with the master {configuration.master} Spark would send the password for Kafka to"
-            " executors unencrypted",
+            f"with the master {configuration.master} Spark would send the"
+            f" {'password' if password else 'key'} for Kafka to executors"
+            " unencrypted",
             hint="switch Spark's own encryption on, in the settings' spark_properties and on its"
             f" master and workers: {' and '.join(f'{name}=true' for name in missing)}",
         )

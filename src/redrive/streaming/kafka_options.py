@@ -1,0 +1,77 @@
+"""How Spark's Kafka source, a Java client, reaches and enters a cluster."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from redrive.errors import TransientFault
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from redrive.configuration import JobConfiguration
+    from redrive.kafka.connection import Connection
+
+_ALLOWED_ENDPOINTS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+"""The system property without which Kafka's Java client asks no endpoint for tokens."""
+
+
+def kafka_options(spark: SparkSession, connection: Connection) -> dict[str, str]:
+    """Options by which Spark's Kafka source reaches a cluster.
+
+    Certificates are read each time, so that a query that starts uses renewed ones.
+
+    Args:
+        spark: The session.
+        connection: The cluster.
+
+    Raises:
+        TransientFault: A certificate or its key is not there, as while it is renewed.
+    """
+    try:
+        settings = dict(connection.java())
+    except OSError as error:
+        raise TransientFault(f"{error.filename} can't be read: {error.strerror}") from error
+    if connection.uses_oauth:
+        java: Any = spark.sparkContext._jvm  # noqa: SLF001 - it has no public name
+        java.System.setProperty(_ALLOWED_ENDPOINTS, connection.oauth_endpoint)
+    password = settings.pop("ssl.key.password", "")
+    if password:
+        settings["ssl.keystore.key"] = _decrypted(spark, settings["ssl.keystore.key"], password)
+    return {f"kafka.{name}": value for name, value in settings.items()}
+
+
+def _decrypted(spark: SparkSession, key: str, password: str) -> str:
+    """A key in PEM without its encryption: Java has PBES2, but Kafka's client does not ask it."""
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - it has no public name
+    match = re.search("-----BEGIN ENCRYPTED PRIVATE KEY-----(.*?)-----END", key, re.DOTALL)
+    if match is None:
+        raise TransientFault("the key of the client certificate is not encrypted any more")
+    java = gateway.jvm.javax.crypto
+    encrypted = java.EncryptedPrivateKeyInfo(base64.b64decode(match[1]))
+    parameters = encrypted.getAlgParameters()
+    characters = gateway.new_array(gateway.jvm.char, len(password))
+    for index, character in enumerate(password):
+        characters[index] = character
+    secret = java.SecretKeyFactory.getInstance(parameters.toString()).generateSecret(
+        java.spec.PBEKeySpec(characters)
+    )
+    cipher = java.Cipher.getInstance(parameters.toString())
+    cipher.init(java.Cipher.DECRYPT_MODE, secret, parameters)
+    plain = base64.b64encode(bytes(encrypted.getKeySpec(cipher).getEncoded())).decode("ascii")
+    return f"-----BEGIN PRIVATE KEY-----\n{plain}\n-----END PRIVATE KEY-----\n"
+
+
+def executor_options(configuration: JobConfiguration) -> dict[str, str]:
+    """Properties by which Java on other machines may ask for tokens, with the user's own options.
+
+    Args:
+        configuration: The job.
+    """
+    if configuration.is_local or not configuration.connection.uses_oauth:
+        return {}
+    name = "spark.executor.extraJavaOptions"
+    own = f"-D{_ALLOWED_ENDPOINTS}={configuration.connection.oauth_endpoint}"
+    return {name: f"{configuration.spark_properties.get(name, '')} {own}".strip()}

@@ -1,0 +1,85 @@
+"""A broker that requires client certificates lets in who has the right one, and nobody else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+from kafka.errors import KafkaError
+from pyspark.sql import SparkSession
+from tests.conftest import PATIENCE, eventually
+from tests.security.secure_broker import CERTIFICATES, KEY_PASSWORD, SecureBroker
+
+from redrive.engine.names import instances_group
+from redrive.errors import EnvironmentFault, TransientFault
+from redrive.kafka.access import check_access
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.heartbeat import Heartbeat
+from redrive.streaming.kafka_options import kafka_options
+
+RIGHT = [("client.pem", "client.key", ""), ("client.pem", "encrypted.key", KEY_PASSWORD)]
+WRONG = [
+    ("stranger.pem", "stranger.key", "refuses the client certificate in .*stranger.pem"),
+    ("expired.pem", "client.key", "refuses the client certificate in .*expired.pem"),
+    ("", "", "requires a client certificate"),
+]
+
+
+@pytest.mark.parametrize("given", RIGHT)
+def test_the_right_certificate_is_let_in(
+    secure: SecureBroker, given: tuple[str, str, str], spark: SparkSession
+) -> None:
+    """By each of the three clients; the key may be encrypted."""
+    connection = secure.certified(*given)
+    check_access(connection)
+    admin = KafkaAdminClient(**connection.kafka_python())
+    assert isinstance(admin.list_topics(), list)
+    admin.close()
+    options = {**kafka_options(spark, connection), "subscribePattern": ".*"}
+    assert spark.read.format("kafka").options(**options).load().count() >= 0
+
+
+@pytest.mark.parametrize(("certificate", "key", "said"), WRONG)
+def test_without_the_right_certificate_nobody_is_let_in(
+    secure: SecureBroker, certificate: str, key: str, said: str
+) -> None:
+    """One of a stranger, an old one, and none; the error says which, and what to do."""
+    connection = secure.certified(certificate, key)
+    with pytest.raises(EnvironmentFault, match=said) as caught:
+        check_access(connection)
+    assert "ssl_certificate_file" in caught.value.hint
+    with pytest.raises((KafkaError, OSError)):
+        KafkaAdminClient(**connection.kafka_python(), bootstrap_timeout_ms=3000).list_topics()
+
+
+def test_a_certificate_that_is_renewed_on_disk_is_used_without_a_restart(
+    secure: SecureBroker, tmp_path: Path
+) -> None:
+    """A client that is refused with the old one gives way to another that reads the new one."""
+    creator = KafkaAdminClient(bootstrap_servers=secure.open_servers)
+    creator.create_topics([NewTopic("renewed", 1, 1)], wait_for_metadata=True)
+    creator.close()
+    certificate = tmp_path / "certificate.pem"
+    certificate.write_bytes((CERTIFICATES / "expired.pem").read_bytes())
+    given = secure.certified("expired.pem", "client.key")
+    connection = replace(given, ssl_certificate_file=str(certificate))
+    chain = connection.java()["ssl.keystore.certificate.chain"]
+    cluster = Cluster(connection, timeout=2)
+    heartbeat = Heartbeat(connection, "renewed", "member", "renewed")
+    with pytest.raises(TransientFault):
+        cluster.topics()
+    certificate.write_bytes((CERTIFICATES / "client.pem").read_bytes())
+    assert isinstance(cluster.topics(), dict)
+    assert connection.java()["ssl.keystore.certificate.chain"] != chain
+    admin = AdminClient({"bootstrap.servers": secure.open_servers})
+    group = instances_group("renewed")
+    eventually(
+        lambda: admin.describe_consumer_groups([group])[group].result(PATIENCE).members,
+        "the heartbeat's member is there",
+    )
+    heartbeat.end()
+    cluster.close()
