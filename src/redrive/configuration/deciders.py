@@ -30,6 +30,7 @@ from redrive.topology.kafka import KafkaResolver
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.put import Destination, Discovered, Refusal
 from redrive.topology.receiving import receiving_queue_managers, resolver_of
+from redrive.topology.triggers import triggers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from redrive.engine.facts import Facts
     from redrive.topology.put import Resolver
     from redrive.topology.receiving import ReceivingQueueManager
+    from redrive.topology.triggers import Trigger
 
 Deciders = dict[str, tuple[Decider, SourceKind]]
 """Topic -> decider, source kind."""
@@ -149,6 +151,14 @@ class DeciderFactory:
             deciders[one.identity.retry_topic] = one, SourceKind.RETRIES
             deciders[one.identity.remaining_topic] = one, SourceKind.UNDELIVERED
         return deciders
+
+    def triggers(self, states: States = NO_STATES) -> Mapping[str, Trigger]:
+        """What puts on queues with TRIGGER cause, by topic.
+
+        Args:
+            states: As for ``deciders``.
+        """
+        return triggers_of(self._topology(states)) if self._configuration.topology else {}
 
     def _put_deciders(self, states: States) -> list[PutDecider]:
         configuration = self._configuration

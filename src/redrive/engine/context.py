@@ -11,6 +11,7 @@ from redrive.engine.cache import DecisionCache
 from redrive.engine.facts import DepthQuestion, Facts, TopicFacts, WaitingQuestion
 from redrive.engine.flood import NO_ARRIVALS, SliceFloods
 from redrive.engine.ordering import KeyOrder
+from redrive.engine.triggers import SliceTriggers
 from redrive.messages import OutputRecord, Refused, body_length, packed_size, wire_size
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Refusal, check_limits
@@ -64,6 +65,7 @@ class SliceContext:
     cache: DecisionCache = field(default_factory=DecisionCache)
     breakers: SliceBreakers = field(default_factory=lambda: SliceBreakers(NO_BREAKERS, 0))
     floods: SliceFloods = field(default_factory=lambda: SliceFloods(NO_ARRIVALS, 0))
+    triggers: SliceTriggers = field(default_factory=lambda: SliceTriggers({}))
     putters: dict[int, Putter] = field(default_factory=dict)
     """Cached results about puts, by the id of their decider."""
 
@@ -76,6 +78,7 @@ class SliceContext:
         self.noted.clear()
         self.breakers.begin()
         self.floods.begin()
+        self.triggers.begin()
         self.orders.clear()
         self.cache = DecisionCache()
         self.putters.clear()

@@ -226,6 +226,10 @@ class Lane:
 
     def _written(self, row: int, decided: Decided) -> Iterator[Entry]:
         """What a decision about a row writes."""
+        triggers = self._facts.triggers
+        if triggers.by_topic and decided.records:
+            source = f"{self._prefix}{self._part.records.offsets[row]}"
+            decided = triggers.follow(decided, self._base + row, source, self._facts)
         yield from decided.records
         yield from self._settled(row, decided.message, decided.decision)
 

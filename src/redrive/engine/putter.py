@@ -52,6 +52,10 @@ class Effect(IntEnum):
     """The copy for a streaming queue."""
     PUBLICATION = 5
     """The copy for a subscription."""
+    TRIGGER = 6
+    """A trigger message."""
+    DEAD_TRIGGER = 7
+    """A trigger message that is a dead letter."""
 
     def entry(self, entry: int) -> int:
         """The entry number that identifies a refusal of this effect of an input.

@@ -21,11 +21,13 @@ from redrive.engine.lane import Lane
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import PartitionRecords
 from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
+from redrive.engine.triggers import SliceTriggers
 from redrive.messages import INTERNAL, Refused, TopicPartition
 from redrive.messages.reasons import Reason
 
 if TYPE_CHECKING:
     from redrive.messages.dead_letters import DeadLetterDecoder
+    from redrive.topology.triggers import Trigger
 
 
 _OF_A_BATCH: Final = (Reason.MSG_TOO_BIG_FOR_Q, Reason.FORMAT_ERROR)
@@ -53,6 +55,8 @@ class SliceSettings:
     """The open breakers."""
     arrivals: Mapping[Minute, int] = field(default_factory=dict)
     """Dead letters of the last minutes, of handlers with a flood limit."""
+    triggers: Mapping[str, Trigger] = field(default_factory=dict)
+    """What puts on queues with TRIGGER cause, by topic."""
 
 
 class Slice:
@@ -88,6 +92,7 @@ class Slice:
             discovered=settings.discovered,
             breakers=SliceBreakers(settings.breakers, settings.now),
             floods=SliceFloods(settings.arrivals, settings.now),
+            triggers=SliceTriggers(settings.triggers),
         )
         deciders = (part.decider for part in parts)
         self._breaking = {

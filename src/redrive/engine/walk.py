@@ -26,6 +26,7 @@ from redrive.messages import own_headers as own
 if TYPE_CHECKING:
     from redrive.engine.deciders import Decider
     from redrive.engine.facts import Facts, Questions
+    from redrive.topology.triggers import Trigger
 
 _OUTCOMES: Final = "outcomes"
 _STATES: Final = "states"
@@ -120,6 +121,7 @@ def walk(
     *,
     now: int,
     offset: int = 0,
+    triggers: Mapping[str, Trigger] | None = None,
 ) -> Walk:
     """Follow a put until it and all records that it causes rest.
 
@@ -132,12 +134,15 @@ def walk(
         now: The time of all decisions, in milliseconds since 1970.
         offset: Offset of the put on the intake; its identity chooses among equal instances of a
             cluster queue.
+        triggers: What puts on queues with TRIGGER cause, by topic.
 
     Returns:
         The route. The hop limit ends loops of names, as in the job; equal copies and equal reports
         are followed once.
     """
-    settings = SliceSettings(outcomes_topic=_OUTCOMES, now=now, tables_topic=_STATES)
+    settings = SliceSettings(
+        outcomes_topic=_OUTCOMES, now=now, tables_topic=_STATES, triggers=triggers or {}
+    )
     hops: list[Hop] = []
     waiting = deque([(put, offset)])
     followed: set[tuple[Any, ...]] = set()

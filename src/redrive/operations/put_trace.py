@@ -26,6 +26,7 @@ from redrive.topology.mq.resolver import BIND_HEADER, QUEUE_HEADER, QUEUE_MANAGE
 from redrive.topology.names import Names, put_topic
 from redrive.topology.receiving import receiving_queue_managers
 from redrive.topology.trace import Caused, Explanation, Problem, ResolutionTrace, Visit, explain
+from redrive.topology.triggers import Trigger
 
 _ON_A_QUEUE: Final = "on a queue"
 _DEAD_LETTER: Final = "on a dead-letter queue"
@@ -62,6 +63,7 @@ class PutTracer:
         deciders: Mapping[str, tuple[Decider, SourceKind]],
         facts: Facts,
         answers: Callable[[Questions], Answers],
+        triggers: Mapping[str, Trigger],
     ) -> None:
         """Take the job's deciders.
 
@@ -70,6 +72,7 @@ class PutTracer:
             deciders: Those of a job with these definitions, by topic.
             facts: What the deciders look at.
             answers: Answers what they do not know yet.
+            triggers: What puts on queues with TRIGGER cause, by topic.
         """
         self._topology = topology
         self._topics = {one.topic: one for one in topics_of(topology)}
@@ -82,15 +85,20 @@ class PutTracer:
         }
         self._facts = facts
         self._answers = answers
+        self._triggers = triggers
         self._assumed: AssumedCluster | None = None
 
     @classmethod
     def assuming(
-        cls, topology: Topology, deciders: Mapping[str, tuple[Decider, SourceKind]], facts: Facts
+        cls,
+        topology: Topology,
+        deciders: Mapping[str, tuple[Decider, SourceKind]],
+        facts: Facts,
+        triggers: Mapping[str, Trigger],
     ) -> Self:
         """A tracer for a cluster that has the topics of the layout and is in good order."""
         assumed = AssumedCluster({*deciders, *(one.topic for one in topics_of(topology))})
-        tracer = cls(topology, deciders, facts, assumed.answers)
+        tracer = cls(topology, deciders, facts, assumed.answers, triggers)
         tracer._assumed = assumed
         return tracer
 
@@ -129,7 +137,15 @@ class PutTracer:
         return replace(found, assumed=tuple(self._take_assumptions()))
 
     def _walk(self, put: OutputRecord, offset: int) -> Walk:
-        return walk(put, self._deciders, self._facts, self._answers, now=_NOW, offset=offset)
+        return walk(
+            put,
+            self._deciders,
+            self._facts,
+            self._answers,
+            now=_NOW,
+            offset=offset,
+            triggers=self._triggers,
+        )
 
     def _take_assumptions(self) -> Iterator[str]:
         """What was assumed since this was asked the last time."""
@@ -266,13 +282,15 @@ class PutTracer:
                 what = "a copy (STREAMQ)"
                 if written.effect is Effect.PUBLICATION:
                     what = "a copy for a subscription"
+                elif written.effect in {Effect.TRIGGER, Effect.DEAD_TRIGGER}:
+                    what = "a trigger message"
                 elif written.effect is not Effect.COPY:
                     what = f"a report of {kind_of_report(written.record.headers or [])}"
                 end, outcome = self._rest(written.record.topic), hop.outcome
                 if written.hop is not None:
                     hops = way.way(written.hop)
                     end, outcome = self._end(hops), hops[-1].outcome
-                elif written.effect is Effect.DEAD_REPORT:
+                elif written.effect in {Effect.DEAD_REPORT, Effect.DEAD_TRIGGER}:
                     end = replace(end, words=_DEAD_LETTER, detail=outcome["detail"])
                 detail = f"{outcome['reason']} {outcome['detail']}" if outcome["reason"] else ""
                 yield Caused(

@@ -20,7 +20,7 @@ def assuming_tracer(topology: Topology) -> PutTracer:
     """A tracer that takes a cluster in good order for granted."""
     facts = Facts(lambda: 0.0)
     factory = DeciderFactory(_job(topology), facts)
-    return PutTracer.assuming(topology, factory.deciders(), facts)
+    return PutTracer.assuming(topology, factory.deciders(), facts, factory.triggers())
 
 
 def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
@@ -41,7 +41,7 @@ def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
         topics = {name: replace(one, may_write=True) for name, one in found.topics.items()}
         return replace(found, topics=topics)
 
-    return PutTracer(network.topology, factory.deciders(), facts, answers)
+    return PutTracer(network.topology, factory.deciders(), facts, answers, factory.triggers())
 
 
 def _job(topology: Topology) -> JobConfiguration:

@@ -253,6 +253,7 @@ class Emission:
         )
         self._states = NO_STATES
         self._deciders = self._factory.deciders()
+        self._triggers = self._factory.triggers()
         own = SchemeTable(one.scheme() for one in configuration.schemes)
         self._decoder = DeadLetterDecoder(schemes=own)
         self.transactional_id = order.run.new_transactional_id()
@@ -297,6 +298,7 @@ class Emission:
             late=int(self._order.late * 1000),
             breakers=known.breakers,
             arrivals=known.arrivals,
+            triggers=self._triggers,
         )
         try:
             with collector_paused():
@@ -375,6 +377,7 @@ class Emission:
         before = self._states.put_enabled, self._states.discovered, self._states.stopped
         if (states.put_enabled, states.discovered, states.stopped) != before:
             self._deciders = self._factory.deciders(states)
+            self._triggers = self._factory.triggers(states)
         self._states = states
 
     def _make_producer(self, batching: Batching) -> KafkaProducer:

@@ -8,7 +8,8 @@ from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.topology.bindings import Bindings
 from redrive.topology.mq.checks import check_topology
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import LocalQueue
+from redrive.topology.mq.objects import LocalQueue, TriggerType
+from redrive.topology.mq.triggers import trigger_problem, triggered_queues
 from redrive.topology.mqe import objects as mqe
 
 
@@ -22,6 +23,7 @@ def check_together(
         *_duplicates(network, managers),
         *_binding_findings(network, managers, bindings),
         *_topic_findings(network, managers, bindings),
+        *_depth_findings(network, bindings),
     ]
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
 
@@ -57,6 +59,19 @@ def _binding_findings(
                 message = f"bindings name {queue}, which is not a local queue of {name}"
                 hint = "only local queues can be bound; other definitions lead to one"
                 yield _error(binding.location, "UNKNOWN_QUEUE", message, hint)
+
+
+def _depth_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic]:
+    """Triggers by depth on queues whose depth nothing tells."""
+    for name, manager in network.queue_managers.items():
+        for queue in triggered_queues(manager):
+            group = bindings.consumer_group(queue=queue.name, queue_manager=name)
+            by_depth = queue.trigger_type is not TriggerType.EVERY
+            if by_depth and not group and not trigger_problem(manager, queue):
+                message = f"TRIGTYPE({queue.trigger_type}) of {queue} causes no trigger message:"
+                message += " the bindings name no consumer group that tells its depth"
+                hint = "name the group in the bindings (consumer_group), or use TRIGTYPE(EVERY)"
+                yield queue.location.finding(Severity.WARNING, "NO_TRIGGER", message, hint=hint)
 
 
 def _topic_findings(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from redrive.topology.mq.network import senders
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE, Channel, LocalQueue
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
+from redrive.topology.mq.triggers import trigger_problem, triggered_queues
 from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.routes import connections_on_way
 from redrive.topology.mqe.tables import Tables
@@ -117,10 +118,16 @@ def _topics_in_mq(
     name = manager.name
     yield QueueTopic(topic=put_topic(name), role=TopicRole.PUTS, queue_manager=name)
     queues = {**manager.queues, **manager.shared_queues}
-    # SYSTEM.DEAD.LETTER.QUEUE needs no DEFINE; other queues of the product are not used here.
-    dead_letters = manager.queue(manager.attributes.dead_letter_queue)
-    if dead_letters is not None:
-        queues[dead_letters.name] = dead_letters
+    # The product's own dead-letter and initiation queues need no DEFINE; its others are not used.
+    used = [manager.attributes.dead_letter_queue]
+    used += [
+        one.initiation_queue
+        for one in triggered_queues(manager)
+        if not trigger_problem(manager, one)
+    ]
+    for queue_name in used:
+        if (found := manager.queue(queue_name)) is not None:
+            queues[queue_name] = found
     for queue in queues.values():
         if not isinstance(queue, LocalQueue) or _is_of_cluster(queue):
             continue

@@ -171,7 +171,7 @@ def test_what_mq_would_accept_is_no_error() -> None:
         ("DEF CHL(A) CHLTYPE(RCVR) MREXIT(X)", "MREXIT(X) of CHANNEL(A)"),
         ("DEF CHL(A) CHLTYPE(RCVR) MSGEXIT('lib(x)')", "MSGEXIT('lib(x)') of CHANNEL(A)"),
         ("ALTER QMGR CLWLEXIT('x')", "CLWLEXIT('x') of QMGR(QM1)"),
-        ("DEF QL(A) TRIGGER TRIGTYPE(EVERY) INITQ(I)", "TRIGGER of QLOCAL(A)"),
+        ("ALTER QMGR TRIGINT(5000)", "TRIGINT(5000) of QMGR(QM1)"),
         ("DEF TOPIC(T) TOPICSTR(t) USEDLQ(NO)", "USEDLQ(NO) of TOPIC(T)"),
     ],
 )

@@ -21,6 +21,7 @@ from redrive.topology.mq.objects import (
     LocalQueue,
     ModelQueue,
     Namelist,
+    Process,
     QueueManagerAttributes,
     RemoteQueue,
     Subscription,
@@ -45,7 +46,8 @@ _MOST, _SHORT, _SWITCH, _LEVEL = "0..999999999", "0..999999", "ENABLED DISABLED"
 # Objects, keywords, and the values they take: limits of a number, ``LIMITS or WORD``, the most
 # characters of a text, words, ``flag`` for none, or blank for anything.
 _ROWS: Final = (
-    (f"{_ALL} NAMELIST TOPIC", "DESCR", "text 64"),
+    (f"{_ALL} NAMELIST TOPIC PROCESS", "DESCR", "text 64"),
+    ("PROCESS", "ALTDATE ALTTIME CMDSCOPE CRDATE CRTIME CUSTOM QSGDISP", ""),
     (_ALL, "LIKE REPLACE CMDSCOPE ALTDATE ALTTIME CRDATE CRTIME CUSTOM FORCE OTELPCTL", ""),
     (_ALL, "OTELTRAC", ""),
     (_QUEUES, "SCOPE PROPCTL DEFPRESP DEFREADA QSGDISP DEFTYPE QTYPE CLUSDATE CLUSTIME", ""),
@@ -53,13 +55,10 @@ _ROWS: Final = (
     (_QUEUES, "CLUSQMGR CLUSQT CLUSTERT QMID TYPE", ""),
     ("QLOCAL", "DEFTYPE", "PREDEFINED"),
     ("QMODEL", "USAGE CLCHNAME DEFBIND", ""),
-    (_HOLDING, "BOQNAME CFSTRUCT IMGRCOVQ INITQ IPPROCS CURDEPTH MAXFSIZE OPPROCS PROCESS", ""),
-    (_HOLDING, "STGCLASS TPIPE TRIGDATA", ""),
+    (_HOLDING, "BOQNAME CFSTRUCT IMGRCOVQ IPPROCS CURDEPTH MAXFSIZE OPPROCS", ""),
+    (_HOLDING, "STGCLASS TPIPE", ""),
     (_HOLDING, "SHARE TRIGGER HARDENBO", "flag"),
     (_HOLDING, "BOTHRESH QSVCINT RETINTVL", _MOST),
-    (_HOLDING, "TRIGDPTH", "1..999999999"),
-    (_HOLDING, "TRIGMPRI", "0..9"),
-    (_HOLDING, "TRIGTYPE", "EVERY FIRST DEPTH NONE"),
     (_HOLDING, "NPMCLASS", "NORMAL HIGH"),
     (_HOLDING, "QDEPTHHI QDEPTHLO", "0..100"),
     (_HOLDING, "QDPHIEV QDPLOEV QDPMAXEV", _SWITCH),
@@ -143,7 +142,7 @@ RECORDED: Final[Mapping[type[Definition], Mapping[str, Form | None]]] = {
     kind: _recorded(kind)
     for kind in (
         *(LocalQueue, ModelQueue, AliasQueue, RemoteQueue),
-        *(QueueManagerAttributes, Channel, Namelist, Topic, Subscription),
+        *(QueueManagerAttributes, Channel, Namelist, Process, Topic, Subscription),
     )
 }
 """By kind and keyword: the form of the values; None for any."""
@@ -192,7 +191,13 @@ IGNORED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "SELECTOR": ("", "the subscription gets every publication, selected or not"),
         "SUBLEVEL": ("1", "all subscriptions get a publication at once"),
     },
-    "QMGR": {"CLWLEXIT": ("NONE", "the exit is not called: workload management chooses by itself")},
+    "QMGR": {
+        "CLWLEXIT": ("NONE", "the exit is not called: workload management chooses by itself"),
+        "TRIGINT": (
+            "999999999",
+            "a queue with TRIGTYPE(FIRST) is not triggered again after a time",
+        ),
+    },
 }
 """Attributes that change a message's way in IBM MQ and not here, by object and keyword: the values
 that ask for nothing, as blank does, and what follows of others."""
@@ -206,9 +211,6 @@ def ignored_attributes(definition: Definition) -> Iterator[tuple[str, str]]:
             value = written.partition("(")[2].removesuffix(")").strip("' ").upper()
             if value not in {"", *harmless.split()}:
                 yield written, consequence
-    is_normal = isinstance(definition, LocalQueue) and not definition.is_transmission_queue
-    if is_normal and definition.others.get("TRIGGER") == "TRIGGER":
-        yield "TRIGGER", "no trigger message is written, so no program starts"
     match definition:
         case LocalQueue(get_enabled=False) if not definition.is_transmission_queue:
             yield "GET(DISABLED)", "applications read its topic all the same"

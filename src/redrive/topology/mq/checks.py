@@ -31,12 +31,14 @@ from redrive.topology.mq.objects import (
     RemoteQueue,
     Subscription,
     Topic,
+    TriggerType,
 )
 from redrive.topology.mq.publications import subscribers, topic_string_of
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage, job_request
 from redrive.topology.mq.routes import End, Route, follow_route
 from redrive.topology.mq.system_objects import SYSTEM_NAMES
+from redrive.topology.mq.triggers import trigger_problem, triggered_queues
 
 
 def _finding(
@@ -71,6 +73,8 @@ def check_topology(network: Network, *, others: Container[str] = ()) -> list[Dia
             findings.append(_unreachable(manager))
         for queue in manager.queues.values():
             findings += _queue_findings(network, manager, queue, others)
+        for triggered in triggered_queues(manager):
+            findings += _trigger_findings(manager, triggered)
         for subscription in manager.subscriptions.values():
             if subscription.name not in SYSTEM_NAMES:
                 findings += _subscription_findings(network, manager, subscription)
@@ -251,7 +255,8 @@ def _is_reply_to_alias(manager: QueueManager, queue: RemoteQueue) -> bool:
 def _reply_to_finding(queue: RemoteQueue) -> Diagnostic:
     names = f"{queue.remote_queue}@{queue.remote_queue_manager}"
     message = f"{queue} serves as a reply-to alias for {names}: a put to it would fail"
-    return _note(queue, "REPLY_TO_ALIAS", message)
+    hint = "reports of delivery (COD) never come there: Kafka does not tell who read a record"
+    return _note(queue, "REPLY_TO_ALIAS", message, hint)
 
 
 def _is_alias_loop(manager: QueueManager, alias: AliasQueue) -> bool:
@@ -279,6 +284,24 @@ def _local_queue_findings(
         message = f"no channel of {manager.name} serves transmission queue {queue.name}"
         hint = "messages stay on it; define a sender channel with this XMITQ"
         yield _warning(queue, "NO_CHANNEL", message, hint)
+
+
+def _trigger_findings(manager: QueueManager, queue: LocalQueue) -> Iterator[Diagnostic]:
+    """Why TRIGGER causes nothing, or less than in IBM MQ."""
+    if problem := trigger_problem(manager, queue):
+        message = f"TRIGGER of {queue} causes no trigger message: {problem}"
+        hint = "it needs PROCESS, INITQ and DEFINE PROCESS, as in IBM MQ; or say NOTRIGGER"
+        yield _warning(queue, "NO_TRIGGER", message, hint)
+        return
+    counts = queue.trigger_type is not TriggerType.EVERY
+    if counts and queue.trigger_priority:
+        message = f"TRIGMPRI of {queue} counts for the message that is put only: its depth is that"
+        message += " of all messages, whatever their priority"
+        yield _warning(queue, "NOT_HONOURED", message, "TRIGTYPE(EVERY) needs no depth")
+    if queue.trigger_type is TriggerType.DEPTH:
+        message = f"TRIGTYPE(DEPTH) of {queue} stays on: a trigger message does not switch it off"
+        hint = "there is one more whenever the depth was below TRIGDPTH and reaches it again"
+        yield _warning(queue, "NOT_HONOURED", message, hint)
 
 
 def _stream_findings(manager: QueueManager, queue: LocalQueue) -> Iterator[Diagnostic]:

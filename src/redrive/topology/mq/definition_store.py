@@ -14,6 +14,7 @@ from redrive.topology.mq.objects import (
     HoldingQueue,
     LocalQueue,
     Namelist,
+    Process,
     Queue,
     QueueManagerAttributes,
     Subscription,
@@ -46,6 +47,7 @@ class DefinitionStore:
             Topic: dict(base.topics),
             Subscription: dict(base.subscriptions),
             Namelist: dict(base.namelists),
+            Process: dict(base.processes),
         }
 
     def queue_manager(self) -> QueueManager:
@@ -59,6 +61,7 @@ class DefinitionStore:
             topics=self._others[Topic],
             subscriptions=self._others[Subscription],
             namelists=self._others[Namelist],
+            processes=self._others[Process],
             suspended_clusters=frozenset(self.suspended),
         )
 

@@ -26,6 +26,7 @@ _DISPLAYED: Final = {
     "topic": "",
     "namelist": "",
     "qmname": "",
+    "process": "",
 }
 """What names an object that is displayed, and what tells its kind."""
 

@@ -16,6 +16,7 @@ from redrive.topology.mq.objects import (
     Definition,
     LocalQueue,
     Namelist,
+    Process,
     Queue,
     QueueManagerAttributes,
     Subscription,
@@ -96,6 +97,7 @@ class QueueManager:
     topics: Mapping[str, Topic] = field(default_factory=dict)
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
     namelists: Mapping[str, Namelist] = field(default_factory=dict)
+    processes: Mapping[str, Process] = field(default_factory=dict)
     shared_queues: Mapping[str, LocalQueue] = field(default_factory=dict)
     """Queues of the queue-sharing group by name."""
     queue_sharing_group: QueueSharingGroup | None = None
@@ -120,6 +122,10 @@ class QueueManager:
     def topic(self, name: str) -> Definition | None:
         """The topic object with this name: defined, or created with the manager."""
         return self.topics.get(name) or SYSTEM_OBJECTS[Topic].get(name)
+
+    def process(self, name: str) -> Definition | None:
+        """The process with this name: defined, or created with the manager."""
+        return self.processes.get(name) or SYSTEM_OBJECTS[Process].get(name)
 
     @property
     def dead_letter_queue_problem(self) -> str:

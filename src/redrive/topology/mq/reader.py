@@ -45,15 +45,15 @@ from redrive.topology.mq.script import (
 
 _SHORT: Final = {
     "QL": "QLOCAL", "QR": "QREMOTE", "QA": "QALIAS", "QM": "QMODEL", "CHL": "CHANNEL",
-    "NL": "NAMELIST",
+    "NL": "NAMELIST", "PRO": "PROCESS",
 }  # fmt: skip
 _KINDS: Final = {kind.keyword: kind for kind in ATTRIBUTES}
 _TYPES: Final[Mapping[str, type[Definition]]] = {
     **_KINDS,
     **{short: _KINDS[word] for short, word in _SHORT.items()},
 }
-_OTHERS: Final = """AUTHINFO BUFFPOOL CFSTRUCT COMMINFO LISTENER LSTR LOG MAXSMSGS POLICY PROCESS
-PRO PSID SECURITY SERVICE STGCLASS STC TRACE"""
+_OTHERS: Final = """AUTHINFO BUFFPOOL CFSTRUCT COMMINFO LISTENER LSTR LOG MAXSMSGS POLICY PSID
+SECURITY SERVICE STGCLASS STC TRACE"""
 _OTHER_TYPES: Final = frozenset(_OTHERS.split())
 _STATES: Final = frozenset({"EXISTS", "NOT_FOUND"})
 """Failures that IGNSTATE(YES) makes none of."""

@@ -20,6 +20,7 @@ from redrive.topology.mq.objects import (
     LocalQueue,
     ModelQueue,
     Namelist,
+    Process,
     Queue,
     RemoteQueue,
     Subscription,
@@ -117,6 +118,7 @@ SYSTEM_OBJECTS: Mapping[type[Definition], Mapping[str, Definition]] = {
     Subscription: {
         name: Subscription(name=name, location=BUILT_IN) for name in ("SYSTEM.DEFAULT.SUB",)
     },
+    Process: {name: Process(name=name, location=BUILT_IN) for name in ("SYSTEM.DEFAULT.PROCESS",)},
     Namelist: {
         name: Namelist(name=name, names=names, location=BUILT_IN)
         for name, names in _NAMELISTS.items()

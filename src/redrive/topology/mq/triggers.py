@@ -1,0 +1,70 @@
+"""Triggering: which local queues cause trigger messages, and why others do not.
+
+The conditions are those of "Conditions for a trigger event" (q026930), as far as definitions decide
+about them: 6, 7, 9 and 10 there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from redrive.topology.mq.objects import LocalQueue, Process, Queue
+from redrive.topology.mq.queue_manager import QueueManager
+
+
+def triggered_queues(manager: QueueManager) -> Iterator[LocalQueue]:
+    """The queues of a manager whose definitions ask for trigger messages.
+
+    A transmission queue is not among them: channels run without a channel initiator.
+    """
+    for queue in (*manager.queues.values(), *manager.shared_queues.values()):
+        if isinstance(queue, LocalQueue) and queue.is_triggered and not queue.is_transmission_queue:
+            yield queue
+
+
+def trigger_problem(manager: QueueManager, queue: LocalQueue) -> str:
+    """Why no trigger message is made for a queue; empty if its definitions are complete.
+
+    Args:
+        manager: The manager of the queue.
+        queue: A queue with TRIGGER.
+    """
+    if not queue.process:
+        return "it has no PROCESS"
+    if manager.process(queue.process) is None:
+        return f"PROCESS({queue.process}) does not exist"
+    if not queue.initiation_queue:
+        return "it has no INITQ"
+    problem = _initiation_queue_problem(manager.queue(queue.initiation_queue))
+    return problem and f"INITQ names {queue.initiation_queue}, which {problem}"
+
+
+def _initiation_queue_problem(queue: Queue | None) -> str:
+    """Why a queue cannot be an initiation queue; empty if it can."""
+    if queue is None:
+        return "does not exist"
+    if not isinstance(queue, LocalQueue) or queue.is_transmission_queue:
+        return "is not a QLOCAL with USAGE(NORMAL)"
+    if not queue.put_enabled:
+        return "has PUT(DISABLED)"
+    return "" if queue.get_enabled else "has GET(DISABLED)"
+
+
+def trigger_message_fields(manager: QueueManager, queue: LocalQueue) -> dict[str, str | int]:
+    """The fields of a queue's trigger message, by the names of MQTM.
+
+    Args:
+        manager: The manager of the queue.
+        queue: A queue without a ``trigger_problem``.
+    """
+    process = manager.process(queue.process)
+    assert isinstance(process, Process), "the queue has no problem"
+    return {
+        "QName": queue.name,
+        "ProcessName": process.name,
+        "TriggerData": queue.trigger_data,
+        "ApplType": process.application_type,
+        "ApplId": process.application,
+        "EnvData": process.environment,
+        "UserData": process.user_data,
+    }
