@@ -220,6 +220,7 @@ def test_a_probe_counts_no_round_and_is_known_when_it_comes_back() -> None:
     (there,) = [output for _, output in one.outputs if output.topic == "ORDERS"]
     rounds = own.read_own(there.headers or []).rounds
     assert rounds is not None
+    assert one.summary().rounds == {("dlq", 1): 1}
     assert (rounds.by_rule, rounds.counted, rounds.put_at) == (((0, 0),), 1, 90_000)
     again = decided(letters(1, rounds=rounds._replace(queue="DLQ")), Target(), RETURNED)
     assert again.summary().breakers[KEY].returned == {90_000: 1}

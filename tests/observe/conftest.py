@@ -62,6 +62,7 @@ def emitted() -> Emitted:
             {"orders": distribution(AGE_BOUNDS, 0.05, 2.0, 1e9)},
             {"orders": distribution(LATENESS_BOUNDS, 0.02)},
         ),
+        rounds=Counter({("orders", 2): 5}),
         figures=EmissionFigures([0.03, 0.2], 40, 1, Counter({2053: 2}), 3, 2),
     )
 
@@ -81,7 +82,7 @@ def state(activity: Activity, *, age: float = 0.0, since: float | None = None) -
         time=now - age, pid=os.getpid(), state=activity, lane="orders.dlq:2", step="commit",
         since=None if since is None else now - since, cause="no answer in time",
         breakers=(BreakerState("orders", 2, "ORDERS", "", "open", now, "20 of 20 came back"),),
-        floods=(FloodState("orders", 600, 812, 212, now),),
+        floods=(FloodState("orders", 600, 812, 212, now),), forwards={"eu": 3},
     )  # fmt: skip
 
 

@@ -84,6 +84,8 @@ def test_what_a_batch_did_is_what_is_exported(observer: MetricsObserver) -> None
     }
     for name, labels, value in (
         ("redrive_failed_puts_total", ("orders", full, "Q@QM"), 2),
+        ("redrive_rounds_total", ("orders", "2"), 5),
+        ("redrive_cluster_waiting_messages", ("eu",), 3),
         ("redrive_invalid_inputs_total", (), 1),
         ("redrive_spark_rows_total", (), 12),
         ("redrive_spark_input_rows_per_second", (), 10),

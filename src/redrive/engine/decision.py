@@ -102,6 +102,13 @@ class Put(Decision):
     rounds: Rounds | None = None
     """What the put adds to count rounds, without its time; None if they are not counted."""
 
+    @property
+    def is_round(self) -> bool:
+        """Whether it begins a round that a RETRY counts."""
+        if self.rounds is None or self.rule is None or self.replay is not None:
+            return False
+        return self.rule.action is Action.RETRY
+
     def added_headers(self, now: int) -> Headers:
         """The headers that a put adds at a time in milliseconds; the same for all messages."""
         if self.rounds is None:

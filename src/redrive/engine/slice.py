@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.engine.breaker import BreakerKey, OpenBreaker, SliceBreakers
 from redrive.engine.context import Entry, SliceContext
+from redrive.engine.decision import Put
 from redrive.engine.facts import Answers, Facts, Questions
 from redrive.engine.flood import Minute, SliceFloods
 from redrive.engine.lane import Lane
@@ -196,11 +197,14 @@ class Slice:
         """Statistics of what was committed; valid once the slice is emitted."""
         inputs: Counter[OutcomeKind] = Counter()
         failures: Counter[Failure] = Counter()
+        rounds: Counter[tuple[str, int]] = Counter()
         invalid = 0
         for one, count in self._context.decisions.items():
             line = one.rule.line if one.rule else 0
             inputs[OutcomeKind(one.handler, line, one.result.value, one.reason)] += count
             invalid += count if one.is_invalid else 0
+            if isinstance(one, Put) and one.is_round:
+                rounds[one.handler, one.attempt] += count
             if one.is_worth_logging:
                 failure = Failure(one.handler, line, one.reason, str(one.target), one.detail)
                 failures[failure] += count
@@ -217,6 +221,7 @@ class Slice:
             counts,
             frozenset(breakers.probed),
             Counter(self._context.floods.arrivals),
+            rounds,
         )
 
     def _of(self, parts: Sequence[PartitionRecords]) -> Slice:

@@ -168,3 +168,5 @@ class Summary:
     """Breakers for which a probe was put."""
     arrivals: Mapping[Minute, int] = field(default_factory=dict)
     """New dead letters by their minute, of handlers with a flood limit."""
+    rounds: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Puts that began a round, by handler and the number of the round for its message."""

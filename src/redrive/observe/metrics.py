@@ -123,6 +123,14 @@ class InputMetrics:
             ),
             MOST_TARGETS,
         )
+        self._rounds = _Capped(
+            counter(
+                "redrive_rounds",
+                "Puts that begin a round, by the number of the round for their message.",
+                ["handler", "round"],
+            ),
+            MOST_TARGETS,
+        )
         self._invalid = counter(
             "redrive_invalid_inputs", "Inputs without a valid dead-letter header."
         )
@@ -143,6 +151,11 @@ class InputMetrics:
             self._inputs.add(kind.handler, (rule, kind.result, _reason(kind.reason)), count)
         self._invalid.inc(invalid)
         self._rows.inc(rows)
+
+    def count_rounds(self, rounds: Mapping[tuple[str, int], int]) -> None:
+        """Counts puts that begin a round, by handler and number of the round."""
+        for (handler, number), count in rounds.items():
+            self._rounds.add(handler, (str(number),), count)
 
     def count_failures(self, failures: Mapping[Failure, int]) -> None:
         """Counts failed puts by their target."""
@@ -235,6 +248,11 @@ class StateMetrics:
             "Dead letters that remain because of a flood that lasts.",
             ["handler"],
         )
+        self._forwards = gauge(
+            "redrive_cluster_waiting_messages",
+            "Messages that wait to be forwarded to another cluster, markers among them.",
+            ["cluster"],
+        )
         self._alarmed: set[str] = set()
         self.told = gauge(
             "redrive_supervision_timestamp_seconds", "When the job last said how it is."
@@ -249,6 +267,11 @@ class StateMetrics:
         self._state.state(state.value)
         if is_new and state is Activity.STALLED:
             self._stalls.inc()
+
+    def show_forwards(self, waiting: Mapping[str, int]) -> None:
+        """Shows how many messages wait for each other cluster."""
+        for cluster, count in waiting.items():
+            self._forwards.labels(cluster).set(count)
 
     def show_alarms(self, breakers: Iterable[BreakerState], floods: Iterable[FloodState]) -> None:
         """Shows open breakers and floods; a handler that had one is shown with 0."""

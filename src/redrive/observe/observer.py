@@ -62,6 +62,7 @@ class MetricsObserver(JobObserver):
             failures[failure._replace(target=self._mask.text(failure.target))] += count
         inputs.count_failures(failures)
         inputs.count_ages(emitted.ages)
+        inputs.count_rounds(emitted.rounds)
         self.metrics.emission.count(emitted.figures)
 
     def run_began(self, epoch: int) -> None:
@@ -78,6 +79,7 @@ class MetricsObserver(JobObserver):
         metrics = self.metrics.state
         metrics.show_state(state.state, is_new=before is None or before.state != state.state)
         metrics.show_alarms(state.breakers, state.floods)
+        metrics.show_forwards(state.forwards)
         metrics.told.set(state.time)
 
     @property

@@ -7,8 +7,8 @@ order. That needs no broker, so it tells also why nothing moves while the broker
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -67,6 +67,8 @@ class SupervisionState:
     """Why the ledger is not written; empty if it is, or if none is configured."""
     clusters: str = ""
     """Why messages wait for other clusters; empty if none does."""
+    forwards: Mapping[str, int] = field(default_factory=dict)
+    """By cluster, how many messages wait to be forwarded, markers of transactions among them."""
     breakers: tuple[BreakerState, ...] = ()
     """The breakers that are not closed: retries wait for their targets."""
     floods: tuple[FloodState, ...] = ()

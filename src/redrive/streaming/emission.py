@@ -190,6 +190,8 @@ class Emitted:
     """What was done about the messages of breakers."""
     arrivals: Counter[Minute] = field(default_factory=Counter)
     """New dead letters by their minute, of handlers with a flood limit."""
+    rounds: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Puts that began a round; see ``Summary.rounds``."""
 
     @property
     def results(self) -> Counter[tuple[str, int, str]]:
@@ -207,6 +209,7 @@ class Emitted:
         self.ages.add(summary.ages)
         self._add_breakers(summary.breakers)
         self.arrivals.update(summary.arrivals)
+        self.rounds.update(summary.rounds)
 
     def merge(self, other: Emitted) -> None:
         """Adds the work of another process."""
@@ -220,6 +223,7 @@ class Emitted:
         self.figures.add(other.figures)
         self._add_breakers(other.breakers)
         self.arrivals.update(other.arrivals)
+        self.rounds.update(other.rounds)
 
     def _add_breakers(self, counts: Mapping[BreakerKey, BreakerCounts]) -> None:
         for key, one in counts.items():

@@ -103,6 +103,11 @@ class Forwarding:
         """Why messages wait for other clusters; empty if none does."""
         return "; ".join(one.problem for one in self._forwarders if one.problem)
 
+    @property
+    def waiting(self) -> Mapping[str, int]:
+        """How many messages wait for each cluster, markers of transactions among them."""
+        return {one.name: one.waiting for one in self._forwarders}
+
     def end(self) -> None:
         """Ends the threads; one that waits for an answer ends later, and forwards nothing more."""
         self._ended.set()
@@ -134,6 +139,8 @@ class Forwarder:
         """Whether everything was forwarded at the last look."""
         self.problem = ""
         """Why messages wait; empty if none does."""
+        self.waiting = 0
+        """How many there were at the last look."""
         self._application = configuration.application
         self._home = Cluster(configuration.connection)
         self._there = Cluster(configuration.clusters[name])
@@ -176,6 +183,7 @@ class Forwarder:
         cleared_at = time.monotonic()
         while not ended.is_set():
             first, end = self._home.extents([self._lane])[self._lane]
+            self.waiting = max(0, end - max(first, self._position))
             if end <= max(first, self._position):
                 self.is_done, self.problem = True, ""
                 if self._position > first and time.monotonic() - cleared_at > _CLEAR_AGE:

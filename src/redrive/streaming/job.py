@@ -335,7 +335,7 @@ class Job:
             if self._projection is not None:
                 self._projection.look()
                 self._supervisor.ledger_waits(self._projection.problem)
-            self._supervisor.clusters_wait(one.forwarding.problem)
+            self._supervisor.clusters_wait(one.forwarding.problem, one.forwarding.waiting)
             if self._wait.ends and time.monotonic() - looked_at_work > _IDLE_AGE:
                 looked_at_work = time.monotonic()
                 if self._is_done(one):

@@ -166,6 +166,7 @@ class Supervisor:
         self._silence: Trouble | None = None
         self._waits_for = ""
         self._ledger = self._clusters = ""
+        self._forwards: Mapping[str, int] = {}
         self.breakers: tuple[BreakerState, ...] = ()
         """The breakers that are not closed."""
         self.floods: tuple[FloodState, ...] = ()
@@ -209,9 +210,14 @@ class Supervisor:
         """Notes why the ledger is not written; empty if it is. That is not a stall."""
         self._ledger = problem
 
-    def clusters_wait(self, problem: str) -> None:
-        """Notes why messages wait for other clusters; empty if none does. That is not a stall."""
-        self._clusters = problem
+    def clusters_wait(self, problem: str, forwards: Mapping[str, int]) -> None:
+        """Notes why messages wait for other clusters, and how many. That is not a stall.
+
+        Args:
+            problem: Why; empty if none does.
+            forwards: How many, by cluster.
+        """
+        self._clusters, self._forwards = problem, forwards
 
     def _watch(self) -> None:
         while not self._ended.wait(_STATE_AGE):
@@ -267,6 +273,7 @@ class Supervisor:
             self._state(now),
             ledger=self._ledger,
             clusters=self._clusters,
+            forwards=self._forwards,
             breakers=self.breakers,
             floods=self.floods,
         )
