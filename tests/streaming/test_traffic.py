@@ -232,6 +232,37 @@ def test_what_cannot_be_put_becomes_a_dead_letter(
     assert job.results() == {"dead-lettered": 3, "routed": 1, "discarded": 1, "expired": 1}
 
 
+GROUP = {
+    "A": """
+        ALTER QMGR QSGNAME(TSQ1) IGQ(ENABLED)
+        DEFINE QLOCAL(SHARED.IN) QSGDISP(SHARED)
+        """,
+    "B": """
+        ALTER QMGR QSGNAME(TSQ1)
+        DEFINE QLOCAL(OWN)
+        """,
+}
+"""Two members of a queue-sharing group."""
+
+
+def test_members_of_a_queue_sharing_group_put_on_one_queue(
+    network: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """Each at its own intake; what is for the own queue of another goes without a channel."""
+    sources = network(GROUP)
+    a, b = f"A{network.number}", f"B{network.number}"
+    produce(put_topic(a), [put("SHARED.IN", b"a"), put("SHARED.IN", b"by b", b)])
+    produce(put_topic(a), [put("OWN", b"over", b)])
+    produce(put_topic(b), [put("SHARED.IN", b"b")])
+    job = start_job(configure({}, topology=sources))
+    job.wait_for_records(5)  # one of them twice: at the intake, and on its way
+    shared = read_all(topic_name(queue="SHARED.IN", queue_manager="TSQ1"))
+    assert sorted(record.value for record in shared) == [b"a", b"b", b"by b"]
+    (over,) = read_all(topic_name(queue="OWN", queue_manager=b))
+    assert over.value == b"over"
+    job.stop()
+
+
 NEWS = {
     "A": """
         ALTER QMGR DEADQ(DEAD.Q)

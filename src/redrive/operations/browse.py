@@ -133,11 +133,12 @@ def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[
     Raises:
         UsageError: The queue keeps no messages; where puts to it end is told.
     """
+    manager = topology.mq.queue_managers.get(queue_manager)
+    holder = manager.holder_of(queue) if manager else queue_manager
     found = [
         one
         for one in topics_of(topology)
-        if (one.queue_manager, one.queue) == (queue_manager, queue)
-        and one.role is not TopicRole.PUTS
+        if (one.queue_manager, one.queue) == (holder, queue) and one.role is not TopicRole.PUTS
     ]
     if found:
         return found

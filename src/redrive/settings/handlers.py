@@ -196,7 +196,7 @@ class HandlersReader:
                 )
         topic, definitions = queue, self.topology.definitions
         if definitions:
-            topic = definitions.bindings.topic(queue=queue, queue_manager=manager)
+            topic = definitions.topic(queue=queue, queue_manager=manager)
         return HandlerIdentity(
             name=name,
             queue_manager=manager,

@@ -47,6 +47,10 @@ def _binding_findings(
         manager.name: {one.name for one in manager.queues if isinstance(one, mqe.LocalQueue)}
         for manager in managers
     }
+    for member in network.queue_managers.values():
+        group = member.queue_sharing_group
+        if group is not None:
+            local.setdefault(group.name, set()).update(member.shared_queues)
     for name, bound in bindings.queue_managers.items():
         manager = network.queue_managers.get(name)
         if manager is None and name not in local:
@@ -63,9 +67,10 @@ def _binding_findings(
 
 def _depth_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic]:
     """Triggers by depth on queues whose depth nothing tells."""
-    for name, manager in network.queue_managers.items():
+    for manager in network.queue_managers.values():
         for queue in triggered_queues(manager):
-            group = bindings.consumer_group(queue=queue.name, queue_manager=name)
+            holder = manager.holder_of(queue.name)
+            group = bindings.consumer_group(queue=queue.name, queue_manager=holder)
             by_depth = queue.trigger_type is not TriggerType.EVERY
             if by_depth and not group and not trigger_problem(manager, queue):
                 message = f"TRIGTYPE({queue.trigger_type}) of {queue} causes no trigger message:"

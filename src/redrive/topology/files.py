@@ -77,6 +77,12 @@ class Topology:
         """Every queue manager, in the order of the definitions, those of IBM MQ first."""
         return (*self.mq.queue_managers, *(manager.name for manager in self.mqe_managers))
 
+    def topic(self, *, queue: str, queue_manager: str) -> str:
+        """The topic of a local queue; that of a shared queue belongs to its group."""
+        manager = self.mq.queue_managers.get(queue_manager)
+        holder = manager.holder_of(queue) if manager else queue_manager
+        return self.bindings.topic(queue=queue, queue_manager=holder)
+
     def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Topology:
         """The topology with PUT of some queues, named by manager and queue, changed."""
         return replace(self, mq=self.mq.with_put_enabled(changes)) if changes else self

@@ -12,7 +12,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from redrive.topology.mq.network import senders
-from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE, Channel, LocalQueue
+from redrive.topology.mq.objects import (
+    CLUSTER_TRANSMISSION_QUEUE,
+    SHARED_TRANSMISSION_QUEUE,
+    Channel,
+    LocalQueue,
+)
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
 from redrive.topology.mq.triggers import trigger_problem, triggered_queues
 from redrive.topology.mqe import objects as mqe
@@ -131,19 +136,23 @@ def _topics_in_mq(
     for queue in queues.values():
         if not isinstance(queue, LocalQueue) or _is_of_cluster(queue):
             continue
-        topic = topology.bindings.topic(queue=queue.name, queue_manager=name)
+        holder = manager.holder_of(queue.name)
+        topic = topology.bindings.topic(queue=queue.name, queue_manager=holder)
         if queue.is_transmission_queue:
             yield _transmission(topology, elsewhere, name, queue, topic)
         else:
             yield QueueTopic(
                 topic=topic,
                 role=TopicRole.QUEUE,
-                queue_manager=name,
+                queue_manager=holder,
                 queue=queue.name,
                 by_priority=queue.by_priority,
             )
     for route in topology.mq.routes_from(manager):
         yield _cluster_transmission(topology, elsewhere, manager, route)
+    if manager.attributes.intra_group_queuing:
+        for member in topology.mq.group_of(manager):
+            yield _group_transmission(elsewhere, name, member)
 
 
 def _is_of_cluster(queue: LocalQueue) -> bool:
@@ -226,6 +235,21 @@ def _cluster_transmission(
         by_priority=isinstance(definition, LocalQueue) and definition.by_priority,
     )
     return _retried(sent, target.channels.get(route.channel) if target else None)
+
+
+def _group_transmission(elsewhere: Collection[str], name: str, member: str) -> QueueTopic:
+    """What intra-group queuing moves to another member of the queue-sharing group."""
+    queue = SHARED_TRANSMISSION_QUEUE
+    is_received = member not in elsewhere
+    return QueueTopic(
+        topic=transmission_topic(queue=queue, queue_manager=name, to=member),
+        role=TopicRole.TRANSMISSION,
+        queue_manager=name,
+        queue=queue,
+        to=member if is_received else "",
+        resting=None if is_received else _elsewhere_held(queue, name),
+        by_priority=True,
+    )
 
 
 # MQ Everyplace

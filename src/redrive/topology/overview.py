@@ -246,7 +246,7 @@ def _mq_queue(manager: QueueManager, queue: Queue, topics: _Topics) -> QueueOver
         name=queue.name,
         kind=f"{queue.keyword} XMITQ" if is_transmission else queue.keyword,
         targets=_mq_targets(manager, queue),
-        topics=topics.get((manager.name, queue.name), ()),
+        topics=topics.get((manager.holder_of(queue.name), queue.name), ()),
         maximum_messages=holds.max_depth if holds else None,
         maximum_length=holds.max_message_length if holds else None,
         put_enabled=queue.put_enabled,

@@ -157,7 +157,9 @@ def _purpose(one: QueueTopic) -> str:
 
 def _longest_body(topology: Topology, one: QueueTopic) -> int:
     """The longest body that may be put there, in bytes."""
-    if (manager := topology.mq.queue_managers.get(one.queue_manager)) is not None:
+    for manager in topology.mq.queue_managers.values():
+        if one.queue_manager not in {manager.name, manager.holder_of(one.queue)}:
+            continue
         queue = {**manager.queues, **manager.shared_queues}.get(one.queue)
         held = queue if isinstance(queue, LocalQueue) else manager.attributes
         return held.max_message_length

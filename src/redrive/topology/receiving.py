@@ -183,7 +183,11 @@ class MqReceivingQueueManager:
         if problem:
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, problem)
         queue = self._manager.queue(name)
-        place = _on_queue(bindings, name, self.queue_manager, _limits_in_mq(queue, self._manager))
+        holder = self._manager.holder_of(name)
+        place = replace(
+            _on_queue(bindings, name, holder, _limits_in_mq(queue, self._manager)),
+            queue_manager=self.queue_manager,
+        )
         if queue is None:
             return place
         return replace(

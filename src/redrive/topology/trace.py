@@ -178,7 +178,9 @@ def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionT
         end="the open fails" if opened.is_failed else f"opens a {opened.target}",
         is_good=not opened.is_failed,
         final="" if opened.is_failed else str(opened.destination),
-        topic=topic_of_put(opened, topology.bindings) if opened.target in on_topics else "",
+        topic=topic_of_put(opened, topology.mq.queue_managers[at], topology.bindings)
+        if opened.target in on_topics
+        else "",
         problem=problem if opened.reason is not Reason.NONE else None,
     )
 

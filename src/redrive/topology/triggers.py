@@ -65,7 +65,9 @@ def triggers_of(topology: Topology) -> Mapping[str, Trigger]:
         for queue in queues:
             trigger = _trigger(topology, receiver, queue)
             if trigger is not None:
-                found[topology.bindings.topic(queue=queue.name, queue_manager=name)] = trigger
+                holder = manager.holder_of(queue.name)
+                topic = topology.bindings.topic(queue=queue.name, queue_manager=holder)
+                found.setdefault(topic, trigger)
     return found
 
 
@@ -74,12 +76,13 @@ def _trigger(
 ) -> Trigger | None:
     """The trigger of a queue; None if its depth is needed and nothing says it."""
     name = receiver.queue_manager
-    group = topology.bindings.consumer_group(queue=queue.name, queue_manager=name) or ""
+    manager = topology.mq.queue_managers[name]
+    holder = manager.holder_of(queue.name)
+    group = topology.bindings.consumer_group(queue=queue.name, queue_manager=holder) or ""
     depth = {TriggerType.FIRST: 1, TriggerType.DEPTH: queue.trigger_depth}.get(queue.trigger_type)
     place = receiver.resolve(queue=queue.initiation_queue, queue_manager=name)
     if (depth and not group) or isinstance(place, Refusal):
         return None
-    manager = topology.mq.queue_managers[name]
     return Trigger(
         queue=queue.name,
         queue_manager=name,

@@ -20,7 +20,12 @@ from redrive.topology.mq.objects import (
     Queue,
     RemoteQueue,
 )
-from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
+from redrive.topology.mq.queue_manager import (
+    ClusterInstance,
+    ClusterRoute,
+    QueueManager,
+    QueueSharingGroup,
+)
 from redrive.topology.names import Names
 
 _SENDERS = (ChannelType.SDR, ChannelType.SVR)
@@ -58,7 +63,7 @@ class Network:
             links: Further channels, by transmission queue and sending manager.
         """
         self.queue_managers: Mapping[str, QueueManager] = {
-            manager.name: manager for manager in queue_managers
+            manager.name: manager for manager in _in_groups(queue_managers)
         }
         self._routes: dict[str, dict[str, list[ClusterRoute]]] = {}
         """Cluster to manager to the ways there."""
@@ -77,10 +82,17 @@ class Network:
         managers = dict(self.queue_managers)
         for (name, queue), put_enabled in changes.items():
             manager = managers.get(name)
-            definition = manager.queues.get(queue) if manager else None
-            if manager is not None and definition is not None:
+            if manager is None:
+                continue
+            if (definition := manager.queues.get(queue)) is not None:
                 changed = replace(definition, put_enabled=put_enabled)
                 managers[name] = replace(manager, queues={**manager.queues, queue: changed})
+            elif (shared := manager.shared_queues.get(queue)) is not None:
+                one = {queue: replace(shared, put_enabled=put_enabled)}
+                group = manager.queue_sharing_group
+                for member in {name, *(group.members if group else ())} & managers.keys():
+                    queues = {**managers[member].shared_queues, **one}
+                    managers[member] = replace(managers[member], shared_queues=queues)
         return Network(managers.values(), links=self._given_links)
 
     def __contains__(self, queue_manager: object) -> bool:
@@ -194,7 +206,14 @@ class Network:
                 found.update(members)
         for manager in self.queue_managers.values():
             found.update(route.queue_manager for route in _known_routes(manager))
+            found.update(self.group_of(manager))
         return frozenset(found)
+
+    def group_of(self, manager: QueueManager) -> tuple[str, ...]:
+        """The other members of a manager's queue-sharing group that the network has."""
+        group = manager.queue_sharing_group
+        members = group.members if group else ()
+        return tuple(one for one in members if one != manager.name and one in self)
 
     def receivers(self, sender: str, channel: Channel) -> list[tuple[str, Channel]]:
         """Managers with a receiver or requester channel of a sender's name, with that channel."""
@@ -250,6 +269,30 @@ class Network:
                 several
             )
         return f"no queue manager has a receiver for channel {channel.name} of {queue_manager}"
+
+
+def _in_groups(queue_managers: Iterable[QueueManager]) -> Iterator[QueueManager]:
+    """Queue managers as members of the queue-sharing groups that QSGNAME says.
+
+    What one member defines as shared all members have; of several definitions the first counts.
+    """
+    managers = list(queue_managers)
+    groups: dict[str, list[QueueManager]] = defaultdict(list)
+    for one in managers:
+        if one.queue_sharing_group is None and one.attributes.queue_sharing_group:
+            groups[one.attributes.queue_sharing_group].append(one)
+    for manager in managers:
+        members = groups.get(manager.attributes.queue_sharing_group, [])
+        if manager not in members:
+            yield manager
+            continue
+        group = QueueSharingGroup(
+            name=manager.attributes.queue_sharing_group, members=tuple(one.name for one in members)
+        )
+        shared = {
+            queue.name: queue for one in reversed(members) for queue in one.shared_queues.values()
+        }
+        yield replace(manager, queue_sharing_group=group, shared_queues=shared)
 
 
 def senders(manager: QueueManager) -> Iterator[Channel]:
@@ -315,6 +358,6 @@ def _generic_match(pattern: str, name: str) -> bool:
 
 
 def _specificity(queue: LocalQueue) -> tuple[bool, int, str]:
-    """A sort key: names without ``*`` first, then the longest pattern."""
+    """A sort key: names without ``*`` first, then the most other characters."""
     pattern = queue.cluster_channels
-    return "*" in pattern, -len(pattern), queue.name
+    return "*" in pattern, -len(pattern.replace("*", "")), queue.name

@@ -101,6 +101,17 @@ def _switch(keyword: str, words: str, on: str, *, default: bool = False) -> bool
     return _mqsc(keyword, choice({word: word == on for word in words.split(" ")}), default)
 
 
+def _short_name(value: str) -> object:
+    """A name of a queue-sharing group, as z/OS has them."""
+    return check_name(value, 4)
+
+
+def _channel_pattern(value: str) -> object:
+    """Names of channels, with ``*`` anywhere."""
+    check_name(value.replace("*", "."), Channel.longest_name)
+    return value.rstrip(" ")
+
+
 def _name(keyword: str) -> str:
     return _mqsc(keyword, check_name, "")
 
@@ -182,7 +193,7 @@ class LocalQueue(HoldingQueue):
 
     is_transmission_queue: bool = _switch("USAGE", "NORMAL XMITQ", on="XMITQ")
     cluster_use: UseQueue = _mqsc("CLWLUSEQ", one_of(UseQueue), UseQueue.QMGR)
-    cluster_channels: str = _mqsc("CLCHNAME", text(), "")
+    cluster_channels: str = _mqsc("CLCHNAME", _channel_pattern, "")
     """Cluster-sender channels that use this transmission queue; may hold ``*``."""
     is_shared: bool = _switch("QSGDISP", f"{PRIVATE} SHARED", on="SHARED")
 
@@ -352,6 +363,8 @@ class QueueManagerAttributes(Definition):
     )
     cluster_channels_used: int = _mqsc("CLWLMRUC", number(1, MOST), MOST)
     intra_group_queuing: bool = _switch("IGQ", "ENABLED DISABLED", on="ENABLED")
+    queue_sharing_group: str = _mqsc("QSGNAME", _short_name, "")
+    """The queue-sharing group of which the manager is a member; empty for none."""
     uses_shared_queue_manager_name: bool = _switch("SQQMNAME", "USE IGNORE ", on="USE")
     """Whether a put that names another member of the queue-sharing group goes there."""
     repository_cluster: str = _name("REPOS")

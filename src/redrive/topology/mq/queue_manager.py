@@ -123,6 +123,17 @@ class QueueManager:
         """The topic object with this name: defined, or created with the manager."""
         return self.topics.get(name) or SYSTEM_OBJECTS[Topic].get(name)
 
+    def holder_of(self, queue: str) -> str:
+        """Whose queue a local queue is: the manager's own, or its queue-sharing group's.
+
+        All members of a group have one topic for a shared queue. A shared transmission queue counts
+        as each member's own.
+        """
+        shared = self.shared_queues.get(queue)
+        if self.queue_sharing_group is None or shared is None or shared.is_transmission_queue:
+            return self.name
+        return self.queue_sharing_group.name
+
     def process(self, name: str) -> Definition | None:
         """The process with this name: defined, or created with the manager."""
         return self.processes.get(name) or SYSTEM_OBJECTS[Process].get(name)

@@ -65,10 +65,11 @@ class MqResolver:
             return Refusal(opened.reason, opened.detail)
         if opened.target is Target.TOPIC:
             return self._publication(opened)
-        at, queue = opened.opened_at, opened.put_queue
-        group = self._bindings.consumer_group(queue=queue, queue_manager=at)
+        queue = opened.put_queue
+        holder = self.queue_manager.holder_of(queue)
+        group = self._bindings.consumer_group(queue=queue, queue_manager=holder)
         return Destination(
-            topic=topic_of_put(opened, self._bindings),
+            topic=topic_of_put(opened, self.queue_manager, self._bindings),
             queue=opened.destination.queue,
             queue_manager=opened.destination.queue_manager,
             headers=_travelling_names(opened),
@@ -116,13 +117,19 @@ def _copy(manager: QueueManager, subscription: Subscription, intake: Destination
     )
 
 
-def topic_of_put(opened: Resolution, bindings: Bindings) -> str:
-    """The topic to which a put writes whose names led to a local or a transmission queue."""
-    at, queue, to = opened.opened_at, opened.put_queue, opened.next_queue_manager
+def topic_of_put(opened: Resolution, manager: QueueManager, bindings: Bindings) -> str:
+    """The topic to which a put writes whose names led to a local or a transmission queue.
+
+    Args:
+        opened: The open.
+        manager: The manager that resolved the names.
+        bindings: The bindings.
+    """
+    queue, to = opened.put_queue, opened.next_queue_manager
     # A queue that leads to several managers has a topic for each.
     if to:
-        return transmission_topic(queue=queue, queue_manager=at, to=to)
-    return bindings.topic(queue=queue, queue_manager=at)
+        return transmission_topic(queue=queue, queue_manager=manager.name, to=to)
+    return bindings.topic(queue=queue, queue_manager=manager.holder_of(queue))
 
 
 def _travelling_names(opened: Resolution) -> tuple[tuple[str, bytes], ...]:

@@ -1,0 +1,101 @@
+"""Queue-sharing groups of scripts: one queue for all members (IBM MQ, "Shared queues and
+queue-sharing groups"), and ways between them without channels ("Intra-group queuing")."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.topology.bindings import Bindings, QueueBinding, QueueManagerBinding
+from redrive.topology.checks import check_together
+from redrive.topology.files import Topology
+from redrive.topology.layout import topics_of
+from redrive.topology.mq.network import Network
+from redrive.topology.mq.reader import read_mqsc
+from redrive.topology.mq.resolver import MqResolver
+from redrive.topology.put import Refusal
+
+SHARED = "DEF QL(IN) QSGDISP(SHARED)\n"
+
+
+def network(first: str, second: str) -> Network:
+    """Two queue managers, each with a queue OWN."""
+    scripts = {"QM1": first, "QM2": second}
+    return Network(
+        read_mqsc(f"DEF QL(OWN)\n{script}", queue_manager=name).queue_manager
+        for name, script in scripts.items()
+    )
+
+
+MEMBERS = network(f"ALTER QMGR QSGNAME(SQ1) IGQ(ENABLED)\n{SHARED}", "ALTER QMGR QSGNAME(SQ1)")
+STRANGERS = network(f"ALTER QMGR QSGNAME(SQ1)\n{SHARED}", "ALTER QMGR QSGNAME(SQ2)")
+
+
+@pytest.mark.parametrize(
+    ("known", "at", "names", "expected"),
+    [
+        (MEMBERS, "QM1", ("", "IN"), "SQ1--IN"),
+        (MEMBERS, "QM2", ("", "IN"), "SQ1--IN"),
+        (MEMBERS, "QM1", ("QM2", "IN"), "SQ1--IN"),
+        (MEMBERS, "QM1", ("", "OWN"), "QM1--OWN"),
+        (MEMBERS, "QM1", ("QM2", "OWN"), "QM1--SYSTEM.QSG.TRANSMIT.QUEUE--redrive-to-QM2"),
+        (MEMBERS, "QM2", ("QM1", "OWN"), "2087"),  # its IGQ is disabled
+        (STRANGERS, "QM1", ("", "IN"), "SQ1--IN"),
+        (STRANGERS, "QM2", ("", "IN"), "2085"),
+        (STRANGERS, "QM1", ("QM2", "OWN"), "2087"),
+    ],
+)
+def test_a_put_at_a_member_reaches_the_topic_of_the_group(
+    known: Network, at: str, names: tuple[str, str], expected: str
+) -> None:
+    """One for a shared queue, whichever member it is put at."""
+    found = MqResolver(known, at).resolve(queue_manager=names[0], queue=names[1])
+    assert (str(found.reason) if isinstance(found, Refusal) else found.topic) == expected
+
+
+def test_a_shared_queue_has_one_topic_and_each_pair_of_members_a_way() -> None:
+    topics = [one.topic for one in topics_of(Topology(mq=MEMBERS, bindings=Bindings()))]
+    assert sorted(set(topics)) == [
+        "QM1--OWN", "QM1--SYSTEM.QSG.TRANSMIT.QUEUE--redrive-to-QM2", "QM1--redrive-put",
+        "QM2--OWN", "QM2--redrive-put", "SQ1--IN",
+    ]  # fmt: skip
+
+
+def test_bindings_name_the_group_of_a_shared_queue() -> None:
+    """The consumer group and the topic are those of all members; a member's own has none."""
+
+    def bound(name: str) -> Bindings:
+        queues = {"IN": QueueBinding(topic="orders", consumer_group="billing")}
+        return Bindings(queue_managers={name: QueueManagerBinding(queues=queues)})
+
+    group = bound("SQ1")
+    assert not [*check_together(MEMBERS, None, group)]
+    found = MqResolver(MEMBERS, "QM2", bindings=group).resolve(queue_manager="", queue="IN")
+    assert not isinstance(found, Refusal)
+    assert (found.topic, found.limits.consumer_group) == ("orders", "billing")
+
+
+def test_a_shared_queue_is_disabled_for_all_members() -> None:
+    for known in (MEMBERS.with_put_enabled({(name, "IN"): False}) for name in ("QM1", "QM2")):
+        shared = [one.shared_queues["IN"] for one in known.queue_managers.values()]
+        assert [one.put_enabled for one in shared] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("queues", "expected"),
+    [
+        ("DEF QL(A) USAGE(XMITQ) CLCHNAME('*.QM2')", "A"),
+        ("DEF QL(A) USAGE(XMITQ) CLCHNAME('*')\nDEF QL(B) USAGE(XMITQ) CLCHNAME('T*2')", "B"),
+        ("DEF QL(A) USAGE(XMITQ) CLCHNAME('T*O*Q*')\nDEF QL(B) USAGE(XMITQ) CLCHNAME('*.QM2')",
+         "B"),
+    ],
+)  # fmt: skip
+def test_the_most_specific_pattern_of_channel_names_has_the_message(
+    queues: str, expected: str
+) -> None:
+    """A * stands for any characters, anywhere; what counts is how many others there are."""
+    receiver = "DEF CHL(TO.QM2) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('b')\nDEF QL(Q) CLUSTER(C)"
+    sender = "DEF CHL(TO.QM1) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('a')\n"
+    known = network(f"{sender}{queues}", receiver)
+    found = MqResolver(known, "QM1").resolve(queue_manager="", queue="Q")
+    assert not isinstance(found, Refusal)
+    assert found.topic == f"QM1--{expected}--redrive-to-QM2"
