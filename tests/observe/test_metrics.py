@@ -27,18 +27,27 @@ _ENDINGS = {"counter": "_total", "info": "_info"}
 
 
 def exported(registry: CollectorRegistry) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """Name, type and labels of every metric with at least one series."""
+    """Name, type and labels of every metric with at least one series, without ``application``."""
     for family in registry.collect():
         kind = "gauge" if family.type == "stateset" else family.type
-        labels = {name for sample in family.samples for name in sample.labels} - {"le"}
+        for sample in family.samples:
+            assert sample.labels["application"] == "shop", sample
+        labels = {name for sample in family.samples for name in sample.labels}
+        labels -= {"le", "application"}
         yield family.name + _ENDINGS.get(kind, ""), kind, frozenset(labels)
 
 
 def values(observer: MetricsObserver) -> dict[tuple[str, tuple[str, ...]], float]:
-    """Every sample as Prometheus reads it, by its name and its labels in the order of names."""
+    """Every sample as Prometheus reads it, by its name and its labels in the order of names.
+
+    Without ``application``, which all of them have.
+    """
     text = generate_latest(observer.metrics.registry).decode()
     return {
-        (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
+        (
+            sample.name,
+            tuple(value for name, value in sorted(sample.labels.items()) if name != "application"),
+        ): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
         if not sample.name.endswith("_created")
@@ -118,6 +127,13 @@ def test_what_a_batch_did_is_what_is_exported(observer: MetricsObserver) -> None
     ):
         assert found[name, labels] == value, name
     assert found["redrive_remaining_oldest_seconds", ("orders",)] == pytest.approx(60, abs=5)
+
+
+def test_a_reader_may_ask_for_one_metric_by_its_name(observer: MetricsObserver) -> None:
+    """As ``/metrics?name[]=redrive_epoch`` does."""
+    registry: CollectorRegistry = observer.metrics.registry
+    found = [one.name for one in registry.restricted_registry(["redrive_epoch"]).collect()]
+    assert found == ["redrive_epoch"]
 
 
 def test_counters_grow_from_batch_to_batch(observer: MetricsObserver) -> None:

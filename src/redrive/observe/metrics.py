@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram, Info
 from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from redrive.engine.statistics import Ages, Distribution
@@ -375,6 +376,25 @@ class WaitingMetrics:
                 self._oldest[state].labels(handler).set_function(partial(_age, since))
 
 
+class _OfApplication(Collector):
+    """Exports the metrics of a registry with the label ``application``.
+
+    One Prometheus watches many jobs, and an alert has to name the one that it is about.
+    """
+
+    def __init__(self, metrics: CollectorRegistry, application: str) -> None:
+        self._metrics = metrics
+        self._label = {"application": application}
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, with the label on every sample."""
+        for family in self._metrics.collect():
+            family.samples = [
+                one._replace(labels={**self._label, **one.labels}) for one in family.samples
+            ]
+            yield family
+
+
 class JobMetrics:
     """All metrics of one job, in a registry of their own.
 
@@ -383,14 +403,17 @@ class JobMetrics:
 
     def __init__(self, *, version: str, application: str, instance: str) -> None:
         """Start with everything at zero; the instance is its share, such as ``1/1``."""
-        self.registry = CollectorRegistry()
-        Info("redrive", "Which job this is.", registry=self.registry).info(
-            {"version": version, "application": application, "instance": instance}
+        metrics = CollectorRegistry()
+        Info("redrive", "Which job this is.", registry=metrics).info(
+            {"version": version, "instance": instance}
         )
-        self.inputs = InputMetrics(self.registry)
-        self.emission = EmissionMetrics(self.registry)
-        self.state = StateMetrics(self.registry)
-        self.waiting = WaitingMetrics(self.registry)
+        self.inputs = InputMetrics(metrics)
+        self.emission = EmissionMetrics(metrics)
+        self.state = StateMetrics(metrics)
+        self.waiting = WaitingMetrics(metrics)
+        # Collected once here, so that a reader may ask for single metrics by their names.
+        self.registry = CollectorRegistry(auto_describe=True)
+        self.registry.register(_OfApplication(metrics, application))
 
 
 def _age(since: float | None) -> float:
