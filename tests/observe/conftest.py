@@ -27,6 +27,7 @@ from redrive.engine.statistics import (
     OutcomeKind,
 )
 from redrive.observe.observer import MetricsObserver
+from redrive.operations.handler_states import HandlerState
 from redrive.operations.supervision import Activity, SupervisionState
 from redrive.outcomes.inventory import Standing, State
 from redrive.streaming.emission import Emitted
@@ -97,6 +98,7 @@ def observer(configuration: JobConfiguration) -> MetricsObserver:
     observer.rates(10.0, 20.0)
     observer.supervised(state(Activity.RUNNING))
     metrics.waiting.show_topic("orders.dlq", waiting=5, retention=float("inf"), expiring=0)
+    metrics.waiting.show_handlers({"orders": HandlerState.RUNNING})
     metrics.waiting.show_open(
         ["orders"], {("orders", State.REMAINING): Standing(3, 0, time.time() - 60)}
     )

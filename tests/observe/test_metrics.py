@@ -19,6 +19,7 @@ from redrive.engine.statistics import Failure, OutcomeKind
 from redrive.messages.constants import reason_name
 from redrive.observe.metrics import MOST_SERIES, MOST_TARGETS, OTHER
 from redrive.observe.observer import MetricsObserver
+from redrive.operations.handler_states import HandlerState
 from redrive.operations.supervision import Activity
 from redrive.outcomes.inventory import Standing, State
 
@@ -209,7 +210,10 @@ def test_what_messages_say_makes_no_end_of_series(
 def test_a_handler_that_is_gone_is_not_shown_any_more(observer: MetricsObserver) -> None:
     """A restart may take one away; the others keep their series."""
     observer.metrics.waiting.show_open(["bills"], {("bills", State.PARKED): Standing(2, 0, 0.0, 1)})
+    observer.metrics.waiting.show_handlers({"bills": HandlerState.WAITING})
     found = values(observer)
+    assert ("redrive_handler_state", ("orders", "running")) not in found
+    assert found["redrive_handler_state", ("bills", "waiting")] == 1
     assert ("redrive_remaining_messages", ("orders",)) not in found
     assert ("redrive_remaining_oldest_seconds", ("orders",)) not in found
     assert found["redrive_parked_messages", ("bills",)] == 2

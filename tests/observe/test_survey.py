@@ -19,6 +19,7 @@ from redrive.configuration import JobConfiguration
 from redrive.errors import TransientFault
 from redrive.observe.observer import MetricsObserver
 from redrive.observe.survey import Survey
+from redrive.operations.handler_states import HandlerState
 from redrive.operations.retention import Waiting
 from redrive.streaming.lifecycle import JobControl, JobObserver
 
@@ -52,6 +53,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return list(world.answer)
 
     monkeypatch.setattr("redrive.observe.survey.waiting_on_topics", ask)
+    monkeypatch.setattr(
+        "redrive.observe.survey.HandlerWatch.look", lambda *_: {"orders": HandlerState.STOPPED}
+    )
     return world
 
 
@@ -109,6 +113,7 @@ def test_without_an_answer_the_last_one_stands_with_its_time(
     for name, label in (
         ("backlog_messages", ("orders.dlq",)),
         ("broker_answer_timestamp_seconds", ()),
+        ("handler_state", ("orders", "stopped")),
     ):
         assert after[f"redrive_{name}", label] == before[f"redrive_{name}", label] > 0
     assert [notice["error"] for notice in told.notices] == ["no answer in time"]

@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from redrive.engine.statistics import Ages, Distribution
 from redrive.messages.constants import reason_name
+from redrive.operations.handler_states import HandlerState
 from redrive.operations.supervision import Activity
 from redrive.outcomes.inventory import Standing, State
 from redrive.printable import printable
@@ -302,6 +303,14 @@ class WaitingMetrics:
             "Messages not handled that their topic deletes within retention_alarm.",
             ["topic"],
         )
+        self._handlers = Enum(
+            "redrive_handler_state",
+            "Whether a handler handles what is on its dead-letter topic.",
+            ["handler"],
+            states=[one.value for one in HandlerState],
+            registry=registry,
+        )
+        self._shown_handlers: set[str] = set()
         self.broker_answer = gauge(
             "redrive_broker_answer_timestamp_seconds", "When the broker was last asked."
         )
@@ -349,6 +358,14 @@ class WaitingMetrics:
         if retention is not None:
             self._retention.labels(topic).set(retention)
         self._expiring.labels(topic).set(expiring)
+
+    def show_handlers(self, states: Mapping[str, HandlerState]) -> None:
+        """Shows the state of each handler; those that are gone are not shown any more."""
+        for gone in self._shown_handlers - states.keys():
+            self._handlers.remove(gone)
+        self._shown_handlers = {*states}
+        for name, state in states.items():
+            self._handlers.labels(name).state(state.value)
 
     def show_open(
         self, handlers: Iterable[str], found: Mapping[tuple[str, State], Standing]

@@ -16,6 +16,7 @@ from redrive.errors import RedriveError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN, ONE_TRY, under_way
 from redrive.operations.durations import duration
+from redrive.operations.handler_states import HandlerWatch
 from redrive.operations.retention import Waiting, waiting_on_topics
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
@@ -59,6 +60,7 @@ class Survey(JobObserver):
         self._control = control
         self._metrics = metrics
         self._cluster = Cluster(configuration.connection, timeout=ONE_TRY)
+        self._watch = HandlerWatch(self._cluster)
         self._warned: dict[str, float] = {}
         self._told = ""
         self._version: int | None = None
@@ -114,6 +116,8 @@ class Survey(JobObserver):
                 expiring=topic.expiring,
             )
             self._warn(topic, now)
+        if self._configuration.listen:
+            self._metrics.show_handlers(self._watch.look(self._configuration, now))
         self._metrics.broker_answer.set(now)
 
     def _warn(self, topic: Waiting, now: float) -> None:
