@@ -12,15 +12,17 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.configurations import handled, job_of
 from tests.observe.conftest import emitted, state
 
 from redrive.configuration import JobConfiguration
 from redrive.engine.statistics import Failure, OutcomeKind
 from redrive.messages.constants import reason_name
-from redrive.observe.metrics import MOST_SERIES, MOST_TARGETS, OTHER
+from redrive.observe.metrics import MOST_CAUSES, MOST_SERIES, MOST_TARGETS, OTHER
 from redrive.observe.observer import MetricsObserver
 from redrive.operations.handler_states import HandlerState
 from redrive.operations.supervision import Activity
+from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "operations.md"
@@ -72,6 +74,8 @@ def test_the_documented_bounds_are_those_of_the_program() -> None:
     said = " ".join(REFERENCE.read_text().split())
     assert f"Beyond {MOST_SERIES:,} combinations of handler, rule, result and reason" in said
     assert f"beyond {MOST_TARGETS:,} combinations of handler, target and reason" in said
+    assert f"beyond {MOST_CAUSES:,} combinations of handler, cause, destination and group" in said
+    assert f"The first time is shown of {MOST_CAUSES:,} causes" in said
 
 
 def test_names_follow_the_conventions_of_prometheus(observer: MetricsObserver) -> None:
@@ -144,7 +148,7 @@ def test_counters_grow_from_batch_to_batch(observer: MetricsObserver) -> None:
     after = values(observer)
     for key, value in after.items():
         name = key[0]
-        if name.endswith("_total"):
+        if name.endswith("_total") and name != "redrive_dead_letters_total":  # the ledger's
             assert value == 2 * before[key], key
     count = "redrive_attempt_age_seconds_count", ("orders",)
     assert after[count] == 2 * before[count]
@@ -205,6 +209,28 @@ def test_what_messages_say_makes_no_end_of_series(
         assert len(found) == most + 1
         assert sum(found.values()) == 2 * total
         assert found[name, labels] == 2 * 50
+
+
+def test_causes_beyond_a_number_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the earliest time of each is kept."""
+    monkeypatch.setattr("redrive.observe.metrics.MOST_CAUSES", 3)
+    observer = MetricsObserver(job_of(handled("orders.dlq", name="orders")))
+    for first in (200.0, 100.0, 300.0):
+        observer.metrics.waiting.count_causes(
+            Cause("orders", f"E{number}", "orders", "", 2, first) for number in range(5)
+        )
+    found = values(observer)
+    name = "redrive_dead_letters_total"
+    assert {key[1]: value for key, value in found.items() if key[0] == name} == {
+        ("E0", "orders", "", "orders"): 6,
+        ("E1", "orders", "", "orders"): 6,
+        ("E2", "orders", "", "orders"): 6,
+        (OTHER, OTHER, OTHER, "orders"): 12,
+    }
+    name = "redrive_cause_first_seen_timestamp_seconds"
+    assert {key[1]: value for key, value in found.items() if key[0] == name} == {
+        (f"E{number}", "orders"): 100 for number in range(3)
+    }
 
 
 def test_a_handler_that_is_gone_is_not_shown_any_more(observer: MetricsObserver) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tests.configurations import handled, job_of
 from tests.kafka.known_topics import KnownTopics
 
@@ -41,11 +43,11 @@ def test_markers_and_partitions_without_a_leader() -> None:
     job = job_of(handled("orders.dlq", name="orders"), stalled_after=60.0)
 
     class Markers(KnownTopics):
-        def ends(self, _: object, **__: object) -> dict[TopicPartition, int]:
-            return {lane: 5 for lane in self.lanes([ORDERS.topic])}
+        def ends(self, lanes: Collection[TopicPartition], **_: object) -> dict[TopicPartition, int]:
+            return dict.fromkeys(lanes, 5)
 
     class Leaderless(KnownTopics):
-        def led(self, _: object) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
+        def led(self, _: Collection[str]) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
             return [], frozenset({ORDERS})
 
     for kind, state in ((Markers, RUNNING), (Leaderless, STOPPED)):

@@ -31,14 +31,18 @@ if TYPE_CHECKING:
     from redrive.engine.breaker import BreakerState
     from redrive.engine.flood import FloodState
     from redrive.engine.statistics import Failure, OutcomeKind
+    from redrive.outcomes.causes import Cause
 
-__all__ = ["MOST_SERIES", "MOST_TARGETS", "OTHER", "JobMetrics", "WaitingMetrics"]
+__all__ = ["MOST_CAUSES", "MOST_SERIES", "MOST_TARGETS", "OTHER", "JobMetrics", "WaitingMetrics"]
 
 MOST_SERIES: Final = 5_000
 """Combinations of handler, rule, result and reason that are counted apart."""
 MOST_TARGETS: Final = 200
 """Combinations of handler, target and reason of failures that are counted apart: a message may name
 any target."""
+MOST_CAUSES: Final = 500
+"""Combinations of handler, cause, destination and group of dead letters that are counted apart, and
+pairs of handler and cause of which the first time is shown."""
 OTHER: Final = "other"
 """The label of what is not counted apart any more."""
 
@@ -335,6 +339,21 @@ class WaitingMetrics:
             for state in states
         }
         self._shown: dict[State, set[str]] = {state: set() for state in states}
+        self._letters = _Capped(
+            Counter(
+                "redrive_dead_letters",
+                "Dead letters that came, by the ledger.",
+                ["handler", "cause", "destination", "group"],
+                registry=registry,
+            ),
+            MOST_CAUSES,
+        )
+        self._first_seen = gauge(
+            "redrive_cause_first_seen_timestamp_seconds",
+            "When the first dead letter of a cause came, by the ledger.",
+            ["handler", "cause"],
+        )
+        self._known_causes: dict[tuple[str, str], float] = {}
         self.ledger_answer = gauge(
             "redrive_ledger_answer_timestamp_seconds", "When the ledger was last asked."
         )
@@ -366,6 +385,18 @@ class WaitingMetrics:
         self._shown_handlers = {*states}
         for name, state in states.items():
             self._handlers.labels(name).state(state.value)
+
+    def count_causes(self, causes: Iterable[Cause]) -> None:
+        """Counts new dead letters by their cause, and shows when each cause was first seen."""
+        known = self._known_causes
+        for one in causes:
+            cause = printable(one.cause)
+            labels = cause, printable(one.destination), printable(one.group)
+            self._letters.add(one.handler, labels, one.count)
+            key = one.handler, cause
+            if key in known or len(known) < MOST_CAUSES:
+                known[key] = min(one.first, known.get(key, one.first))
+                self._first_seen.labels(*key).set(known[key])
 
     def show_open(
         self, handlers: Iterable[str], found: Mapping[tuple[str, State], Standing]

@@ -10,14 +10,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from redrive.errors import RedriveError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN, ONE_TRY, under_way
+from redrive.masking import NO_MASK, Mask
 from redrive.operations.durations import duration
 from redrive.operations.handler_states import HandlerWatch
 from redrive.operations.retention import Waiting, waiting_on_topics
+from redrive.outcomes.causes import CauseCounter
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.table import LedgerTable
@@ -53,10 +56,16 @@ class Survey(JobObserver):
     """
 
     def __init__(
-        self, configuration: JobConfiguration, control: JobControl, metrics: WaitingMetrics
+        self,
+        configuration: JobConfiguration,
+        control: JobControl,
+        metrics: WaitingMetrics,
+        mask: Mask = NO_MASK,
     ) -> None:
         """Prepare; ``start`` begins."""
         self._configuration = configuration
+        self._mask = mask
+        self._causes = CauseCounter()
         self._control = control
         self._metrics = metrics
         self._cluster = Cluster(configuration.connection, timeout=ONE_TRY)
@@ -146,6 +155,16 @@ class Survey(JobObserver):
             handlers = [handler.identity.name for handler in configuration.handlers]
             with Inventory(Ledger(table)) as inventory:
                 self._metrics.show_open(handlers, inventory.standing())
+            hide = self._mask.text
+            self._metrics.count_causes(
+                replace(
+                    one,
+                    cause=hide(one.cause),
+                    destination=hide(one.destination),
+                    group=hide(one.group),
+                )
+                for one in self._causes.news(table, handlers)
+            )
             self._forget_until(table.newest())
             self._version = table.version
         self._metrics.ledger_answer.set(now)
