@@ -102,6 +102,11 @@ def observer(configuration: JobConfiguration) -> MetricsObserver:
     metrics.waiting.count_causes([Cause("orders", "IOException", "orders", "billing", 4, 9.0)])
     metrics.waiting.show_handlers({"orders": HandlerState.RUNNING})
     metrics.waiting.show_open(
-        ["orders"], {("orders", State.REMAINING): Standing(3, 0, time.time() - 60)}
+        ["orders"],
+        {
+            ("orders", State.REMAINING): Standing(
+                3, 0, time.time() - 60, acknowledged=2, unacknowledged_since=time.time() - 9
+            )
+        },
     )
     return observer

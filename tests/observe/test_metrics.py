@@ -18,8 +18,10 @@ from tests.observe.conftest import emitted, state
 from redrive.configuration import JobConfiguration
 from redrive.engine.statistics import Failure, OutcomeKind
 from redrive.messages.constants import reason_name
-from redrive.observe.metrics import MOST_CAUSES, MOST_SERIES, MOST_TARGETS, OTHER
+from redrive.observe.metrics import MOST_SERIES, MOST_TARGETS
 from redrive.observe.observer import MetricsObserver
+from redrive.observe.series import OTHER
+from redrive.observe.waiting import MOST_CAUSES
 from redrive.operations.handler_states import HandlerState
 from redrive.operations.supervision import Activity
 from redrive.outcomes.causes import Cause
@@ -129,9 +131,11 @@ def test_what_a_batch_did_is_what_is_exported(observer: MetricsObserver) -> None
         ("redrive_held_messages", ("orders",), 0),
         ("redrive_parked_oldest_seconds", ("orders",), 0),
         ("redrive_remaining_messages", ("orders",), 3),
+        ("redrive_unacknowledged_messages", ("orders",), 1),
     ):
         assert found[name, labels] == value, name
     assert found["redrive_remaining_oldest_seconds", ("orders",)] == pytest.approx(60, abs=5)
+    assert found["redrive_unacknowledged_oldest_seconds", ("orders",)] == pytest.approx(9, abs=5)
 
 
 def test_a_reader_may_ask_for_one_metric_by_its_name(observer: MetricsObserver) -> None:
@@ -213,7 +217,7 @@ def test_what_messages_say_makes_no_end_of_series(
 
 def test_causes_beyond_a_number_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the earliest time of each is kept."""
-    monkeypatch.setattr("redrive.observe.metrics.MOST_CAUSES", 3)
+    monkeypatch.setattr("redrive.observe.waiting.MOST_CAUSES", 3)
     observer = MetricsObserver(job_of(handled("orders.dlq", name="orders")))
     for first in (200.0, 100.0, 300.0):
         observer.metrics.waiting.count_causes(
@@ -242,6 +246,7 @@ def test_a_handler_that_is_gone_is_not_shown_any_more(observer: MetricsObserver)
     assert found["redrive_handler_state", ("bills", "waiting")] == 1
     assert ("redrive_remaining_messages", ("orders",)) not in found
     assert ("redrive_remaining_oldest_seconds", ("orders",)) not in found
+    assert ("redrive_unacknowledged_messages", ("orders",)) not in found
     assert found["redrive_parked_messages", ("bills",)] == 2
     assert found["redrive_held_messages", ("bills",)] == 1
     assert found["redrive_remaining_messages", ("bills",)] == 0

@@ -16,11 +16,15 @@ from tests.observe.test_metrics import values
 from tests.outcomes.samples import append, outcome, rows
 
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import NO_STATES, states_of
 from redrive.errors import TransientFault
 from redrive.observe.observer import MetricsObserver
 from redrive.observe.survey import Survey
 from redrive.operations.handler_states import HandlerState
 from redrive.operations.retention import Waiting
+from redrive.outcomes.acknowledgements import Acknowledgement
+from redrive.outcomes.rows import moment
+from redrive.outcomes.selection import Selection, State
 from redrive.streaming.lifecycle import JobControl, JobObserver
 
 SOON = Waiting(
@@ -45,7 +49,7 @@ class Told(JobObserver):
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A broker and a clock: what is there and what time it is."""
-    world = SimpleNamespace(answer=(SOON,), now=1_800_000_000.0)
+    world = SimpleNamespace(answer=(SOON,), now=1_800_000_000.0, states=NO_STATES)
 
     def ask(*_: Any) -> Sequence[Waiting]:
         if isinstance(world.answer, Exception):
@@ -53,6 +57,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return list(world.answer)
 
     monkeypatch.setattr("redrive.observe.survey.waiting_on_topics", ask)
+    follower = SimpleNamespace(states=lambda: world.states)
+    monkeypatch.setattr("redrive.observe.survey.StatesFollower", lambda *_: follower)
     monkeypatch.setattr(
         "redrive.observe.survey.HandlerWatch.look", lambda *_: {"orders": HandlerState.STOPPED}
     )
@@ -145,6 +151,41 @@ def test_parked_and_remaining_are_those_of_the_ledger(
     assert found["redrive_ledger_answer_timestamp_seconds", ()] == pytest.approx(
         time.time(), abs=20
     )
+
+
+def test_an_acknowledgement_counts_until_it_ends_though_no_outcome_comes(
+    configuration: JobConfiguration, world: SimpleNamespace
+) -> None:
+    """The messages still count as remaining."""
+    now = time.time()
+    minute = int(now * 1000) - 60_000
+    told = [
+        outcome(
+            number, origin=f"d:0:{number}", outcome=f"d:0:{number}", result="remains",
+            handler="orders", rule_line=number, time=minute + 30_000 * number,
+        )
+        for number in (0, 1)
+    ]  # fmt: skip
+    append(configuration.ledger.path, rows(told, partitions=1))
+    one = Acknowledgement(
+        id="5f2a",
+        operator="ann",
+        note="kept",
+        made=moment(int(now * 1000)),
+        until=moment(int(now * 1000) + 3_600_000),
+        selection=Selection(state=State.REMAINING, rule=0),
+    )
+    survey, observer, _ = survey_of(configuration)
+    found = []
+    over = replace(one, until=moment(minute))
+    for entry in (None, one.entry(), one.undone("bob"), one.entry(), over.entry()):
+        world.states = NO_STATES if entry is None else states_of(dict([entry]))
+        survey.look()
+        known = values(observer)
+        assert known["redrive_remaining_messages", ("orders",)] == 2
+        age = known["redrive_unacknowledged_oldest_seconds", ("orders",)]
+        found.append((known["redrive_unacknowledged_messages", ("orders",)], age > 45))
+    assert found == [(2, True), (1, False), (2, True), (1, False), (2, True)]
 
 
 def test_the_ledger_is_late_until_it_has_what_the_job_did(

@@ -231,7 +231,8 @@ _CHANNEL: Final = "channel/"
 _QUEUE: Final = "queue/"
 _RELEASE: Final = "release/"
 _DISCOVERED: Final = "discovered/"
-STATE_KINDS: Final = (_CHANNEL, _QUEUE, _RELEASE, _DISCOVERED, REPLAY, CANCELLED)
+ACKNOWLEDGED: Final = "acknowledged/"
+STATE_KINDS: Final = (_CHANNEL, _QUEUE, _RELEASE, _DISCOVERED, REPLAY, CANCELLED, ACKNOWLEDGED)
 
 
 def channel_entry(
@@ -298,6 +299,8 @@ class States:
     """Remote definitions that were created: the manager, the queue and its own manager."""
     replays: Mapping[str, Replay] = field(default_factory=dict)
     """Accepted plans, by id."""
+    acknowledged: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Entries of acknowledgements, by id; deciding does not ask them."""
 
     @property
     def stopped(self) -> frozenset[tuple[str, str]]:
@@ -355,4 +358,9 @@ def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
         releases=releases,
         discovered=frozenset(discovered),
         replays=replays,
+        acknowledged={
+            key.removeprefix(ACKNOWLEDGED): value
+            for key, value in entries.items()
+            if key.startswith(ACKNOWLEDGED)
+        },
     )

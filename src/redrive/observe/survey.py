@@ -9,10 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
+from redrive.checkpoints.states import StatesFollower
 from redrive.errors import RedriveError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN, ONE_TRY, under_way
@@ -20,6 +22,7 @@ from redrive.masking import NO_MASK, Mask
 from redrive.operations.durations import duration
 from redrive.operations.handler_states import HandlerWatch
 from redrive.operations.retention import Waiting, waiting_on_topics
+from redrive.outcomes.acknowledgements import acknowledgements_of
 from redrive.outcomes.causes import CauseCounter
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
@@ -28,7 +31,8 @@ from redrive.streaming.lifecycle import BatchSummary, JobObserver
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
-    from redrive.observe.metrics import WaitingMetrics
+    from redrive.observe.waiting import WaitingMetrics
+    from redrive.outcomes.acknowledgements import Acknowledgement
     from redrive.streaming.lifecycle import JobControl
 
 __all__ = ["Survey"]
@@ -72,7 +76,9 @@ class Survey(JobObserver):
         self._watch = HandlerWatch(self._cluster)
         self._warned: dict[str, float] = {}
         self._told = ""
-        self._version: int | None = None
+        self._follower: StatesFollower | None = None
+        self._acknowledged: Mapping[str, Mapping[str, Any]] = {}
+        self._shown: tuple[int, Sequence[Acknowledgement]] | None = None
         self._batches: deque[float] = deque(maxlen=_MOST_STEPS)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="redrive-survey", daemon=True)
@@ -101,7 +107,8 @@ class Survey(JobObserver):
 
     def look(self) -> None:
         """Asks now, what can't be answered now is asked again the next time."""
-        found = [_problem(ask) for ask in (self._ask_broker, self._ask_ledger)]
+        asked = (self._ask_broker, self._ask_operators, self._ask_ledger)
+        found = [_problem(ask) for ask in asked]
         problems = "; ".join(filter(None, found))
         if problems and problems != self._told:  # report only changes
             self._control.notice("what waits can't be told now", error=problems)
@@ -114,6 +121,8 @@ class Survey(JobObserver):
             self.look()
             age = _AGE if self._configuration.listen else _ALARM_AGE
             wait = max(age, _SHARE * (time.monotonic() - begun))
+        if self._follower is not None:
+            self._follower.close()
 
     def _ask_broker(self) -> None:
         now = time.time()
@@ -143,6 +152,14 @@ class Survey(JobObserver):
                 retention=duration(topic.retention or 0),
             )
 
+    def _ask_operators(self) -> None:
+        """Follows what operators acknowledge; without an answer the last one stands."""
+        if not self._configuration.listen:
+            return
+        if self._follower is None:
+            self._follower = StatesFollower(self._cluster, self._configuration.application)
+        self._acknowledged = self._follower.states().acknowledged
+
     def _ask_ledger(self) -> None:
         configuration = self._configuration
         if not configuration.listen or not configuration.ledger.enabled:
@@ -151,9 +168,10 @@ class Survey(JobObserver):
         if table is None:
             return
         now = time.time()
-        if table.version != self._version:
+        acknowledgements = acknowledgements_of(self._acknowledged, datetime.now(UTC))
+        if self._shown != (table.version, acknowledgements):
             handlers = [handler.identity.name for handler in configuration.handlers]
-            with Inventory(Ledger(table)) as inventory:
+            with Inventory(Ledger(table), acknowledgements) as inventory:
                 self._metrics.show_open(handlers, inventory.standing())
             hide = self._mask.text
             self._metrics.count_causes(
@@ -166,7 +184,7 @@ class Survey(JobObserver):
                 for one in self._causes.news(table, handlers)
             )
             self._forget_until(table.newest())
-            self._version = table.version
+            self._shown = table.version, acknowledgements
         self._metrics.ledger_answer.set(now)
 
     def _forget_until(self, newest: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 from redrive.checkpoints.control import Entries, read_entries
@@ -17,6 +18,7 @@ from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN
 from redrive.operations.network import Network, queue_names, unknown
+from redrive.outcomes.acknowledgements import Acknowledgement, acknowledgements_of
 
 _ATTEMPTS: Final = 4
 
@@ -36,6 +38,20 @@ def read_decisions(job: JobConfiguration, cluster: Cluster) -> Entries:
 def read_states(job: JobConfiguration, cluster: Cluster) -> States:
     """The states that operators have decided on; arguments and errors as ``read_decisions``."""
     return states_of(read_decisions(job, cluster))
+
+
+def acknowledgements_in_effect(
+    job: JobConfiguration, cluster: Cluster
+) -> tuple[Acknowledgement, ...]:
+    """What operators acknowledged of the messages that remain, the first to end first.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    if job.tables_topic not in cluster.topics():
+        return ()
+    entries = read_entries(cluster, job.tables_topic)
+    return acknowledgements_of(states_of(entries).acknowledged, datetime.now(UTC))
 
 
 def ensure_topics(job: JobConfiguration) -> None:
