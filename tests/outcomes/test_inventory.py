@@ -194,8 +194,10 @@ def test_what_stands_is_counted_by_handler_with_quarantined_messages_apart(
 
 def acknowledgement(**chosen: Any) -> Acknowledgement:
     """One that was made a second after the first sample."""
-    more = {name: chosen.pop(name) for name in ("made", "covers_new") if name in chosen}
-    given: dict[str, Any] = {"made": moment(START + 1000), "until": moment(START), **more}
+    more: dict[str, Any] = {
+        name: chosen.pop(name) for name in ("made", "covers_new") if name in chosen
+    }
+    given = {"made": moment(START + 1000), "until": moment(START), **more}
     selection = Selection(state=State.REMAINING, **chosen)
     return Acknowledgement(id="5f2a", operator="ann", note="kept", selection=selection, **given)
 
