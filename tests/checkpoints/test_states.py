@@ -25,8 +25,10 @@ from redrive.engine.commands import (
     Span,
     channel_entry,
     discovered_entry,
+    dynamic_entry,
     queue_entry,
     release_entry,
+    removal,
     states_of,
 )
 from redrive.engine.names import control_topic, tables_topic
@@ -36,8 +38,10 @@ from redrive.kafka.cluster import Cluster, settled_ends
 from redrive.kafka.connection import Connection
 from redrive.kafka.producer import KafkaProducer
 from redrive.messages import OutputRecord, TopicPartition
+from redrive.topology.names import escape
+from redrive.topology.put import DynamicQueue
 
-NAMES = st.text("ABC.%_", min_size=1, max_size=8)
+NAMES = st.text("ABC.%_/", min_size=1, max_size=8)
 
 
 @given(NAMES, NAMES, st.booleans(), st.integers(0, 1 << 40), st.integers(0, 99))
@@ -49,13 +53,15 @@ def test_what_is_written_is_read(
     number: int,
 ) -> None:
     """Every kind of entry says what it was made from."""
-    lane = TopicPartition(f"{manager}--redrive-to-{name}".replace("%", "-"), number)
+    lane = TopicPartition(f"{escape(manager)}--redrive-to-{escape(name)}", number)
+    dynamic = DynamicQueue(manager, name, "MODEL", offset if state else None)
     entries = dict(
         [
             channel_entry(manager, name, is_running=state),
             queue_entry(queue=name, queue_manager=manager, put_enabled=state),
             release_entry(lane, offset),
             discovered_entry(manager, name, "FAR"),
+            dynamic_entry(dynamic),
         ]
     )
     states = states_of(entries)
@@ -63,13 +69,18 @@ def test_what_is_written_is_read(
     assert states.put_enabled == {(manager, name): state}
     assert states.releases == {lane: offset}
     assert states.discovered == {(manager, name, "FAR")}
+    assert states.dynamic_queues == {dynamic}
+    assert not states.as_of(offset).dynamic_queues if state else states.as_of(offset) == states
+    assert removal(dynamic_entry(dynamic)) == (f"dynamic/{manager}/{name}", None)
 
 
 @given(
     st.dictionaries(
-        st.sampled_from(["channel/A/B", "queue/A", "release/t/x", "table/t/0", "discovered/", ""]),
+        st.sampled_from(
+            ["channel/A/B", "queue/A", "release/t/x", "table/t/0", "discovered/", "dynamic/A/B", ""]
+        ),
         st.dictionaries(
-            st.sampled_from(["running", "put", "offset", "at", "queue"]),
+            st.sampled_from(["running", "put", "offset", "at", "queue", "model"]),
             st.none() | st.text(max_size=3) | st.integers(),
         ),
     )

@@ -410,3 +410,25 @@ def test_settings_without_definitions_are_told(name: str) -> None:
     result = redrive("channel", "stop", name)
     assert result.exit_code == 2
     assert "as files in [topology]" in result.stderr
+
+
+def test_a_dynamic_queue_is_opened_listed_renewed_and_closed(name: str) -> None:
+    """The commands go together, and say what is wrong with the words of MQ."""
+
+    def run(*arguments: str, code: int = 0) -> str:
+        result = CliRunner().invoke(main, ["queue", *arguments])
+        assert result.exit_code == code, result.output
+        return result.output
+
+    assert "no dynamic queue is open" in run("list", name)
+    model = "SYSTEM.DEFAULT.MODEL.QUEUE"
+    made = json.loads(run("open", name, model, "--name", "APP.*", "--json"))
+    queue = made["queue"]
+    assert (made["topic"], queue[:4]) == (f"{name}--{queue}", "APP.")
+    assert "closes in 1 d" in run("open", name, queue, "--lease", "1d")
+    assert f"{queue}@{name}" in run("list")
+    assert "MQRC_DYNAMIC_Q_NAME_ERROR, 2011" in run("open", name, model, "--name", "A*B", code=2)
+    assert "30s, 10m, 2h" in run("open", name, model, "--lease", "soon", code=2)
+    assert "holds no message" in CliRunner().invoke(main, ["browse", name, queue]).output
+    assert "is deleted" in run("close", name, queue)
+    assert "has no dynamic queue" in run("close", name, queue, code=2)

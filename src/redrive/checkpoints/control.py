@@ -118,7 +118,7 @@ class ControlTopic:
             entries = {**entries, FORMAT_KEY: format_entry()}
         now = int(time.time() * 1000)
         outputs = [
-            (0, OutputRecord(self._topic, key.encode(), _content(value), None, now, 0))
+            (0, OutputRecord(self._topic, key.encode(), value_of(value), None, now, 0))
             for key, value in entries.items()
         ]
         # A late copy of an earlier commit is harmless: the entries are one produce batch, and an
@@ -256,7 +256,7 @@ def register(cluster: Cluster, topic: str, key: str, value: Mapping[str, Any] | 
     Raises:
         TransientFault: The broker gave no answer in time.
     """
-    cluster.append(topic, key.encode(), _content(value))
+    cluster.append(topic, key.encode(), value_of(value))
 
 
 def commit_records(
@@ -298,7 +298,8 @@ def _to_be_opened_again() -> Iterator[None]:
         raise TransientFault(fault.message, hint=fault.hint) from fault
 
 
-def _content(value: Mapping[str, Any] | None) -> bytes | None:
+def value_of(value: Mapping[str, Any] | None) -> bytes | None:
+    """The value of the record of an entry; None removes the entry."""
     return None if value is None else orjson.dumps(value)
 
 

@@ -18,8 +18,6 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-import orjson
-
 from redrive.checkpoints.control import (
     FORMAT,
     FORMAT_KEY,
@@ -31,9 +29,10 @@ from redrive.checkpoints.control import (
     read_entries,
     register,
     set_entry,
+    value_of,
 )
 from redrive.checkpoints.epoch import fence_all, fencer_of, new_operator_key, operator_ids
-from redrive.engine.commands import NO_STATES, STATE_KINDS, Entry, States, states_of
+from redrive.engine.commands import NO_STATES, STATE_KINDS, Entry, Removal, States, states_of
 from redrive.engine.names import control_topic, tables_topic
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster, settled_ends
@@ -193,7 +192,9 @@ class StatesWriter:
         finally:
             self._producer.close()
 
-    def write(self, entries: Iterable[Entry], records: Sequence[OutputRecord] = ()) -> None:
+    def write(
+        self, entries: Iterable[Entry | Removal], records: Sequence[OutputRecord] = ()
+    ) -> None:
         """Writes entries, and other records with them, in one transaction.
 
         Raises:
@@ -203,7 +204,7 @@ class StatesWriter:
         """
         now = int(time.time() * 1000)
         states = [
-            OutputRecord(self._topic, key.encode(), orjson.dumps(value), None, now, 0)
+            OutputRecord(self._topic, key.encode(), value_of(value), None, now, 0)
             for key, value in entries
         ]
         every = [(0, record) for record in [*records, *states]]

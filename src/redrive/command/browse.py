@@ -20,7 +20,8 @@ from redrive.operations.browse import Browsed, BrowsedMessage, Start, browse_top
 from redrive.operations.browse import browse as browse_queue
 from redrive.operations.depths import NO_DEPTH, retried
 from redrive.operations.durations import clock
-from redrive.operations.network import Network, read_network
+from redrive.operations.network import Network, queue_names, read_network
+from redrive.operations.states import with_states
 from redrive.operations.undelivered import sources_of_queue, undelivered
 from redrive.printable import printable
 from redrive.settings import read_settings
@@ -107,6 +108,8 @@ def browse(
         return
     if not queue:
         raise UsageError("no queue is named", hint="redrive browse QM QUEUE, or --remaining")
+    if queue not in queue_names(network.topology, queue_manager):
+        network = with_states(network)  # it may be a dynamic queue
     topics = topics_of_queue(network.topology, queue_manager, queue)
     found = browse_queue(network, topics, start=Start(start), count=count)
     names = ", ".join(one.topic for one in topics)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from redrive.command.options import combined, optional_config_option, table_options
+from redrive.command.options import combined, json_option, optional_config_option, table_options
 from redrive.command.output import counted, print_json, print_notes, print_table
 from redrive.kafka.cluster import without_leader
 from redrive.operations.channel import ChannelStatus, channel_status, set_channels
 from redrive.operations.channel import trigger as trigger_transmission
 from redrive.operations.depths import Depth
-from redrive.operations.durations import duration
+from redrive.operations.durations import duration, parse_duration
+from redrive.operations.dynamic_queues import (
+    OpenedQueue,
+    close_dynamic_queue,
+    dynamic_queues,
+    open_dynamic_queue,
+)
 from redrive.operations.network import network_of_settings
 from redrive.operations.states import set_put_enabled
 from redrive.operations.undelivered import release
@@ -146,11 +155,11 @@ _queue_arguments = combined(
 
 @click.group()
 def queue() -> None:
-    """Enable and disable puts to a queue, and release undeliverable messages.
+    """Enable and disable puts, make dynamic queues, and release undeliverable messages.
 
     \b
     redrive queue disable put QM1 ORDERS
-    redrive queue enable put QM1 ORDERS
+    redrive queue open QM1 REPLY.MODEL --name 'APP.*' --lease 1h
     redrive queue release QM1
 
     QUEUE may be local, an alias or a remote definition of QM: a put fails with MQRC_PUT_INHIBITED
@@ -215,6 +224,124 @@ def release_kept(queue_manager: str, name: str, config: Path | None) -> None:
     print_notes(without_leader(silent))
     where = f"{name}@{queue_manager}" if name else queue_manager
     click.echo(f"{counted(count, 'message')} of {where} released")
+
+
+@queue.command(name="open")
+@_queue_arguments
+@click.option(
+    "--name",
+    "dynamic_name",
+    default="AMQ.*",
+    show_default=True,
+    metavar="NAME",
+    help="DynamicQName; an asterisk at its end stands for 16 digits of our own.",
+)
+@click.option(
+    "--lease",
+    default="10m",
+    show_default=True,
+    metavar="TIME",
+    help="How long a temporary queue lives: 30s, 10m, 2h, 1d.",
+)
+@json_option
+def open_queue(
+    queue_manager: str,
+    name: str,
+    config: Path | None,
+    dynamic_name: str,
+    lease: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Make a dynamic queue from the model queue QUEUE of QM, or renew the lease of one.
+
+    \b
+    redrive queue open QM1 REPLY.MODEL --name 'APP.*' --lease 1h
+    redrive queue open QM1 APP.5C1D0A2B3C4D5E6F --lease 1h
+
+    Prints the name of the queue, for ReplyToQ, and the topic that holds its messages. Where MQ
+    deletes a temporary queue when its opener ends, here its lease ends: puts to it fail with
+    MQRC_UNKNOWN_OBJECT_NAME then, and a minute later the job deletes the topic. A permanent queue
+    (DEFTYPE(PERMDYN)) has no lease.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    seconds = parse_duration(lease)
+    if not seconds:
+        raise click.BadParameter(
+            f"{lease} is not a time such as 30s, 10m, 2h", param_hint="--lease"
+        )
+    network = network_of_settings(config)
+    opened = open_dynamic_queue(
+        network, queue_manager, name, dynamic_name=dynamic_name, lease=seconds
+    )
+    if as_json:
+        print_json(_queue_json(opened))
+    else:
+        click.echo(f"{opened.queue.queue}  topic {opened.topic}, {_lease(opened)}")
+
+
+@queue.command(name="close")
+@_queue_arguments
+@click.option("--purge", "purges", is_flag=True, help="Delete a permanent queue with its messages.")
+def close_queue(queue_manager: str, name: str, config: Path | None, *, purges: bool) -> None:
+    """Delete the dynamic queue QUEUE of QM with its topic.
+
+    A temporary queue goes with its messages, as in MQ; a permanent one that holds messages needs
+    --purge.
+
+    Example: redrive queue close QM1 APP.5C1D0A2B3C4D5E6F
+    """
+    closed = close_dynamic_queue(network_of_settings(config), queue_manager, name, purges=purges)
+    click.echo(f"{name}@{queue_manager} is deleted, with topic {closed.topic}")
+
+
+@queue.command(name="list")
+@click.argument("queue_manager", default="", metavar="[QM]")
+@optional_config_option
+@table_options
+def list_queues(queue_manager: str, config: Path | None, *, as_json: bool) -> None:
+    """Show the dynamic queues of QM, or of all queue managers.
+
+    Example: redrive queue list QM1
+    """
+    found = dynamic_queues(network_of_settings(config), queue_manager)
+    if as_json:
+        print_json([_queue_json(one) for one in found])
+        return
+    if not found:
+        click.echo("no dynamic queue is open; redrive queue open makes one from a QMODEL")
+        return
+    rows = [
+        {
+            "queue": f"{one.queue.queue}@{one.queue.queue_manager}",
+            "model": one.queue.model,
+            "lease": _lease(one),
+            "messages": "no topic" if one.messages is None else f"≤ {one.messages}",
+            "topic": one.topic,
+        }
+        for one in found
+    ]
+    print_table(rows, right=["messages"])
+
+
+def _lease(opened: OpenedQueue) -> str:
+    until = opened.queue.until
+    if until is None:
+        return "permanent"
+    left = until / 1000 - time.time()
+    return f"closes in {duration(math.ceil(left))}" if left > 0 else "closed"
+
+
+def _queue_json(opened: OpenedQueue) -> Mapping[str, Any]:
+    queue = opened.queue
+    until = None if queue.until is None else datetime.fromtimestamp(queue.until / 1000, UTC)
+    return {
+        "queue_manager": queue.queue_manager,
+        "queue": queue.queue,
+        "model": queue.model,
+        "topic": opened.topic,
+        "until": until and until.isoformat(timespec="milliseconds"),
+        "messages": opened.messages,
+    }
 
 
 def _set_puts(queue_manager: str, name: str, config: Path | None, *, put_enabled: bool) -> None:

@@ -58,6 +58,18 @@ def topology_of(sources: tuple[SourceText, ...]) -> Topology:
     return result.topology
 
 
+def in_states(defined: Topology, states: States) -> Topology:
+    """The topology as operators, opens and queue discovery have changed it.
+
+    Args:
+        defined: The definitions.
+        states: The changes.
+    """
+    discovered = (Discovered(*one) for one in sorted(states.discovered))
+    with_queues = defined.with_dynamic_queues(sorted(states.dynamic_queues))
+    return with_queues.with_put_enabled(states.put_enabled).with_discovered(discovered)
+
+
 def table_id_of(sources: tuple[SourceText, ...]) -> str:
     """16 hex digits that stand for the definitions of a topology."""
     digest = sha256()
@@ -194,9 +206,7 @@ class DeciderFactory:
         return source.channel if stops and is_channel and source.channel[1] else None
 
     def _topology(self, states: States) -> Topology:
-        defined = topology_of(self._configuration.topology)
-        discovered = (Discovered(*one) for one in sorted(states.discovered))
-        return defined.with_put_enabled(states.put_enabled).with_discovered(discovered)
+        return in_states(topology_of(self._configuration.topology), states)
 
     def _rules_decider(self, settings: HandlerConfiguration, states: States) -> RulesDecider:
         """The decider of one dead-letter queue; errors as for ``table_of``."""

@@ -14,19 +14,22 @@ that reads the retry topic carries it out. Nothing else ever takes a message fro
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from redrive.engine.edits import NO_EDIT, Edit
 from redrive.messages import TopicPartition
 from redrive.rules import Action, RetryTo, Rule
+from redrive.topology.put import DynamicQueue
 
 REPLAY: Final = "replay/"
 CANCELLED: Final = "cancelled/"
 
 Entry = tuple[str, dict[str, Any]]
 """Key and value of one entry of the tables topic."""
+Removal = tuple[str, None]
+"""The key of an entry that goes."""
 
 
 class To(StrEnum):
@@ -231,8 +234,11 @@ _CHANNEL: Final = "channel/"
 _QUEUE: Final = "queue/"
 _RELEASE: Final = "release/"
 _DISCOVERED: Final = "discovered/"
+_DYNAMIC: Final = "dynamic/"
 ACKNOWLEDGED: Final = "acknowledged/"
-STATE_KINDS: Final = (_CHANNEL, _QUEUE, _RELEASE, _DISCOVERED, REPLAY, CANCELLED, ACKNOWLEDGED)
+STATE_KINDS: Final = (
+    _CHANNEL, _QUEUE, _RELEASE, _DISCOVERED, _DYNAMIC, REPLAY, CANCELLED, ACKNOWLEDGED,
+)  # fmt: skip
 
 
 def channel_entry(
@@ -247,7 +253,8 @@ def channel_entry(
         because: Why the job stopped it; empty if an operator did.
     """
     why = {"because": because} if because else {}
-    return f"{_CHANNEL}{queue_manager}/{channel}", {"running": is_running, **why}
+    key, at = _key_at(_CHANNEL, queue_manager, channel)
+    return key, {"running": is_running, **why, **at}
 
 
 def queue_entry(*, queue: str, queue_manager: str, put_enabled: bool) -> Entry:
@@ -258,7 +265,8 @@ def queue_entry(*, queue: str, queue_manager: str, put_enabled: bool) -> Entry:
         queue_manager: The manager that owns the queue; empty for a queue of kind ``kafka``.
         put_enabled: Whether puts are allowed.
     """
-    return f"{_QUEUE}{queue_manager}/{queue}", {"put": put_enabled}
+    key, at = _key_at(_QUEUE, queue_manager, queue)
+    return key, {"put": put_enabled, **at}
 
 
 def release_entry(lane: TopicPartition, offset: int) -> Entry:
@@ -283,6 +291,22 @@ def discovered_entry(at: str, queue: str, queue_manager: str) -> Entry:
     return key, {"at": at, "queue": queue, "queue_manager": queue_manager}
 
 
+def dynamic_entry(queue: DynamicQueue) -> Entry:
+    """The entry of a dynamic queue: that it was made, or how long its lease goes on."""
+    key, at = _key_at(_DYNAMIC, queue.queue_manager, queue.queue)
+    return key, {"model": queue.model, "until": queue.until, **at}
+
+
+def removal(entry: Entry) -> Removal:
+    """What removes an entry."""
+    return entry[0], None
+
+
+def _key_at(kind: str, queue_manager: str, name: str) -> tuple[str, dict[str, str]]:
+    """The key of an object's entry, and the queue manager if its name has a slash."""
+    return f"{kind}{queue_manager}/{name}", {"at": queue_manager} if "/" in queue_manager else {}
+
+
 @dataclass(frozen=True, slots=True)
 class States:
     """All states at one moment; channels and queues without an entry follow their definitions."""
@@ -297,10 +321,29 @@ class States:
     """Offsets below which messages are released."""
     discovered: frozenset[tuple[str, str, str]] = frozenset()
     """Remote definitions that were created: the manager, the queue and its own manager."""
+    dynamic_queues: frozenset[DynamicQueue] = frozenset()
+    """Queues made from model queues, with those whose lease has ended and that still hold what was
+    put on them."""
     replays: Mapping[str, Replay] = field(default_factory=dict)
     """Accepted plans, by id."""
     acknowledged: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Entries of acknowledgements, by id; deciding does not ask them."""
+
+    def as_of(self, now: int) -> States:
+        """The states without the dynamic queues that are closed at a time.
+
+        Args:
+            now: Milliseconds since 1970.
+        """
+        if all(one.is_open(now) for one in self.dynamic_queues):
+            return self
+        is_open = frozenset(one for one in self.dynamic_queues if one.is_open(now))
+        return replace(self, dynamic_queues=is_open)
+
+    @property
+    def definitions(self) -> tuple[object, ...]:
+        """All that changes where puts lead; equal for states that resolve alike."""
+        return self.put_enabled, self.discovered, self.dynamic_queues, self.stopped
 
     @property
     def stopped(self) -> frozenset[tuple[str, str]]:
@@ -331,9 +374,13 @@ def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
     put_enabled: dict[tuple[str, str], bool] = {}
     releases: dict[TopicPartition, int] = {}
     discovered: set[tuple[str, str, str]] = set()
+    dynamic: set[DynamicQueue] = set()
     for key, value in entries.items():
         kind, _, rest = key.partition("/")
         owner, _, name = rest.partition("/") if kind != "release" else rest.rpartition("/")
+        at = str(value.get("at", ""))
+        if "/" in at and rest.startswith(f"{at}/"):
+            owner, name = at, rest.removeprefix(f"{at}/")
         match f"{kind}/", value:
             case "channel/", {"running": bool(state)}:
                 running[owner, name] = state
@@ -348,6 +395,8 @@ def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
                 {"at": str(at), "queue": str(queue), "queue_manager": str(manager)},
             ):
                 discovered.add((at, queue, manager))
+            case "dynamic/", {"model": str(model), "until": int() | None as until}:
+                dynamic.add(DynamicQueue(owner, name, model, until))
     replays = read_replays(entries)
     for lane, end in free_by_order(replays.values()).items():
         releases[lane] = max(end, releases.get(lane, 0))
@@ -357,6 +406,7 @@ def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
         put_enabled=put_enabled,
         releases=releases,
         discovered=frozenset(discovered),
+        dynamic_queues=frozenset(dynamic),
         replays=replays,
         acknowledged={
             key.removeprefix(ACKNOWLEDGED): value

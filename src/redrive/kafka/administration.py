@@ -1,4 +1,4 @@
-"""Lists the topics of a cluster, and creates topics."""
+"""Lists the topics of a cluster, creates and deletes topics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NewTopic:
 
 
 class TopicAdministration:
-    """Lists and creates topics of one cluster; never deletes any."""
+    """Lists, creates and deletes topics of one cluster."""
 
     def __init__(self, connection: Connection) -> None:
         """Opens the client, which connects when it is first asked."""
@@ -111,6 +111,24 @@ class TopicAdministration:
             done += len(part)
             if not validate_only and len(part) < len(topics):
                 progress(done)
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Deletes topics with all their records; those that do not exist are fine.
+
+        Args:
+            names: The topics.
+
+        Raises:
+            EnvironmentFault: The cluster refused, or gave no answer in time.
+        """
+        if not names:
+            return
+        with self._explained("does not delete topics"):
+            answers = self._admin.delete_topics(list(names), request_timeout=SILENCE)
+            for answer in answers.values():
+                error = error_in(answer, SILENCE)
+                if error is not None and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise KafkaException(error)
 
     def _create_part(
         self, topics: Sequence[NewTopic], *, validate_only: bool

@@ -29,6 +29,12 @@ def clock(time: datetime) -> str:
     return time.astimezone(UTC).isoformat(" ", "milliseconds").removesuffix("+00:00")
 
 
+def parse_duration(text: str) -> int | None:
+    """Seconds from ``30s``, ``10m``, ``2h``, ``1d`` or ``1w``; None for any other text."""
+    match = re.fullmatch(r"([0-9]{1,6})\s*([smhdw])", text.strip())
+    return int(match[1]) * _UNITS[match[2]] if match else None
+
+
 def parse_since(text: str, now: datetime) -> datetime:
     """A time from ``10m``, ``2h``, ``1d`` before now, or from ISO 8601; UTC if no zone is named.
 
@@ -51,9 +57,10 @@ def parse_until(text: str, now: datetime) -> datetime:
 
 
 def _moved(text: str, now: datetime, direction: int) -> datetime:
-    if match := re.fullmatch(r"([0-9]{1,6})\s*([smhdw])", text.strip()):
+    seconds = parse_duration(text)
+    if seconds is not None:
         try:
-            return now + direction * timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+            return now + direction * timedelta(seconds=seconds)
         except OverflowError as error:
             raise ValueError(f"{text} leads out of the calendar") from error
     time = datetime.fromisoformat(text.strip())

@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from redrive.configuration import JobConfiguration, LedgerConfiguration
-from redrive.configuration.deciders import DeciderFactory
+from redrive.configuration.deciders import DeciderFactory, in_states
+from redrive.engine.commands import NO_STATES
 from redrive.engine.facts import Answers, Facts, Questions
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.kafka.facts import ClusterFacts
 from redrive.operations.network import Network
 from redrive.operations.put_trace import PutTracer
+from redrive.operations.states import read_states
 from redrive.topology.files import Topology
 
 
@@ -31,6 +33,7 @@ def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
         cluster: The cluster.
     """
     job = network.job or _job(network.topology)
+    states = read_states(network.job, cluster) if network.job else NO_STATES
     facts = Facts(lambda: 0.0)
     factory = DeciderFactory(replace(job, handlers=(), routes_puts=True), facts)
     cluster_facts = ClusterFacts(cluster)
@@ -41,7 +44,8 @@ def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
         topics = {name: replace(one, may_write=True) for name, one in found.topics.items()}
         return replace(found, topics=topics)
 
-    return PutTracer(network.topology, factory.deciders(), facts, answers, factory.triggers())
+    topology = in_states(network.topology, states)
+    return PutTracer(topology, factory.deciders(states), facts, answers, factory.triggers(states))
 
 
 def _job(topology: Topology) -> JobConfiguration:

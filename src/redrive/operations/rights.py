@@ -12,6 +12,8 @@ from redrive.kafka.rights import Resource, Right
 from redrive.rules import Action, parse
 from redrive.topology.files import read_topology
 from redrive.topology.layout import topics_of
+from redrive.topology.mq.objects import ModelQueue
+from redrive.topology.names import topic_name
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -40,6 +42,7 @@ def rights_of(job: JobConfiguration, targets: Sequence[str] = ()) -> tuple[Right
         *_group_topics(job, targets),
         *_orders(job, targets),
         *_depths(job),
+        *_dynamic_queues(job),
     ]
     return tuple({(one.resource, one.name, one.operation): one for one in found}.values())
 
@@ -157,6 +160,21 @@ def _depths(job: JobConfiguration) -> Iterator[Right]:
     for group, topic in counted:
         yield _group(name=group, operation="Describe", purpose="counts what its queue holds")
         yield _topic(name=topic, operation="Read", purpose="counts what it holds, near its limit")
+
+
+def _dynamic_queues(job: JobConfiguration) -> Iterator[Right]:
+    """Rights on the topics of dynamic queues, of the managers that define a model queue."""
+    topology = _topology(job)
+    managers = topology.mq.queue_managers.values() if topology else ()
+    for manager in managers:
+        if any(isinstance(queue, ModelQueue) for queue in manager.queues.values()):
+            prefix = topic_name(queue="", queue_manager=manager.name)
+            on = partial(_topic, name=prefix, is_prefix=True, is_needed=False)
+            yield on(operation="Write", purpose="without it puts on dynamic queues fail")
+            yield on(
+                operation="Delete",
+                purpose="without it the topics of dynamic queues stay when their lease has ended",
+            )
 
 
 def _putting(handler: HandlerConfiguration) -> Iterator[Rule]:

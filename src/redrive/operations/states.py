@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -11,7 +12,8 @@ from redrive.checkpoints.control import Entries, read_entries
 from redrive.checkpoints.own_topics import control_topic, tables_topic
 from redrive.checkpoints.states import StatesWriter, read_earlier
 from redrive.configuration import JobConfiguration
-from redrive.engine.commands import Entry, States, queue_entry, states_of
+from redrive.configuration.deciders import in_states
+from redrive.engine.commands import Entry, Removal, States, queue_entry, states_of
 from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
 from redrive.kafka.access import check_access
 from redrive.kafka.administration import TopicAdministration
@@ -36,8 +38,22 @@ def read_decisions(job: JobConfiguration, cluster: Cluster) -> Entries:
 
 
 def read_states(job: JobConfiguration, cluster: Cluster) -> States:
-    """The states that operators have decided on; arguments and errors as ``read_decisions``."""
-    return states_of(read_decisions(job, cluster))
+    """The states as of now that operators have decided on; otherwise as ``read_decisions``."""
+    return states_of(read_decisions(job, cluster)).as_of(int(time.time() * 1000))
+
+
+def with_states(network: Network) -> Network:
+    """A network as operators and opens have changed its definitions; the same without a job.
+
+    Raises:
+        EnvironmentFault: The cluster can't be reached.
+        TransientFault: The broker gave no answer in time.
+    """
+    if network.job is None:
+        return network
+    with network.cluster() as cluster:
+        states = read_states(network.job, cluster)
+    return replace(network, topology=in_states(network.topology, states))
 
 
 def acknowledgements_in_effect(
@@ -74,20 +90,39 @@ def write_states(job: JobConfiguration, entries: Iterable[Entry]) -> None:
         ProtocolError: Others kept writing at the same moment, or the broker gave no answer.
         EnvironmentFault: The broker can't be reached, or refused.
     """
+    written = list(entries)
+    change_states(job, lambda _: written)
+
+
+def change_states(
+    job: JobConfiguration, change: Callable[[Entries], Collection[Entry | Removal]]
+) -> None:
+    """Write entries that depend on those there are; one change after the other is made.
+
+    Args:
+        job: The job.
+        change: From the entries to those to write; called again if others wrote meanwhile.
+
+    Raises:
+        ProtocolError: As for ``write_states``.
+        EnvironmentFault: As for ``write_states``.
+    """
     check_access(job.connection)
     ensure_topics(job)
-    written, cluster = dict(entries), Cluster(job.connection)
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            with StatesWriter(cluster, job.application, "writer") as writer:
-                writer.write(written.items())
-        except (TransientFault, FencedFault, OutcomeUnknown):
-            # A later writer, or a start, fences our writer; the next attempt fences theirs.
-            if attempt == _ATTEMPTS:
-                raise
-            time.sleep(AGAIN)
-        else:
-            return
+    with Cluster(job.connection) as cluster:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                with StatesWriter(cluster, job.application, "writer") as writer:
+                    written = change(read_decisions(job, cluster))
+                    if written:
+                        writer.write(written)
+            except (TransientFault, FencedFault, OutcomeUnknown):
+                # A later writer, or a start, fences our writer; the next attempt fences theirs.
+                if attempt == _ATTEMPTS:
+                    raise
+                time.sleep(AGAIN)
+            else:
+                return
 
 
 def set_put_enabled(network: Network, queue_manager: str, queue: str, *, put_enabled: bool) -> None:

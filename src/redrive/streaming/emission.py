@@ -292,7 +292,7 @@ class Emission:
                 half done.
             FatalFault: This process has to stop.
         """
-        self._follow_states()
+        self._follow_states(now)
         self.emitter.begin_batch()
         settings = SliceSettings(
             outcomes_topic=self._configuration.outcomes_topic,
@@ -373,13 +373,16 @@ class Emission:
                 released=self._order.released.get(lane, 0),
             )
 
-    def _follow_states(self) -> None:
-        """Uses the states that operators set (``redrive queue disable``) from now on."""
+    def _follow_states(self, now: int) -> None:
+        """Uses the states that operators set (``redrive queue disable``) from now on.
+
+        Args:
+            now: Time of the attempts, in milliseconds.
+        """
         if self._follower is None:
             return
-        states: States = self._follower.states()
-        before = self._states.put_enabled, self._states.discovered, self._states.stopped
-        if (states.put_enabled, states.discovered, states.stopped) != before:
+        states: States = self._follower.states().as_of(now)
+        if states.definitions != self._states.definitions:
             self._deciders = self._factory.deciders(states)
             self._triggers = self._factory.triggers(states)
         self._states = states

@@ -310,9 +310,12 @@ class Job:
 
     def _run_to_end(self, one: _Run) -> str | None:
         """Ends the run in order once it has to end; returns the result of ``_watch``."""
-        reason = self._watch(one)
-        if one.processor.end(COORDINATOR):
-            one.upkeep.end()
+        try:
+            reason = self._watch(one)
+            if one.processor.end(COORDINATOR):
+                one.upkeep.end()
+        finally:
+            one.upkeep.close()
         return reason
 
     def _watch(self, one: _Run) -> str | None:

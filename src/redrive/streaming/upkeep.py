@@ -9,7 +9,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.clock import SteadyClock
-from redrive.errors import FatalFault, ProtocolError
+from redrive.checkpoints.states import StatesFollower
+from redrive.errors import FatalFault, ProtocolError, RedriveError
+from redrive.operations.dynamic_queues import delete_overdue, is_overdue
 from redrive.streaming.backlog import Backlog
 from redrive.streaming.start import read_topics
 from redrive.streaming.workers import keep_warm
@@ -38,6 +40,8 @@ _RECOMMIT_AGE: Final = 6 * 3600.0
 """Seconds after which offsets are committed again: far below the broker's week (KIP-211)."""
 _PURGE_AGE: Final = 300.0
 """Seconds between two deletions of finished parked copies."""
+_DYNAMIC_AGE: Final = 20.0
+"""Seconds between two looks for dynamic queues whose lease has ended."""
 _REPORT_AGE: Final = 600.0
 """Seconds between two reports of dead letters without a valid header: ten default intervals."""
 _MARKERS_AGE: Final = 1.0
@@ -97,6 +101,10 @@ class Upkeep:
         """Records that are still to be read."""
         self.ends_run = False
         """Whether another run has to begin: topics, partitions, leaders or the clock changed."""
+        self._follower = (
+            StatesFollower(cluster, configuration.application) if configuration.topology else None
+        )
+        self._deletion: Thread | None = None
         self._leaderless = start.leaderless
         """The layout at the last look."""
         self._warn_at = 0.0
@@ -111,6 +119,7 @@ class Upkeep:
             _Chore(_MARKERS_AGE, self._warn_of_leaderless, 0.0),
             _Chore(_RECOMMIT_AGE, self._commit_again, now),
             _Chore(_PURGE_AGE, self._purge, now),
+            _Chore(_DYNAMIC_AGE, self._look_at_dynamic_queues, now),
             _Chore(_REPORT_AGE, self._report_invalid, now),
             _Chore(_RATES_AGE, self._tell_rates, now),
             _Chore(_WARM_AGE, self._keep_warm, now - _WARM_AGE),
@@ -134,6 +143,11 @@ class Upkeep:
             FatalFault: As for ``look``.
         """
         self._attempt(self.backlog.pass_markers)
+
+    def close(self) -> None:
+        """Lets go of what it follows."""
+        if self._follower is not None:
+            self._follower.close()
 
     def _attempt(self, chore: Callable[[], object]) -> None:
         try:
@@ -195,6 +209,25 @@ class Upkeep:
         ]
         read = self._processor.read_up_to
         self._cluster.delete_records({lane: read[lane] for lane in retries if read.get(lane)})
+
+    def _look_at_dynamic_queues(self) -> None:
+        is_busy = self._deletion is not None and self._deletion.is_alive()
+        if self._follower is None or is_busy:
+            return
+        if is_overdue(self._follower.states(), int(time.time() * 1000)):
+            # Beside the run: a broker may take its time, and nothing waits for it.
+            self._deletion = Thread(target=self._delete_dynamic_queues, daemon=True)
+            self._deletion.start()
+
+    def _delete_dynamic_queues(self) -> None:
+        try:
+            for queue in delete_overdue(self._configuration):
+                self._control.notice(
+                    "a dynamic queue was deleted: its lease ended",
+                    queue=f"{queue.queue}@{queue.queue_manager}",
+                )
+        except RedriveError as fault:
+            self._control.warning("dynamic queues can't be deleted", error=fault.message)
 
     def _report_invalid(self) -> None:
         """Reports periodically how many dead letters have no valid header (specification 6.5)."""

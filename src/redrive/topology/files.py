@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from redrive.topology.mq.reader import CommandCounts, read_mqsc
 from redrive.topology.mq.script import decode_script, manager_name
 from redrive.topology.mqe import objects as everyplace
 from redrive.topology.mqe.reader import read_network
-from redrive.topology.put import Discovered
+from redrive.topology.put import Discovered, DynamicQueue
 
 YAML_SUFFIXES = (".yaml", ".yml")
 CONFIGURATION_SUFFIX = ".ini"
@@ -86,6 +86,10 @@ class Topology:
     def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Topology:
         """The topology with PUT of some queues, named by manager and queue, changed."""
         return replace(self, mq=self.mq.with_put_enabled(changes)) if changes else self
+
+    def with_dynamic_queues(self, opened: Collection[DynamicQueue]) -> Topology:
+        """The topology with queues that opens made from model queues (B.7)."""
+        return replace(self, mq=self.mq.with_dynamic_queues(opened)) if opened else self
 
     def with_discovered(self, discovered: Iterable[Discovered]) -> Topology:
         """The topology with remote definitions that queue discovery created (A.5)."""

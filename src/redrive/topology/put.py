@@ -61,6 +61,20 @@ class Discovered(NamedTuple):
     queue_manager: str
 
 
+class DynamicQueue(NamedTuple):
+    """A queue that an open made from a model queue (specification B.7)."""
+
+    queue_manager: str
+    queue: str
+    model: str
+    until: int | None
+    """When its lease ends, in milliseconds since 1970; None for a permanent queue."""
+
+    def is_open(self, now: int) -> bool:
+        """Whether it exists at a time, in milliseconds since 1970."""
+        return self.until is None or now < self.until
+
+
 class Stream(NamedTuple):
     """Where a copy of each message goes (STREAMQ)."""
 

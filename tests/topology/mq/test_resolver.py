@@ -8,7 +8,7 @@ from tests.conformance.mq_notation import read_topology
 from redrive.topology.bindings import Bindings, QueueBinding, QueueManagerBinding
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.resolver import MqResolver
-from redrive.topology.put import Destination, Refusal, Resolver
+from redrive.topology.put import Destination, DynamicQueue, Refusal, Resolver, check_limits
 
 LINES = (
     "QM1: DEF QL(ORDERS) MAXDEPTH(7)",
@@ -74,3 +74,35 @@ def test_what_has_no_topic_is_refused(network: Network, queue: str, reason: int)
     answer = MqResolver(network, "QM1").resolve(queue=queue, queue_manager="")
     assert isinstance(answer, Refusal)
     assert (answer.reason, bool(answer.detail)) == (reason, True)
+
+
+@pytest.mark.parametrize(
+    ("queue", "until", "expected"),
+    [
+        ("TEMP", 1, ("QM1--TEMP", 2048)),
+        ("KEPT", None, ("QM1--KEPT", 0)),
+        ("ORDERS", 1, ("QM1--ORDERS", 0)),
+        ("NONE", 1, 2085),
+    ],
+)
+def test_a_dynamic_queue_takes_puts_like_a_local_one(
+    network: Network, queue: str, until: int | None, expected: object
+) -> None:
+    """A temporary one no persistent messages (B.8); a definition of its name counts more."""
+    made = [] if queue == "NONE" else [DynamicQueue("QM1", queue, "MODEL", until)]
+    known = network.with_dynamic_queues(made)
+    answer = MqResolver(known, "QM1").resolve(queue=queue, queue_manager="")
+    if isinstance(answer, Refusal):
+        assert answer.reason == expected
+    else:
+        refusal = check_limits(answer.limits, 1, 0, 1)
+        assert (answer.topic, refusal.reason if refusal else 0) == expected
+
+
+def test_a_dynamic_queue_outlives_its_model_and_its_manager(network: Network) -> None:
+    """Scripts may change while it is open."""
+    made = [DynamicQueue("QM1", "TEMP", "GONE", 1), DynamicQueue("QM9", "TEMP", "GONE", 1)]
+    answer = MqResolver(network.with_dynamic_queues(made), "QM1").resolve(
+        queue="TEMP", queue_manager=""
+    )
+    assert isinstance(answer, Destination)

@@ -240,7 +240,7 @@ def _subscription_findings(
 
 def _model_finding(queue: ModelQueue) -> Diagnostic:
     message = f"a put to {queue} by the job ends with {_named(Reason.Q_TYPE_ERROR)}"
-    hint = "the job makes no dynamic queues; define a QLOCAL for what applications put"
+    hint = "redrive queue open makes a dynamic queue of it, to which applications put"
     return _note(queue, "MODEL_QUEUE", message, hint)
 
 

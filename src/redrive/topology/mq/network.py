@@ -17,6 +17,7 @@ from redrive.topology.mq.objects import (
     Channel,
     ChannelType,
     LocalQueue,
+    ModelQueue,
     Queue,
     RemoteQueue,
 )
@@ -27,6 +28,7 @@ from redrive.topology.mq.queue_manager import (
     QueueSharingGroup,
 )
 from redrive.topology.names import Names
+from redrive.topology.put import DynamicQueue
 
 _SENDERS = (ChannelType.SDR, ChannelType.SVR)
 _RECEIVERS = (ChannelType.RCVR, ChannelType.RQSTR)
@@ -79,20 +81,44 @@ class Network:
 
     def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Network:
         """The network with PUT of some queues, named by manager and queue, changed."""
-        managers = dict(self.queue_managers)
+        changed = []
         for (name, queue), put_enabled in changes.items():
-            manager = managers.get(name)
-            if manager is None:
+            manager = self.queue_managers.get(name)
+            definition = manager and (manager.queues.get(queue) or manager.shared_queues.get(queue))
+            if definition:
+                changed.append((name, replace(definition, put_enabled=put_enabled)))
+        return self._with_queues(changed)
+
+    def with_dynamic_queues(self, opened: Iterable[DynamicQueue]) -> Network:
+        """The network with queues that opens made from model queues (B.7).
+
+        A queue keeps its attributes, so one whose model is gone has those of a new model queue. A
+        definition of the same name counts more.
+        """
+        made = []
+        for one in opened:
+            manager = self.queue_managers.get(one.queue_manager)
+            if manager is None or manager.queue(one.queue) is not None:
                 continue
-            if (definition := manager.queues.get(queue)) is not None:
-                changed = replace(definition, put_enabled=put_enabled)
-                managers[name] = replace(manager, queues={**manager.queues, queue: changed})
-            elif (shared := manager.shared_queues.get(queue)) is not None:
-                one = {queue: replace(shared, put_enabled=put_enabled)}
-                group = manager.queue_sharing_group
-                for member in {name, *(group.members if group else ())} & managers.keys():
-                    queues = {**managers[member].shared_queues, **one}
-                    managers[member] = replace(managers[member], shared_queues=queues)
+            model = manager.queue(one.model)
+            if not isinstance(model, ModelQueue):
+                model = ModelQueue(name=one.model)
+            queue = replace(model.make(one.queue), is_temporary=one.until is not None)
+            made.append((one.queue_manager, queue))
+        return self._with_queues(made)
+
+    def _with_queues(self, queues: Iterable[tuple[str, Queue]]) -> Network:
+        """The network in which managers have these queues; a shared one, all of its group."""
+        managers = dict(self.queue_managers)
+        for name, queue in queues:
+            group = managers[name].queue_sharing_group
+            if isinstance(queue, LocalQueue) and queue.is_shared and group:
+                for member in {name, *group.members} & managers.keys():
+                    shared = {**managers[member].shared_queues, queue.name: queue}
+                    managers[member] = replace(managers[member], shared_queues=shared)
+            else:
+                private = {**managers[name].queues, queue.name: queue}
+                managers[name] = replace(managers[name], queues=private)
         return Network(managers.values(), links=self._given_links)
 
     def __contains__(self, queue_manager: object) -> bool:

@@ -196,6 +196,8 @@ class LocalQueue(HoldingQueue):
     cluster_channels: str = _mqsc("CLCHNAME", _channel_pattern, "")
     """Cluster-sender channels that use this transmission queue; may hold ``*``."""
     is_shared: bool = _switch("QSGDISP", f"{PRIVATE} SHARED", on="SHARED")
+    is_temporary: bool = False
+    """Whether it is a temporary dynamic queue, which takes no persistent messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +207,15 @@ class ModelQueue(HoldingQueue):
     keyword: ClassVar[str] = "QMODEL"
 
     dynamic_type: str = _mqsc("DEFTYPE", one_of("TEMPDYN PERMDYN SHAREDYN"), "TEMPDYN")
+
+    def make(self, name: str) -> LocalQueue:
+        """The dynamic queue of a name, with the attributes of this model."""
+        taken = {one.name: getattr(self, one.name) for one in fields(HoldingQueue)}
+        return LocalQueue(
+            **{**taken, "name": name},
+            is_shared=self.dynamic_type == "SHAREDYN",
+            is_temporary=self.dynamic_type == "TEMPDYN",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

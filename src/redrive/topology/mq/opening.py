@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from redrive.messages.reasons import ADVICE, Reason
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import DefaultBind, HoldingQueue, LocalQueue, Queue
+from redrive.topology.mq.objects import DefaultBind, LocalQueue, Queue
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
 from redrive.topology.mq.results import (
     NEEDS_LOCAL_QUEUE,
@@ -143,14 +143,14 @@ class Opening:
             limits=self.limits(queue),
         )
 
-    def limits(self, queue: HoldingQueue, *, temporary: bool = False) -> QueueLimits:
+    def limits(self, queue: LocalQueue) -> QueueLimits:
         """What a put to a queue has to pass, with all that is on the path."""
         return QueueLimits(
             put_enabled=all([one.put_enabled for one in self.path]),  # noqa: C419 - twice as fast
             max_message_length=queue.max_message_length,
             max_depth=queue.max_depth,
             queue_manager_max_message_length=self.manager.attributes.max_message_length,
-            temporary=temporary,
+            temporary=queue.is_temporary,
         )
 
     def result(

@@ -177,7 +177,7 @@ class _Table(Opening):
         return self.result(
             Target.DYNAMIC,
             after,
-            limits=self.limits(model, temporary=model.dynamic_type == "TEMPDYN"),
+            limits=self.limits(model.make(name)),
         )
 
     def _alias(self, names: Names, alias: AliasQueue) -> Resolution:

@@ -1,0 +1,250 @@
+"""Dynamic queues: made from a model queue, renewed, and deleted when their lease ends.
+
+MQOPEN of a model queue makes a queue (resolution specification B.7). Applications of Kafka have no
+handle that would close with them, so a temporary queue has a lease: opening the queue again renews
+it. An entry of the tables topic says that the queue exists; its topic holds the messages.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from redrive.checkpoints.control import Entries
+from redrive.configuration import JobConfiguration
+from redrive.configuration.deciders import topology_of
+from redrive.engine.commands import Entry, Removal, States, dynamic_entry, removal, states_of
+from redrive.errors import UsageError
+from redrive.kafka.administration import NewTopic, TopicAdministration
+from redrive.messages.constants import reason_name
+from redrive.operations.network import Network, unknown
+from redrive.operations.states import change_states, read_decisions
+from redrive.topology.files import Topology
+from redrive.topology.layout import QueueTopic, topics_of
+from redrive.topology.mq.objects import ModelQueue
+from redrive.topology.mq.resolution import open_queue
+from redrive.topology.mq.results import OpenOption, OpenRequest, Target
+from redrive.topology.names import topic_name
+from redrive.topology.plan import topic_settings
+from redrive.topology.put import DynamicQueue
+
+DELETED_AFTER: Final = 60.0
+"""Seconds after the end of a lease until the job deletes the topic: its reader may be behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedQueue:
+    """A dynamic queue with its topic."""
+
+    queue: DynamicQueue
+    topic: str
+    messages: int | None = None
+    """Messages on it at most: ends of transactions count too; None if there is no topic."""
+
+
+def open_dynamic_queue(
+    network: Network, queue_manager: str, queue: str, *, dynamic_name: str, lease: float
+) -> OpenedQueue:
+    """Make a queue from a model queue, or renew the lease of one that was made.
+
+    Args:
+        network: The definitions, and the job that follows.
+        queue_manager: The manager to which the application is connected.
+        queue: The model queue, or a temporary dynamic queue that is open.
+        dynamic_name: DynamicQName: a name, or the beginning of one with an asterisk behind it.
+        lease: Seconds until the queue is closed, unless it is renewed; a permanent queue has none.
+
+    Raises:
+        UsageError: The names lead to no queue that can be made; else as for ``change_states``.
+    """
+    network.checked_manager(queue_manager)
+    job, seed = network.required_job(), secrets.randbits(64)
+    made: list[DynamicQueue] = []
+
+    def change(entries: Entries) -> list[Entry]:
+        states, now = states_of(entries), int(time.time() * 1000)
+        if not set(made) & states.dynamic_queues:  # else an earlier try wrote it after all
+            until = now + int(lease * 1000)
+            request = OpenRequest(
+                queue=queue, options=OpenOption.INPUT, dynamic_queue=dynamic_name, seed=seed
+            )
+            made[:] = [_opened(network.topology, queue_manager, request, states, now, until)]
+        return [dynamic_entry(*made)]
+
+    change_states(job, change)
+    (opened,) = made
+    topology = network.topology.with_dynamic_queues(made)
+    layout = _layout(topology, opened)
+    # The entry comes first: what dies in between is deleted when the lease ends.
+    settings = topic_settings(topology, layout)
+    TopicAdministration(job.connection).ensure([NewTopic(layout.topic, 1, settings)])
+    return OpenedQueue(opened, layout.topic)
+
+
+def close_dynamic_queue(
+    network: Network, queue_manager: str, queue: str, *, purges: bool
+) -> OpenedQueue:
+    """Delete a dynamic queue with its messages.
+
+    Args:
+        network: The definitions, and the job that follows.
+        queue_manager: The manager that owns it.
+        queue: Its name.
+        purges: Whether a permanent queue is deleted that holds messages (MQCO_DELETE_PURGE).
+
+    Raises:
+        UsageError: There is no such queue, or it is permanent and not empty; else as for
+            ``change_states``.
+    """
+    network.checked_manager(queue_manager)
+    job = network.required_job()
+    known = {one.queue.queue: one for one in dynamic_queues(network, queue_manager)}
+    found = known.get(queue)
+    if found is None:
+        raise unknown(f"queue manager {queue_manager} has no dynamic queue {queue}", queue, known)
+    if found.queue.until is None and found.messages and not purges:
+        raise UsageError(
+            f"{queue}@{queue_manager} is permanent and holds messages (MQRC_Q_NOT_EMPTY, 2055)",
+            hint="--purge deletes it with its messages",
+        )
+    change_states(job, lambda entries: _deleted(job, {found.queue}, states_of(entries)))
+    return found
+
+
+def dynamic_queues(network: Network, queue_manager: str = "") -> list[OpenedQueue]:
+    """The dynamic queues of a manager, or of all; with those that are closed and not yet deleted.
+
+    Args:
+        network: The definitions, and the job that follows.
+        queue_manager: A manager; empty for all.
+
+    Raises:
+        UsageError: There is no job.
+        EnvironmentFault: The broker can't be reached.
+        TransientFault: The broker gave no answer in time.
+    """
+    job = network.required_job()
+    with network.cluster() as cluster:
+        every = states_of(read_decisions(job, cluster)).dynamic_queues
+        queues = sorted(one for one in every if queue_manager in {"", one.queue_manager})
+        topics = [_topic(network.topology, one) for one in queues]
+        extents = cluster.extents(cluster.led(topics)[0])
+    messages = {lane.topic: extent.end - extent.first for lane, extent in extents.items()}
+    return [
+        OpenedQueue(one, topic, messages.get(topic))
+        for one, topic in zip(queues, topics, strict=True)
+    ]
+
+
+def is_overdue(states: States, now: int) -> bool:
+    """Whether the topic of a dynamic queue is to be deleted at a time, in milliseconds."""
+    return bool(_overdue(states, now))
+
+
+def delete_overdue(job: JobConfiguration) -> Collection[DynamicQueue]:
+    """Delete the dynamic queues whose lease ended a while ago.
+
+    Args:
+        job: The job.
+
+    Returns:
+        Those that were deleted.
+
+    Raises:
+        ProtocolError: As for ``write_states``.
+        EnvironmentFault: The cluster deletes no topics for this user.
+    """
+    gone: set[DynamicQueue] = set()
+
+    def change(entries: Entries) -> list[Removal]:
+        states = states_of(entries)
+        overdue = _overdue(states, int(time.time() * 1000))
+        gone.update(overdue)
+        return _deleted(job, overdue, states)
+
+    change_states(job, change)
+    return gone
+
+
+def _overdue(states: States, now: int) -> set[DynamicQueue]:
+    earlier = now - int(DELETED_AFTER * 1000)
+    return {one for one in states.dynamic_queues if not one.is_open(earlier)}
+
+
+def _deleted(
+    job: JobConfiguration, queues: Collection[DynamicQueue], states: States
+) -> list[Removal]:
+    """Deletes the topics of queues; returns the entries that say so.
+
+    A topic that the bindings name is not ours to delete.
+    """
+    topology = topology_of(job.topology)
+    gone = sorted(states.dynamic_queues.intersection(queues))
+    topics = [_topic(topology, one) for one in gone]
+    TopicAdministration(job.connection).delete(topics)
+    return [removal(dynamic_entry(one)) for one in gone]
+
+
+def _opened(  # noqa: PLR0917 - one open
+    topology: Topology,
+    queue_manager: str,
+    request: OpenRequest,
+    states: States,
+    now: int,
+    until: int,
+) -> DynamicQueue:
+    """The queue that an open makes or renews."""
+    for one in states.dynamic_queues:
+        if (one.queue_manager, one.queue) == (queue_manager, request.queue):
+            if not one.is_open(now):
+                raise UsageError(
+                    f"the lease of {one.queue}@{queue_manager} has ended",
+                    hint=f"open its model queue {one.model} again",
+                )
+            return one if one.until is None else one._replace(until=until)
+    known = topology.with_dynamic_queues(states.dynamic_queues)
+    if queue_manager not in known.mq.queue_managers:
+        raise UsageError(f"{queue_manager} is of MQ Everyplace, which has no model queues")
+    found = open_queue(known.mq, queue_manager, request)
+    if found.is_failed:
+        code = f"{reason_name(found.reason)}, {int(found.reason)}"
+        raise UsageError(f"{found.detail} ({code})", hint=found.advice)
+    model = found.path[-1]
+    if found.target is not Target.DYNAMIC or not isinstance(model, ModelQueue):
+        raise UsageError(
+            f"{request.queue}@{queue_manager} is {model}, which exists without an open",
+            hint="name a QMODEL, or a dynamic queue whose lease is to be renewed",
+        )
+    is_temporary = model.dynamic_type == "TEMPDYN"
+    made = DynamicQueue(
+        queue_manager, found.destination.queue, model.name, until if is_temporary else None
+    )
+    _layout(topology.with_dynamic_queues([made]), made)
+    return made
+
+
+def _layout(topology: Topology, queue: DynamicQueue) -> QueueTopic:
+    """The topic that a dynamic queue needs.
+
+    Raises:
+        UsageError: It is not to be created here.
+    """
+    topic = _topic(topology, queue)
+    for one in topics_of(topology):
+        if one.topic == topic and one.queue == queue.queue:
+            return one
+    raise UsageError(
+        f"{queue.queue}@{queue.queue_manager} would have no topic of its own here",
+        hint="the bindings give its name to another topic, or its manager to another cluster",
+    )
+
+
+def _topic(topology: Topology, queue: DynamicQueue) -> str:
+    """The topic of a dynamic queue, which bindings do not change."""
+    known = topology.with_dynamic_queues([queue])
+    manager = known.mq.queue_managers.get(queue.queue_manager)
+    holder = manager.holder_of(queue.queue) if manager else queue.queue_manager
+    return topic_name(queue=queue.queue, queue_manager=holder)
