@@ -141,6 +141,15 @@ class Upkeep:
                 self._attempt(chore.do)
                 chore.done_at = time.monotonic()
 
+    def is_last_run(self) -> bool:
+        """Whether the topics are still those of this run, now that nothing is left on them.
+
+        Raises:
+            FatalFault: As for ``look``.
+        """
+        self._attempt(self._look_at_layout)
+        return not self.ends_run
+
     def end(self) -> None:
         """Commits behind markers a last time, once the last batch has ended.
 
