@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE
-from tests.observe.conftest import summary
+from tests.observe.conftest import state, summary
 from tests.observe.test_metrics import values
 from tests.outcomes.samples import append, outcome, rows
 
@@ -22,6 +22,7 @@ from redrive.observe.observer import MetricsObserver
 from redrive.observe.survey import Survey
 from redrive.operations.handler_states import HandlerState
 from redrive.operations.retention import Waiting
+from redrive.operations.supervision import Activity
 from redrive.outcomes.acknowledgements import Acknowledgement
 from redrive.outcomes.rows import moment
 from redrive.outcomes.selection import Selection, State
@@ -60,7 +61,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     follower = SimpleNamespace(states=lambda: world.states)
     monkeypatch.setattr("redrive.observe.survey.StatesFollower", lambda *_: follower)
     monkeypatch.setattr(
-        "redrive.observe.survey.HandlerWatch.look", lambda *_: {"orders": HandlerState.STOPPED}
+        "redrive.observe.survey.HandlerWatch.look", lambda *_: {"orders": HandlerState.RUNNING}
     )
     return world
 
@@ -119,10 +120,23 @@ def test_without_an_answer_the_last_one_stands_with_its_time(
     for name, label in (
         ("backlog_messages", ("orders.dlq",)),
         ("broker_answer_timestamp_seconds", ()),
-        ("handler_state", ("orders", "stopped")),
+        ("handler_state", ("orders", "running")),
     ):
         assert after[f"redrive_{name}", label] == before[f"redrive_{name}", label] > 0
     assert [notice["error"] for notice in told.notices] == ["no answer in time"]
+
+
+def test_a_handler_that_lost_its_place_is_stopped_though_nothing_waits(
+    configuration: JobConfiguration, world: SimpleNamespace
+) -> None:
+    """As a topic that was made anew may be empty; the job says so."""
+    survey, observer, _ = survey_of(configuration)
+    found = []
+    for stopped in ({}, {"orders.dlq": "it was made anew"}, {}):
+        survey.supervised(replace(state(Activity.RUNNING), stopped=stopped))
+        survey.look()
+        found.append(values(observer)["redrive_handler_state", ("orders", "stopped")])
+    assert found == [0, 1, 0]
 
 
 def test_parked_and_remaining_are_those_of_the_ledger(

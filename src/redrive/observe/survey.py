@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +20,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN, ONE_TRY, under_way
 from redrive.masking import NO_MASK, Mask
 from redrive.operations.durations import duration
-from redrive.operations.handler_states import HandlerWatch
+from redrive.operations.handler_states import HandlerState, HandlerWatch
 from redrive.operations.retention import Waiting, waiting_on_topics
 from redrive.outcomes.acknowledgements import acknowledgements_of
 from redrive.outcomes.causes import CauseCounter
@@ -32,6 +32,7 @@ from redrive.streaming.lifecycle import BatchSummary, JobObserver
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.observe.waiting import WaitingMetrics
+    from redrive.operations.supervision import SupervisionState
     from redrive.outcomes.acknowledgements import Acknowledgement
     from redrive.streaming.lifecycle import JobControl
 
@@ -74,6 +75,7 @@ class Survey(JobObserver):
         self._metrics = metrics
         self._cluster = Cluster(configuration.connection, timeout=ONE_TRY)
         self._watch = HandlerWatch(self._cluster)
+        self._stopped: Collection[str] = ()
         self._warned: dict[str, float] = {}
         self._told = ""
         self._follower: StatesFollower | None = None
@@ -98,6 +100,10 @@ class Survey(JobObserver):
     def restarted(self, configuration: JobConfiguration) -> None:
         """See ``JobObserver.restarted``."""
         self._configuration = configuration
+
+    def supervised(self, state: SupervisionState) -> None:
+        """See ``JobObserver.supervised``."""
+        self._stopped = state.stopped
 
     def batch(self, summary: BatchSummary) -> None:
         """See ``JobObserver.batch``."""
@@ -135,7 +141,11 @@ class Survey(JobObserver):
             )
             self._warn(topic, now)
         if self._configuration.listen:
-            self._metrics.show_handlers(self._watch.look(self._configuration, now))
+            states = self._watch.look(self._configuration, now)
+            for one in self._configuration.handlers:
+                if one.identity.topic in self._stopped:  # it may have no work that can be seen
+                    states[one.identity.name] = HandlerState.STOPPED
+            self._metrics.show_handlers(states)
         self._metrics.broker_answer.set(now)
 
     def _warn(self, topic: Waiting, now: float) -> None:

@@ -28,7 +28,8 @@ class HandlerState(StrEnum):
     """Its dead-letter topic does not exist."""
     STOPPED = "stopped"
     """Dead letters wait on a partition of its topic, and none of them has been handled for
-    ``stalled_after`` seconds; or a partition has had no leader for as long."""
+    ``stalled_after`` seconds; or a partition has had no leader for as long; or it lost its place,
+    which the job itself says."""
 
 
 class HandlerWatch:
