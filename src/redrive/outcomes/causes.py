@@ -1,6 +1,6 @@
-"""How many dead letters came, by their cause: counted in the ledger, where the last count ended.
+"""The number of dead letters that came, by their cause, from the ledger.
 
-Only new rows are read, and batches count nothing.
+Each count goes on where the last one ended, so only new rows are read.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ class CauseCounter:
         Raises:
             EnvironmentFault: The ledger can't be read.
         """
+        if not handlers:
+            return []
         names = ", ".join(map(sql_text, sorted(handlers)))
         rows = ledger.rows(
             f"WHERE outcome = origin AND malformed IS NULL AND handler IN ({names})"
