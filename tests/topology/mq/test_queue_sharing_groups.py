@@ -27,6 +27,9 @@ def network(first: str, second: str) -> Network:
 
 
 MEMBERS = network(f"ALTER QMGR QSGNAME(SQ1) IGQ(ENABLED)\n{SHARED}", "ALTER QMGR QSGNAME(SQ1)")
+TWICE = network(
+    f"ALTER QMGR QSGNAME(SQ1)\n{SHARED}DEF QL(IN) USAGE(XMITQ)\n", "ALTER QMGR QSGNAME(SQ1)"
+)
 STRANGERS = network(f"ALTER QMGR QSGNAME(SQ1)\n{SHARED}", "ALTER QMGR QSGNAME(SQ2)")
 
 
@@ -39,6 +42,7 @@ STRANGERS = network(f"ALTER QMGR QSGNAME(SQ1)\n{SHARED}", "ALTER QMGR QSGNAME(SQ
         (MEMBERS, "QM1", ("", "OWN"), "QM1--OWN"),
         (MEMBERS, "QM1", ("QM2", "OWN"), "QM1--SYSTEM.QSG.TRANSMIT.QUEUE--redrive-to-QM2"),
         (MEMBERS, "QM2", ("QM1", "OWN"), "2087"),  # its IGQ is disabled
+        (TWICE, "QM1", ("IN", "Q"), "QM1--IN"),
         (STRANGERS, "QM1", ("", "IN"), "SQ1--IN"),
         (STRANGERS, "QM2", ("", "IN"), "2085"),
         (STRANGERS, "QM1", ("QM2", "OWN"), "2087"),

@@ -127,12 +127,13 @@ class QueueManager:
         """Whose queue a local queue is: the manager's own, or its queue-sharing group's.
 
         All members of a group have one topic for a shared queue. A shared transmission queue counts
-        as each member's own.
+        as each member's own, and a private queue of the same name as the one that is meant.
         """
-        shared = self.shared_queues.get(queue)
-        if self.queue_sharing_group is None or shared is None or shared.is_transmission_queue:
+        found = self.queue(queue)
+        if self.queue_sharing_group is None or found is not self.shared_queues.get(queue):
             return self.name
-        return self.queue_sharing_group.name
+        is_own = found is None or found.is_transmission_queue
+        return self.name if is_own else self.queue_sharing_group.name
 
     def process(self, name: str) -> Definition | None:
         """The process with this name: defined, or created with the manager."""
