@@ -41,6 +41,7 @@ from redrive.configuration import (
 )
 from redrive.engine.message import NO_ATTEMPTS
 from redrive.engine.names import HandlerIdentity
+from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header
@@ -199,7 +200,7 @@ def _outcome_tail(name: str, reason: int, target: str) -> tuple[str, str]:
     handler = RulesDecider(
         identity,
         parsed,
-        lambda _m, q, _s: Destination(topic=q, queue=q, queue_manager=""),
+        Resolvers(lambda _m, q, _s: Destination(topic=q, queue=q, queue_manager="")),
         hop_limit=25,
     )
     headers = dict(zip(REASONS, dlh(), strict=True))

@@ -16,6 +16,7 @@ from tests.engine.samples import resolve_anything
 
 from redrive.engine.facts import Facts
 from redrive.engine.names import HandlerIdentity
+from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords, SourceKind
@@ -89,7 +90,7 @@ class HandlerDriver:
         self._handler = RulesDecider(
             IDENTITY,
             table,
-            lambda manager, queue, _: resolve_anything(manager, queue),
+            Resolvers(lambda manager, queue, _: resolve_anything(manager, queue)),
             hop_limit=25,
         )
         seconds = table.control.wait.seconds

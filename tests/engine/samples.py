@@ -8,6 +8,7 @@ from typing import Any
 from redrive.engine.facts import Facts
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.put_decider import PutDecider
+from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords, SourceKind
@@ -51,7 +52,7 @@ def handler_of(
     return RulesDecider(
         identity_of("DLQ", name="dlq", queue="DLQ"),
         table,
-        lambda manager, queue, _: resolve(manager, queue),
+        Resolvers(lambda manager, queue, _: resolve(manager, queue)),
         hop_limit=hop_limit,
         **more,
     )

@@ -36,6 +36,7 @@ from redrive.engine.edits import (
     digest,
 )
 from redrive.engine.facts import Facts, Original, RecordQuestion
+from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import SourceKind
 from redrive.engine.transforms import FunctionTransform, PatchTransform, Transform
@@ -266,7 +267,7 @@ def transformed(action: str, change: Transform | None, value: bytes = BODY) -> l
     decider = RulesDecider(
         identity_of("DLQ", name="dlq", queue="DLQ"),
         parse(TRANSFORMED.format(action)).required(),
-        lambda manager, queue, _: resolve_anything(manager, queue),
+        Resolvers(lambda manager, queue, _: resolve_anything(manager, queue)),
         hop_limit=25,
         transforms={} if change is None else {"t": change},
     )
@@ -346,7 +347,7 @@ def test_an_edit_has_the_last_word_behind_a_transformation() -> None:
     decider = RulesDecider(
         identity_of("DLQ", name="dlq", queue="DLQ"),
         parse(TRANSFORMED.format("RETRY")).required(),
-        lambda manager, queue, _: resolve_anything(manager, queue),
+        Resolvers(lambda manager, queue, _: resolve_anything(manager, queue)),
         hop_limit=25,
         transforms={"t": FunctionTransform("t", lambda *_: (b"1", [("a", b"1"), ("b", b"1")]))},
     )

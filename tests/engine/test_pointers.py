@@ -13,6 +13,7 @@ from tests.engine.known_cluster import KnownCluster
 from tests.engine.samples import handler_of, record, slice_of, written
 
 from redrive.engine.facts import Answers, Gone, Original, RecordQuestion, TopicFacts
+from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice
 from redrive.engine.sources import SourceKind
@@ -229,7 +230,7 @@ def test_an_envelope_of_ones_own_may_point_too() -> None:
     handler = RulesDecider(
         IDENTITY,
         table,
-        lambda _, queue, __: Destination(topic=queue, queue=queue, queue_manager=""),
+        Resolvers(lambda _, queue, __: Destination(topic=queue, queue=queue, queue_manager="")),
         hop_limit=25,
         schemes=SchemeTable([scheme.scheme()]),
     )

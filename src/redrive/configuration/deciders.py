@@ -18,6 +18,7 @@ from redrive.engine.names import (
     remaining_topic,
 )
 from redrive.engine.put_decider import PutDecider
+from redrive.engine.rule_targets import Resolvers
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import SourceKind
 from redrive.errors import ConfigurationError
@@ -211,20 +212,22 @@ class DeciderFactory:
     def _rules_decider(self, settings: HandlerConfiguration, states: States) -> RulesDecider:
         """The decider of one dead-letter queue; errors as for ``table_of``."""
         table = table_of(settings)
-        resolve = self.resolver_for(settings, states)
         topics = self._kafka_resolver()
-        return RulesDecider(
-            settings.identity,
-            table,
-            resolve,
-            hop_limit=self._configuration.hop_limit,
-            resolve_topic=lambda topic, cluster: self._checked(
+        resolvers = Resolvers(
+            names=self.resolver_for(settings, states),
+            topic=lambda topic, cluster: self._checked(
                 self._on_its_way(topic, cluster, settings.identity.topic)
                 if cluster
                 else topics.resolve(queue=topic, queue_manager="", seed=0)
             ),
-            resolve_group_topic=self._group_topic,
+            group_topic=self._group_topic,
             group_topic_form=self._configuration.group_topic,
+        )
+        return RulesDecider(
+            settings.identity,
+            table,
+            resolvers,
+            hop_limit=self._configuration.hop_limit,
             schemes=SchemeTable(one.scheme() for one in self._configuration.schemes),
             transforms=by_name(self._configuration.transforms),
             breaker=settings.breaker,

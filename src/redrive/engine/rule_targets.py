@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from redrive.engine.message import Attempts
     from redrive.messages import DeadLetterProfile, Headers
 
-__all__ = ["RuleTargets", "Target", "failed_group", "original_names"]
+__all__ = ["Resolvers", "RuleTargets", "Target", "failed_group", "original_names"]
 
 
 class Target(NamedTuple):
@@ -44,37 +44,40 @@ class Target(NamedTuple):
     """Headers about the consumer group that failed, as far as it is known."""
 
 
+class Resolvers(NamedTuple):
+    """What leads the names of rules to topics; each gives a destination or a refusal."""
+
+    names: Callable[[str, str, int], Destination | Refusal]
+    """Takes a queue manager, a queue and a seed."""
+    topic: Callable[[str, str], Destination | Refusal] | None = None
+    """Takes FWDT's topic and the cluster that it names; None where queues are topics of the same
+    name."""
+    group_topic: Callable[[str, str], Destination | Refusal] | None = None
+    """Takes the topic of a group's rounds, and the topic that it stands for; None where such topics
+    exist."""
+    group_topic_form: str = GROUP_TOPIC
+    """See ``group_topic``."""
+
+
 class RuleTargets:
     """Finds the targets of the rules of one dead-letter queue."""
 
-    def __init__(
-        self,
-        queue: str,
-        resolve: Callable[[str, str, int], Destination | Refusal],
-        *,
-        hop_limit: int,
-        resolve_topic: Callable[[str, str], Destination | Refusal] | None,
-        resolve_group_topic: Callable[[str, str], Destination | Refusal] | None,
-        group_topic_form: str = GROUP_TOPIC,
-        is_kafka: bool,
-    ) -> None:
-        """Take what leads names to topics; see ``RulesDecider`` for arguments not listed.
+    def __init__(self, queue: str, resolvers: Resolvers, *, hop_limit: int, is_kafka: bool) -> None:
+        """Take what leads names to topics.
 
         Args:
             queue: The topic of the dead-letter queue, to which no rule may put.
-            resolve: Queue manager, queue name and seed to a destination or a refusal.
+            resolvers: Lead names to topics.
             hop_limit: Redrive's puts of one message before it counts as looping.
-            resolve_topic: FWDT's topic and cluster to a destination or a refusal.
-            resolve_group_topic: The topic of a group's rounds, likewise.
-            group_topic_form: See ``group_topic``.
             is_kafka: Whether the table is of DIALECT(KAFKA).
         """
+        resolve = resolvers.names
         self._queue = queue
         self._hop_limit = hop_limit
         self._resolve = resolve
-        self._resolve_topic = resolve_topic or (lambda topic, _: resolve("", topic, 0))
-        self._resolve_group_topic = resolve_group_topic or (lambda name, _: resolve("", name, 0))
-        self._group_topic_form = group_topic_form
+        self._resolve_topic = resolvers.topic or (lambda topic, _: resolve("", topic, 0))
+        self._resolve_group_topic = resolvers.group_topic or (lambda name, _: resolve("", name, 0))
+        self._group_topic_form = resolvers.group_topic_form
         self._is_kafka = is_kafka
 
     def of(

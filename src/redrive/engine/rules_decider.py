@@ -30,7 +30,7 @@ from redrive.engine.outcome import Result
 from redrive.engine.pointers import original_of, own_headers_of_original, restored_letter
 from redrive.engine.profiles import ProfileMatcher
 from redrive.engine.put_record import persistence_of, record_of
-from redrive.engine.rule_targets import RuleTargets
+from redrive.engine.rule_targets import Resolvers, RuleTargets
 from redrive.messages import (
     DeadLetterProfile,
     TopicPartition,
@@ -39,17 +39,16 @@ from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.rules import (
-    GROUP_TOPIC,
     Action,
     Rule,
     RulesTable,
 )
 from redrive.rules.backoff import jitter_of
 from redrive.topology.names import NO_NAMES, Names
-from redrive.topology.put import Destination, Refusal
+from redrive.topology.put import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from redrive.engine.breaker import BreakerSettings
     from redrive.engine.context import SliceContext
@@ -88,12 +87,9 @@ class RulesDecider:
         self,
         identity: HandlerIdentity,
         table: RulesTable,
-        resolve: Callable[[str, str, int], Destination | Refusal],
+        resolvers: Resolvers,
         *,
         hop_limit: int,
-        resolve_topic: Callable[[str, str], Destination | Refusal] | None = None,
-        resolve_group_topic: Callable[[str, str], Destination | Refusal] | None = None,
-        group_topic_form: str = GROUP_TOPIC,
         schemes: SchemeTable = KNOWN,
         transforms: Mapping[str, Transform] = NO_TRANSFORMS,
         breaker: BreakerSettings | None = None,
@@ -104,13 +100,8 @@ class RulesDecider:
         Args:
             identity: The handler's names.
             table: The rules table.
-            resolve: Queue manager, queue name and seed to a destination or a refusal.
+            resolvers: Lead the names of rules to topics.
             hop_limit: Redrive's puts of one message before it counts as looping.
-            resolve_topic: FWDT's topic and the cluster that it names, to a destination or a
-                refusal; None where queues are topics of the same name.
-            resolve_group_topic: The topic of a group's rounds, and the topic that it stands for, to
-                a destination or a refusal; None where such topics exist.
-            group_topic_form: See ``group_topic``.
             schemes: The schemes of dead letters to look for.
             transforms: What TRANSFORM of the table may name.
             breaker: When retries wait for their target; None for never.
@@ -125,13 +116,7 @@ class RulesDecider:
         self.profiles = ProfileMatcher(table, schemes)
         self._transforms = transforms
         self._targets = RuleTargets(
-            identity.topic,
-            resolve,
-            hop_limit=hop_limit,
-            resolve_topic=resolve_topic,
-            resolve_group_topic=resolve_group_topic,
-            group_topic_form=group_topic_form,
-            is_kafka=self.profiles.is_kafka,
+            identity.topic, resolvers, hop_limit=hop_limit, is_kafka=self.profiles.is_kafka
         )
         self._decisions = DecisionWriter(
             identity, self.table_id, identity.queue_manager, expects_dead_letters=True
