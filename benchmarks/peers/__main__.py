@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +27,7 @@ from redrive.broker import EmbeddedBroker
 RESULTS: Final = Path(__file__).parents[1] / "results" / "peers.json"
 _CORES: Final = 2
 _BUSY: Final = 0.5
-"""Load of other work, in cores, from which on a machine is called busy."""
+"""Load average before the start, above which the machine is called busy."""
 
 
 def measure(
@@ -75,6 +76,7 @@ def main() -> int:
     if arguments.table:
         write_tables(json.loads(arguments.report.read_text(encoding="utf-8")))
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # contestants and broker end too
     cores = sorted(os.sched_getaffinity(0))[:_CORES]
     load = os.getloadavg()[0]
     os.sched_setaffinity(0, cores)  # whatever is started from here on keeps it

@@ -52,7 +52,7 @@ class Contestant:
     command: Command
     remark: str = ""
     exactly_once: bool = True
-    """Whether it promises that; else every record arrives at least once."""
+    """Whether it promises that and commits its offsets; else every record arrives at least once."""
 
 
 def environment(lock: Path) -> Path:

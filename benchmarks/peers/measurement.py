@@ -21,7 +21,15 @@ from typing import Any, Final
 from benchmarks.clients import create
 from benchmarks.job import cpu_seconds, resident_bytes
 from benchmarks.peers.contestants import Assignment, Contestant
-from benchmarks.peers.dlq_route import TARGET_PARTITIONS, Check, Findings, Work, write_rules
+from benchmarks.peers.dlq_route import (
+    PARTITIONS,
+    SOURCE,
+    TARGET_PARTITIONS,
+    Check,
+    Findings,
+    Work,
+    write_rules,
+)
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -136,6 +144,8 @@ class Field:
             _stop(process)
         if not findings.is_right(exactly_once=contestant.exactly_once):
             raise SystemExit(f"{contestant.name} does not do the job: {findings}")
+        if contestant.exactly_once and (left := self._uncommitted(name)):
+            raise SystemExit(f"{contestant.name} has not committed {left} offsets")
         self._remove(work.targets)
         figures = figures_of(looks, self._count, peak)
         return {**asdict(figures), "doubled": findings.doubled, "disordered": findings.disordered}
@@ -166,6 +176,16 @@ class Field:
             return sum(self._ends.get_watermark_offsets(lane, timeout=10)[1] for lane in lanes)
         except KafkaException:  # a topic that was created this moment has no leader yet
             return 0
+
+    def _uncommitted(self, group: str) -> int:
+        """How far the committed offsets of a group are from the ends of the backlog."""
+        asked = {"bootstrap.servers": self._servers, "group.id": group, "log_level": 0}
+        consumer = Consumer(asked)
+        lanes = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
+        offsets = [max(0, it.offset) for it in consumer.committed(lanes, timeout=30)]
+        ends = [consumer.get_watermark_offsets(lane, timeout=10)[1] for lane in lanes]
+        consumer.close()
+        return sum(ends) - sum(offsets)
 
     def _remove(self, topics: list[str]) -> None:
         admin = KafkaAdminClient(bootstrap_servers=self._servers)
