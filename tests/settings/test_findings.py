@@ -82,6 +82,7 @@ def underlined(finding: Diagnostic) -> str:
         (GOOD + "[job]\nemitter = 'lane'", "BAD_VALUE", "'lane'", "did you mean lanes?"),
         (GOOD + "[job]\nstarting_offsets = '0'", "BAD_VALUE", "'0'", "earliest, latest"),
         (GOOD + "[job]\non_data_loss = 'x'", "BAD_VALUE", "'x'", "stop, continue"),
+        (GOOD + "on_data_loss = 'x'", "BAD_VALUE", "'x'", "stop, continue"),
         (GOOD + "[job]\ndriver_memory = '2'", "BAD_VALUE", "'2'", "such as 512m or 2g"),
         (GOOD + "[log]\nlevel = 'INFO'", "BAD_VALUE", "'INFO'", "did you mean info?"),
         (GOOD + "[log]\nformat = 'xml'", "BAD_VALUE", "'xml'", "text, json"),

@@ -69,6 +69,7 @@ breaker = 20
 probe_interval = 5.5
 flood_limit = 600
 held_keys = false
+on_data_loss = "stop"
 [queues."OTHER"]
 put = "disabled"
 max_message_length = 4194304
@@ -229,6 +230,7 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert (job.hop_limit, job.emitter, job.driver_batch_limit) == (5, EmitterChoice.LANES, 10)
     assert (job.max_records_per_batch, job.polling_delay) == (1000, 1.0)
     assert (job.starting_offsets, job.data_loss.value) == ("latest", "continue")
+    assert job.data_loss_on(job.handlers[0].identity.topic).value == "stop"
     assert (job.cores, job.master, job.driver_memory) == (4, "local[4]", "4g")
     assert (job.slice_records, job.slice_bytes, job.slice_seconds) == (500, 1_000_000, 2.0)
     assert job.reevaluation_rate == 250

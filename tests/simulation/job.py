@@ -295,7 +295,7 @@ class _Run:
             planned = self._planned()
             if planned == self._read:
                 is_over = self._instance._is_over()
-                if is_over and not self._has_work():
+                if is_over and not self._has_work() and self._upkeep.is_last_run():
                     self._upkeep.end()
                     return True
                 self._scheduler.sleep(self._network.random.choice(_IDLE[is_over]))

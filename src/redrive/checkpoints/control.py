@@ -59,10 +59,44 @@ class TopicIdentity:
         return known is not None and self.incarnation > known.incarnation
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostPosition:
+    """A lane where the job can't go on: Kafka no longer has what lies at its position."""
+
+    source: str
+    """The topic that is read for it; the handler of this topic is stopped."""
+    found: int
+    """When a start first found it, in milliseconds since 1970."""
+    identity: str
+    """Kafka's id of the topic, if it is the source."""
+    committed: int | None
+    """Where the job stands; None if the broker has forgotten it."""
+    first: int
+    """The oldest record that is kept."""
+    end: int
+    is_anew: bool
+    """Whether another topic has the name now."""
+    problem: str
+    hint: str
+
+    @property
+    def gone(self) -> int:
+        """How many offsets Kafka has deleted unread, as far as it can be told."""
+        return 0 if self.is_anew else max(0, self.first - (self.committed or 0))
+
+    def is_again(self, known: LostPosition | None) -> bool:
+        """Whether it is what an earlier start found."""
+        return known is not None and (known.identity, known.committed) == (
+            self.identity,
+            self.committed,
+        )
+
+
 FORMAT: Final = 2
 """Version of an application's stored state: entries of the control topic, headers of parked and
 remaining copies, instructions, outcomes. It grows when earlier versions could not read what a later
 one writes."""
+_LOST: Final = "lost/"
 FORMAT_KEY: Final = "format"
 """Key of the entry that holds it."""
 
@@ -168,6 +202,15 @@ class ControlTopic:
         begin = self.entries.get(_lane_key(lane), {}).get("begin")
         return begin if isinstance(begin, int) else None
 
+    def lost(self) -> dict[TopicPartition, LostPosition]:
+        """The lanes where the job could not go on at the last start."""
+        return lost_positions(self.entries)
+
+    def set_lost(self, lost: Mapping[TopicPartition, LostPosition | None]) -> None:
+        """Records where the job can't go on, and None where it can; errors as for ``write``."""
+        entries = {_lost_key(lane): asdict(one) if one else None for lane, one in lost.items()}
+        self.write(entries)
+
     def set_begins(self, begins: Mapping[TopicPartition, int]) -> None:
         """Records where new lanes begin; errors as for ``write``."""
         self.write({_lane_key(lane): {"begin": offset} for lane, offset in begins.items()})
@@ -196,6 +239,19 @@ def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
             f" format {found}; redrive {redrive.__version__} reads up to {FORMAT}",
             hint="run that version again, or a later one: nothing is lost meanwhile",
         )
+
+
+def lost_positions(
+    entries: Mapping[str, Mapping[str, Any]],
+) -> dict[TopicPartition, LostPosition]:
+    """The lanes where the job can't go on, by the entries of its control topic."""
+    found = {}
+    for key, entry in entries.items():
+        topic, _, partition = key.removeprefix(_LOST).rpartition("/")
+        if key.startswith(_LOST) and partition.isdecimal():
+            with contextlib.suppress(TypeError):
+                found[TopicPartition(topic, int(partition))] = LostPosition(**entry)
+    return found
 
 
 def read_entries(cluster: Cluster, topic: str, *, to_the_very_end: bool = False) -> Entries:
@@ -305,6 +361,10 @@ def value_of(value: Mapping[str, Any] | None) -> bytes | None:
 
 def _topic_key(name: str) -> str:
     return f"topic/{name}"
+
+
+def _lost_key(lane: TopicPartition) -> str:
+    return f"{_LOST}{lane.topic}/{lane.partition}"
 
 
 def _table_key(lane: TopicPartition) -> str:

@@ -155,7 +155,7 @@ _queue_arguments = combined(
 
 @click.group()
 def queue() -> None:
-    """Enable and disable puts, make dynamic queues, and release undeliverable messages.
+    """Enable and disable puts, make dynamic queues, release undeliverable messages.
 
     \b
     redrive queue disable put QM1 ORDERS

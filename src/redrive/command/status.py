@@ -133,7 +133,9 @@ class _View:
         """The problem of the job as a whole; empty if all is well."""
         now = self.now
         problem = problem_of(self.supervision, now.instances, now.time.timestamp())
-        return problem or (now.gap and f"what waits is not known: {now.gap}")
+        stopped = self.supervision.stopped if self.supervision is not None else {}
+        stops = (f"the handler of {topic} is stopped: {why}" for topic, why in stopped.items())
+        return problem or next(stops, now.gap and f"what waits is not known: {now.gap}")
 
     @property
     def description(self) -> str:
@@ -177,6 +179,8 @@ class _View:
         alarms: list[BreakerState | FloodState] = []
         if state is not None:
             alarms = [*state.breakers, *state.floods]
+            for topic, why in state.stopped.items():
+                yield f"the handler of {topic} is stopped: {why}; see redrive handler list"
         for alarm in alarms:
             yield f"{alarm.sentence} (for {duration(now - alarm.since)})"
         for one in self.expiring:

@@ -65,6 +65,8 @@ class HandlerConfiguration:
     """The most new dead letters of a minute that are handled; 0 for all."""
     held_keys: bool = False
     """Whether the keys that wait by ORDER(KEY) are written to a topic, for consumers."""
+    data_loss: DataLoss | None = None
+    """What to do when records are gone; None for what the job does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +162,11 @@ class JobConfiguration:
     def breakers(self) -> Mapping[str, BreakerSettings]:
         """The settings of breakers by handler, of those that have any."""
         return {one.identity.name: one.breaker for one in self.handlers if one.breaker is not None}
+
+    def data_loss_on(self, topic: str) -> DataLoss:
+        """What to do when records of a topic are gone that is read."""
+        own = (one.data_loss for one in self.handlers if one.identity.topic == topic)
+        return next(filter(None, own), self.data_loss)
 
     @property
     def flood_limits(self) -> Mapping[str, int]:

@@ -235,7 +235,11 @@ _QUEUE: Final = "queue/"
 _RELEASE: Final = "release/"
 _DISCOVERED: Final = "discovered/"
 _DYNAMIC: Final = "dynamic/"
-STATE_KINDS: Final = (_CHANNEL, _QUEUE, _RELEASE, _DISCOVERED, _DYNAMIC, REPLAY, CANCELLED)
+_RESUME: Final = "resume/"
+STATE_KINDS: Final = (
+    *(_CHANNEL, _QUEUE, _RELEASE, _DISCOVERED, _DYNAMIC, _RESUME),
+    *(REPLAY, CANCELLED),
+)
 
 
 def channel_entry(
@@ -304,6 +308,63 @@ def _key_at(kind: str, queue_manager: str, name: str) -> tuple[str, dict[str, st
     return f"{kind}{queue_manager}/{name}", {"at": queue_manager} if "/" in queue_manager else {}
 
 
+class ResumeFrom(StrEnum):
+    """Where a stopped handler goes on."""
+
+    OLDEST = "oldest"
+    """At the oldest record that is kept."""
+    LATEST = "latest"
+    """Behind the last record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """An operator's answer to lost positions: the handler of a topic goes on."""
+
+    topic: str
+    """The topic that the handler reads."""
+    lanes: Mapping[TopicPartition, int]
+    """The lanes, each with the time at which its loss was found, in milliseconds since 1970."""
+    begin: ResumeFrom
+    operator: str = ""
+    purpose: str = ""
+    """The reason that the operator gave."""
+
+    def answers(self, lane: TopicPartition, found: int) -> bool:
+        """Whether it is about the loss of a lane that was found at a time."""
+        return self.lanes.get(lane) == found
+
+    def entry(self) -> Entry:
+        """Key and value of its entry."""
+        return f"{_RESUME}{self.topic}", {
+            "lanes": [[*lane, found] for lane, found in self.lanes.items()],
+            "from": self.begin.value,
+            "operator": self.operator,
+            "purpose": self.purpose,
+        }
+
+
+def _read_resumes(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Resume]:
+    """The resumes among the entries of a tables topic, by the topic that is read."""
+    found = (
+        _resume(key.removeprefix(_RESUME), value)
+        for key, value in entries.items()
+        if key.startswith(_RESUME)
+    )
+    return {one.topic: one for one in found if one is not None}
+
+
+def _resume(topic: str, value: Mapping[str, Any]) -> Resume | None:
+    """A resume; None for an entry of another form."""
+    try:
+        lanes = {TopicPartition(name, number): found for name, number, found in value["lanes"]}
+        begin, operator = ResumeFrom(value["from"]), str(value["operator"])
+        purpose = str(value["purpose"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return Resume(topic=topic, lanes=lanes, begin=begin, operator=operator, purpose=purpose)
+
+
 @dataclass(frozen=True, slots=True)
 class States:
     """All states at one moment; channels and queues without an entry follow their definitions."""
@@ -321,6 +382,8 @@ class States:
     dynamic_queues: frozenset[DynamicQueue] = frozenset()
     """Queues made from model queues, with those whose lease has ended and that still hold what was
     put on them."""
+    resumes: Mapping[str, Resume] = field(default_factory=dict)
+    """The last resume of each handler, by the topic that it reads."""
     replays: Mapping[str, Replay] = field(default_factory=dict)
     """Accepted plans, by id."""
 
@@ -402,5 +465,6 @@ def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
         releases=releases,
         discovered=frozenset(discovered),
         dynamic_queues=frozenset(dynamic),
+        resumes=_read_resumes(entries),
         replays=replays,
     )

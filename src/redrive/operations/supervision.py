@@ -69,6 +69,8 @@ class SupervisionState:
     """Why messages wait for other clusters; empty if none does."""
     forwards: Mapping[str, int] = field(default_factory=dict)
     """By cluster, how many messages wait to be forwarded, markers of transactions among them."""
+    stopped: Mapping[str, str] = field(default_factory=dict)
+    """Why handlers are stopped while others go on, by the topic that each reads."""
     breakers: tuple[BreakerState, ...] = ()
     """The breakers that are not closed: retries wait for their targets."""
     floods: tuple[FloodState, ...] = ()

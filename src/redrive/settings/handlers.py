@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from redrive.configuration import HandlerConfiguration
+from redrive.configuration import DataLoss, HandlerConfiguration
 from redrive.diagnostics import did_you_mean
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.names import HandlerIdentity, remaining_topic, replay_topic, retry_topic
@@ -83,6 +83,7 @@ class HandlersReader:
             breaker=_breaker(section),
             flood_limit=section.data.get("flood_limit", 0),
             held_keys=_held_keys(section, control),
+            data_loss=_data_loss(section),
         )
 
     def _manager(self, section: Section, control: Control) -> str:
@@ -219,6 +220,12 @@ class HandlersReader:
             f"{key} {shown} has a handler already, the one at line {line}",
             expected="one handler for each queue, each with its own name",
         )
+
+
+def _data_loss(section: Section) -> DataLoss | None:
+    """What the handler does when records are gone; None for what the job does."""
+    written = section.text("on_data_loss")
+    return DataLoss(written) if written else None
 
 
 def _breaker(section: Section) -> BreakerSettings | None:

@@ -341,7 +341,7 @@ class Job:
             self._supervisor.clusters_wait(one.forwarding.problem, one.forwarding.waiting)
             if self._wait.ends and time.monotonic() - looked_at_work > _IDLE_AGE:
                 looked_at_work = time.monotonic()
-                if self._is_done(one):
+                if self._is_done(one) and one.upkeep.is_last_run():
                     return self._preparation.nothing_left()
 
     def _tell_alarms(self, processor: BatchProcessor) -> None:

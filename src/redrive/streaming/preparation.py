@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.control import ControlTopic, LostPosition
 from redrive.checkpoints.registry import Registration
 from redrive.checkpoints.tables import RunningTable, keep_tables
 from redrive.configuration import Conflict, HandlerConfiguration, JobConfiguration
@@ -55,6 +56,7 @@ class Preparation:
         """Failed starts and runs since the last commit."""
         self.missing: tuple[str, ...] = ()
         """Dead-letter topics that did not exist at the last look."""
+        self._stopped: Mapping[str, LostPosition] = {}
         self._control = control
         self._supervisor = supervisor
         self._cluster = Cluster(configuration.connection)
@@ -130,8 +132,13 @@ class Preparation:
 
         Raises:
             EnvironmentFault: A dead-letter topic does not exist: its queue could not be opened,
-                which is an error of IBM's command too (specification 1.2).
+                which is an error of IBM's command too (specification 1.2). Or a handler is stopped.
         """
+        for topic, lost in self._stopped.items():
+            raise EnvironmentFault(
+                f"the job ends by WAIT, and the handler of {topic} is stopped: {lost.problem}",
+                hint=lost.hint,
+            )
         if not self.missing:
             return "nothing left that can be processed (WAIT)"
         verb = "does" if len(self.missing) == 1 else "do"
@@ -180,6 +187,7 @@ class Preparation:
             finder = StartFinder(configuration, self._control, self._cluster, entries)
             start = finder.find(layout)
         self._tell_missing(start.missing)
+        self._tell_stopped(start.stopped)
         return start, identity
 
     def _keep_tables(self) -> None:
@@ -224,6 +232,17 @@ class Preparation:
         if any(existing.get(topic.name, 0) < topic.partitions for topic in wanted):
             TopicAdministration(self.configuration.connection).ensure(wanted)
         return layout
+
+    def _tell_stopped(self, stopped: Mapping[str, LostPosition]) -> None:
+        for topic, lost in stopped.items():
+            if lost != self._stopped.get(topic):
+                self._control.warning(
+                    "a handler is stopped, all others go on",
+                    topic=topic,
+                    because=lost.problem,
+                    hint=lost.hint,
+                )
+        self._stopped = stopped
 
     def _tell_missing(self, missing: frozenset[str]) -> None:
         handled = {handler.identity.topic for handler in self.configuration.handlers}

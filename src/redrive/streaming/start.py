@@ -12,9 +12,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.clock import SteadyClock, begin_clock
-from redrive.checkpoints.control import ControlTopic, TableIdentity, TopicIdentity
+from redrive.checkpoints.control import ControlTopic, LostPosition, TableIdentity, TopicIdentity
 from redrive.checkpoints.held import HeldPartition
-from redrive.configuration import DataLoss, JobConfiguration
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import sources_of
 from redrive.errors import ConfigurationError, TransientFault
 from redrive.kafka.cluster import Cluster, Extent
@@ -29,6 +29,7 @@ from redrive.streaming.kept_lanes import (
     kept_lanes,
     owned_lanes,
 )
+from redrive.streaming.losses import Losses
 from redrive.topology.layout import TopicRole
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Start:
     """Topics to read that do not exist yet."""
     layout: Mapping[str, int]
     """Partitions of the topics that exist and are not the job's own."""
+    identities: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's ids of these topics."""
     moved: frozenset[TopicPartition] = frozenset()
     """Lanes whose committed offset is no longer valid."""
     topics: Mapping[str, TopicIdentity] = field(default_factory=dict)
@@ -65,6 +68,8 @@ class Start:
     its messages wait, or would: Spark's source and a transaction need all partitions or none."""
     replayed: frozenset[TopicPartition] = frozenset()
     """Lanes with remaining copies that may have been replayed before this run."""
+    lost: Mapping[TopicPartition, LostPosition] = field(default_factory=dict)
+    """Lanes where the job can't go on; all lanes of their sources are left out of the run."""
     clock: SteadyClock = field(default_factory=SteadyClock.of_wall)
     """Stamps messages that the run parks, and determines which are due."""
 
@@ -72,6 +77,14 @@ class Start:
     def every_position(self) -> dict[TopicPartition, int]:
         """The start of each lane, held or not."""
         return {**self.positions, **{held.lane: held.start for held in self.held}}
+
+    @property
+    def stopped(self) -> dict[str, LostPosition]:
+        """The topics whose handlers are stopped, each with the first position that is lost."""
+        found: dict[str, LostPosition] = {}
+        for one in self.lost.values():
+            found.setdefault(one.source, one)
+        return found
 
     @property
     def late(self) -> float:
@@ -128,6 +141,7 @@ class StartFinder:
         self._control = control
         self._cluster = cluster
         self._entries = entries
+        self._losses = Losses(configuration, control, cluster, entries)
 
     def find(self, layout: Mapping[str, int]) -> Start:
         """The start.
@@ -137,11 +151,16 @@ class StartFinder:
 
         Raises:
             TransientFault: The broker gave no answer in time.
-            ConfigurationError: Records at a committed offset are gone, and that is not allowed; or
-                a lane's position is lost.
+            ConfigurationError: Records at a committed offset are gone, that is not allowed, and
+                there is no other handler.
         """
         clock = begin_clock(self._entries, self._configuration.share)
-        return replace(self._find(layout), clock=clock)
+        start = self._find(layout)
+        self._losses.record(start.lanes)
+        if start.lost and not start.every_position:
+            first = next(iter(start.lost.values()))
+            raise ConfigurationError(first.problem, hint=first.hint)
+        return replace(start, clock=clock)
 
     def _find(self, layout: Mapping[str, int]) -> Start:
         owned = kept_lanes(self._configuration, layout, self._cluster.topics())
@@ -150,6 +169,8 @@ class StartFinder:
         kept = [one for one in owned if leaderless.isdisjoint((one.source, *one.waiting))]
         if owned and not kept:
             raise TransientFault(f"no lane has leaders for its partitions, {min(leaderless)} not")
+        identities = self._cluster.topic_ids(list(layout))
+        stand, kept = self._stand_of(kept, identities)
         led = {one.source for one in kept}
         channels = [
             (lane, source)
@@ -161,8 +182,6 @@ class StartFinder:
         channels += [(one.source, one.channel) for one in kept if one.is_of_handler and one.channel]
         moving = {lane for lane, _ in channels}
         free = [one.source for one in kept if one.source not in moving]
-        waiting = [lane for one in kept for lane in one.waiting]
-        stand = self._stand([*free, *moving], waiting, layout)
         missing = frozenset(read_topics(self._configuration)) - frozenset(layout)
         replayed = frozenset(
             one.remaining for one in kept if one.replay and stand.extents[one.replay].end
@@ -177,10 +196,12 @@ class StartFinder:
                 ),
                 missing=missing,
                 layout=dict(layout),
+                identities=identities,
                 incarnations=stand.incarnations,
                 lanes=lanes,
                 leaderless=leaderless,
                 replayed=replayed,
+                lost=self._losses.lost,
             )
         tables = self._identify_tables(kept, stand.extents)
         return Start(
@@ -192,6 +213,7 @@ class StartFinder:
             ),
             missing=missing,
             layout=dict(layout),
+            identities=identities,
             moved=stand.moved,
             topics={**stand.topics, **self._awaited(missing)},
             begins=stand.begins,
@@ -199,22 +221,28 @@ class StartFinder:
             lanes=lanes,
             leaderless=leaderless,
             replayed=replayed,
+            lost=self._losses.lost,
         )
 
-    def _stand(
-        self,
-        sources: list[TopicPartition],
-        waiting: list[TopicPartition],
-        layout: Mapping[str, int],
-    ) -> _Stand:
-        every = [*sources, *waiting]
+    def _stand_of(
+        self, kept: list[KeptLane], identities: Mapping[str, str]
+    ) -> tuple[_Stand, list[KeptLane]]:
+        """Where lanes stand, without those of handlers that can't go on."""
+        stand = self._stand(kept, identities)
+        stopped = {one.source for one in self._losses.lost.values()}
+        if not stopped:
+            return stand, kept
+        rest = [one for one in kept if one.source.topic not in stopped]
+        others = {name: one for name, one in identities.items() if name not in stopped}
+        return self._stand(rest, others), rest
+
+    def _stand(self, kept: Collection[KeptLane], identities: Mapping[str, str]) -> _Stand:
+        sources = {lane: one.source.topic for one in kept for lane in (one.source, *one.waiting)}
+        every, own = [*sources], {lane for one in kept for lane in one.waiting}
         committed = self._cluster.committed(self._configuration.application, every, stable=True)
         extents = self._cluster.extents(every)
-        known = {name: self._entries.topic_of(name) for name in layout}
-        topics = {
-            name: _identified(known[name], identity)
-            for name, identity in self._cluster.topic_ids(list(layout)).items()
-        }
+        known = {name: self._entries.topic_of(name) for name in identities}
+        topics = {name: _identified(known[name], identity) for name, identity in identities.items()}
         anew = {name for name, one in topics.items() if one.is_anew(known[name])}
         incarnations = {
             name: one.incarnation for name, one in topics.items() if one.incarnation > 1
@@ -229,14 +257,16 @@ class StartFinder:
         positions: dict[TopicPartition, int] = {}
         for lane in every:
             offset, extent = committed[lane], extents[lane]
-            if lane.topic in anew:
-                positions[lane] = self._begin_of_new_topic(lane, extent)
-            elif lane in found:
-                positions[lane] = self._checked(lane, max(found[lane], extent.first), extent)
-            elif offset is not None:
-                positions[lane] = self._checked(lane, offset, extent)
-            else:
-                positions[lane] = self._first_position(lane, extent, is_own=lane in waiting)
+            if lane in found:
+                offset = max(found[lane], extent.first)
+            is_anew = lane.topic in anew
+            if offset is None and not is_anew:
+                positions[lane] = self._first_position(lane, extent, is_own=lane in own)
+                continue
+            identity = topics[lane.topic].identity if lane.topic in topics else ""
+            positions[lane] = self._losses.begin(
+                lane, offset, extent, source=sources[lane], identity=identity, is_anew=is_anew
+            )
         return _Stand(
             positions=positions,
             extents=extents,
@@ -310,44 +340,6 @@ class StartFinder:
         is_first_look = not is_own and self._entries.topic_of(lane.topic) is None
         latest = is_first_look and self._configuration.starting_offsets == "latest"
         return extent.end if latest else extent.first
-
-    def _begin_of_new_topic(self, lane: TopicPartition, extent: Extent) -> int:
-        return self._after_loss(
-            extent,
-            f"topic {lane.topic} was deleted and made anew since the job last started",
-            hint='if that was meant, set on_data_loss = "continue" to read the new topic from'
-            " its beginning",
-        )
-
-    def _checked(self, lane: TopicPartition, committed: int, extent: Extent) -> int:
-        if extent.first <= committed <= extent.end:
-            return committed
-        holds = f"{lane} holds offsets {extent.first} to {extent.end}, but the job stands at"
-        if committed > extent.end:
-            return self._after_loss(
-                extent,
-                f"{holds} {committed}: the topic lost records that were handled already",
-                hint='find out why; then set on_data_loss = "continue" to read it from the oldest'
-                " record that is kept: what is left of the records that were handled is handled"
-                " again",
-            )
-        return self._after_loss(
-            extent,
-            f"{holds} {committed}: what lay at {committed} to {extent.first - 1} is gone before it"
-            " was read",
-            hint="these were records, or markers of transactions that the job had no time to pass"
-            " before it died: the broker can't tell which any more. Compare with what wrote to the"
-            " topic, or with its retention; then go on with the oldest record that is kept:"
-            f" kafka-consumer-groups --reset-offsets --to-earliest --execute --group"
-            f" {self._configuration.application} --topic {lane.topic}:{lane.partition}, or"
-            ' on_data_loss = "continue" for all lanes',
-        )
-
-    def _after_loss(self, extent: Extent, problem: str, *, hint: str) -> int:
-        if self._configuration.data_loss is DataLoss.STOP:
-            raise ConfigurationError(problem, hint=hint)
-        self._control.warning("going on with the oldest record that is kept", because=problem)
-        return extent.first
 
 
 def _identified(known: TopicIdentity | None, identity: str) -> TopicIdentity:

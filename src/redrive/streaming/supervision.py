@@ -167,6 +167,7 @@ class Supervisor:
         self._waits_for = ""
         self._ledger = self._clusters = ""
         self._forwards: Mapping[str, int] = {}
+        self._stopped: Mapping[str, str] = {}
         self.breakers: tuple[BreakerState, ...] = ()
         """The breakers that are not closed."""
         self.floods: tuple[FloodState, ...] = ()
@@ -195,6 +196,7 @@ class Supervisor:
     def watch(self, start: Start) -> None:
         """Takes the start of a run with all its lanes; earlier problems are over."""
         self._start = start
+        self._stopped = {topic: one.problem for topic, one in start.stopped.items()}
         self._trouble, self._waits_for = None, ""
 
     def troubled(self, cause: str, step: str) -> None:
@@ -274,6 +276,7 @@ class Supervisor:
             ledger=self._ledger,
             clusters=self._clusters,
             forwards=self._forwards,
+            stopped=self._stopped,
             breakers=self.breakers,
             floods=self.floods,
         )

@@ -40,6 +40,8 @@ _RECOMMIT_AGE: Final = 6 * 3600.0
 """Seconds after which offsets are committed again: far below the broker's week (KIP-211)."""
 _PURGE_AGE: Final = 300.0
 """Seconds between two deletions of finished parked copies."""
+_RESUME_AGE: Final = 2.0
+"""Seconds between two looks for an operator who lets a stopped handler go on."""
 _DYNAMIC_AGE: Final = 20.0
 """Seconds between two looks for dynamic queues whose lease has ended."""
 _REPORT_AGE: Final = 600.0
@@ -102,7 +104,9 @@ class Upkeep:
         self.ends_run = False
         """Whether another run has to begin: topics, partitions, leaders or the clock changed."""
         self._follower = (
-            StatesFollower(cluster, configuration.application) if configuration.topology else None
+            StatesFollower(cluster, configuration.application)
+            if configuration.topology or start.lost
+            else None
         )
         self._deletion: Thread | None = None
         self._leaderless = start.leaderless
@@ -119,6 +123,7 @@ class Upkeep:
             _Chore(_MARKERS_AGE, self._warn_of_leaderless, 0.0),
             _Chore(_RECOMMIT_AGE, self._commit_again, now),
             _Chore(_PURGE_AGE, self._purge, now),
+            _Chore(_RESUME_AGE, self._look_at_resumes, now),
             _Chore(_DYNAMIC_AGE, self._look_at_dynamic_queues, now),
             _Chore(_REPORT_AGE, self._report_invalid, now),
             _Chore(_RATES_AGE, self._tell_rates, now),
@@ -135,6 +140,15 @@ class Upkeep:
             if time.monotonic() - chore.done_at >= chore.age:
                 self._attempt(chore.do)
                 chore.done_at = time.monotonic()
+
+    def is_last_run(self) -> bool:
+        """Whether the topics are still those of this run, now that nothing is left on them.
+
+        Raises:
+            FatalFault: As for ``look``.
+        """
+        self._attempt(self._look_at_layout)
+        return not self.ends_run
 
     def end(self) -> None:
         """Commits behind markers a last time, once the last batch has ended.
@@ -158,10 +172,12 @@ class Upkeep:
             self._control.notice("upkeep has to wait", error=fault.message)
 
     def _look_at_layout(self) -> None:
+        """Ends a run whose topics are others now, by partitions, leaders or Kafka's ids."""
         topics = self._cluster.topics()
         names = read_topics(self._configuration)
         found = {name: topics[name] for name in names if name in topics}
-        self.ends_run |= found != dict(self._start.layout) or self._leaders_changed()
+        is_other = found != self._start.layout or self._leaders_changed()
+        self.ends_run |= is_other or self._cluster.topic_ids(list(found)) != self._start.identities
 
     def _look_at_clock(self) -> None:
         """Ends a run whose clock differs from the wall clock: only the next run may change it."""
@@ -209,6 +225,16 @@ class Upkeep:
         ]
         read = self._processor.read_up_to
         self._cluster.delete_records({lane: read[lane] for lane in retries if read.get(lane)})
+
+    def _look_at_resumes(self) -> None:
+        """Ends a run that left out a handler which may go on now."""
+        if self._follower is None or not self._start.lost:
+            return
+        resumes = self._follower.states().resumes
+        self.ends_run |= any(
+            lost.source in resumes and resumes[lost.source].answers(lane, lost.found)
+            for lane, lost in self._start.lost.items()
+        )
 
     def _look_at_dynamic_queues(self) -> None:
         is_busy = self._deletion is not None and self._deletion.is_alive()

@@ -1,0 +1,103 @@
+"""``redrive handler``: handlers that stopped, and how one goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from redrive.command.options import because_option, config_option, table_options
+from redrive.command.output import counted, print_json, print_table
+from redrive.engine.commands import ResumeFrom
+from redrive.operations.handlers import ReadTopic, read_topics
+from redrive.operations.handlers import resume as resume_handler
+from redrive.settings import read_settings
+
+
+@click.group()
+def handler() -> None:
+    """Show handlers that stopped, and let one go on after it lost its place.
+
+    \b
+    redrive handler list
+    redrive handler resume payments --from oldest --because 'retention was too short'
+
+    A handler stops, and no other, when Kafka no longer has what lies where it stands: its topic was
+    deleted and made anew, or retention was quicker than the job. Its parked and remaining messages
+    wait meanwhile. on_data_loss = "continue" in its settings goes on without asking.
+
+    Exit codes: 0 done, 1 error, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+
+
+@handler.command(name="list")
+@config_option
+@table_options
+def list_handlers(config: Path, *, as_json: bool) -> None:
+    """Show each handler with its topic, whether it is stopped, and why.
+
+    Example: redrive handler list
+    """
+    found = read_topics(read_settings(config).job)
+    if as_json:
+        print_json([_as_json(one) for one in found])
+        return
+    rows = [{"handler": one.name, "topic": one.topic, "state": _state(one)} for one in found]
+    print_table(rows)
+    for one in found:
+        for lost in one.lost.values():
+            click.echo(f"{one.name} is stopped: {lost.problem}\nhint: {lost.hint}")
+
+
+@handler.command()
+@click.argument("name", metavar="NAME")
+@config_option
+@click.option(
+    "--from",
+    "begin",
+    type=click.Choice([one.value for one in ResumeFrom]),
+    default=ResumeFrom.OLDEST.value,
+    show_default=True,
+    help="Where to go on: at the oldest record that is kept, or behind the last one.",
+)
+@because_option
+def resume(name: str, config: Path, begin: str, purpose: str) -> None:
+    """Let the stopped handler NAME go on.
+
+    What is left out is printed, and who said so is kept; the running job follows within seconds.
+
+    Example: redrive handler resume payments --from oldest
+    """
+    lost = resume_handler(read_settings(config).job, name, ResumeFrom(begin), purpose)
+    for lane, one in lost.items():
+        gone = f"{counted(one.gone, 'offset')} gone unread" if one.gone else ""
+        left = one.end - one.first if begin == ResumeFrom.LATEST else 0
+        skipped = f"{counted(left, 'offset')} or more skipped" if left else ""
+        what = ", ".join(filter(None, (gone, skipped))) or "nothing skipped"
+        click.echo(f"{lane} goes on from the {begin}: {what}")
+
+
+def _state(one: ReadTopic) -> str:
+    if not one.lost:
+        return "runs"
+    return "is about to go on" if one.is_resumed else "stopped"
+
+
+def _as_json(one: ReadTopic) -> dict[str, object]:
+    return {
+        "handler": one.name,
+        "topic": one.topic,
+        "is_stopped": bool(one.lost),
+        "is_resumed": one.is_resumed,
+        "lost": [
+            {
+                "partition": str(lane),
+                "committed": lost.committed,
+                "first": lost.first,
+                "end": lost.end,
+                "problem": lost.problem,
+                "hint": lost.hint,
+            }
+            for lane, lost in one.lost.items()
+        ],
+    }

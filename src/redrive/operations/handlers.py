@@ -1,0 +1,99 @@
+"""Handlers that are stopped because they lost their place, and how one goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from redrive.checkpoints.control import LostPosition, lost_positions, read_entries
+from redrive.configuration import JobConfiguration
+from redrive.configuration.deciders import sources_of
+from redrive.engine.commands import Resume, ResumeFrom, States
+from redrive.errors import UsageError
+from redrive.kafka.access import check_access
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import ANSWER
+from redrive.messages import TopicPartition
+from redrive.operations.network import unknown
+from redrive.operations.process import this_user
+from redrive.operations.states import read_states, write_states
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTopic:
+    """A topic that a handler, or a queue manager, reads."""
+
+    name: str
+    """The handler; the topic itself if a queue manager reads it."""
+    topic: str
+    lost: Mapping[TopicPartition, LostPosition]
+    """Where it can't go on; empty while it runs."""
+    is_resumed: bool = False
+    """Whether an operator has let it go on; the job is about to."""
+
+
+def read_topics(job: JobConfiguration) -> list[ReadTopic]:
+    """Every topic that the job reads, and whether its handler is stopped.
+
+    Raises:
+        EnvironmentFault: The cluster can't be reached.
+        TransientFault: The broker gave no answer in time.
+    """
+    check_access(job.connection)
+    with Cluster.open(job.connection, timeout=ANSWER) as cluster:
+        lost, states = _lost(job, cluster), read_states(job, cluster)
+    names = {one.identity.topic: one.identity.name for one in job.handlers}
+    names = {**{topic: topic for topic in sources_of(job)}, **names}
+    return [_read_topic(name, topic, lost, states) for topic, name in names.items()]
+
+
+def resume(
+    job: JobConfiguration, name: str, begin: ResumeFrom, purpose: str
+) -> Mapping[TopicPartition, LostPosition]:
+    """Let a stopped handler go on; the running job follows within seconds.
+
+    Args:
+        job: The job.
+        name: The handler, or the topic that it reads.
+        begin: Where it goes on.
+        purpose: The reason, for whoever asks later.
+
+    Returns:
+        Where it could not go on; from the latest it leaves out what lies there, too.
+
+    Raises:
+        UsageError: There is no such handler, or it is not stopped; else as for ``write_states``.
+    """
+    known = read_topics(job)
+    found = next((one for one in known if name in {one.name, one.topic}), None)
+    if found is None:
+        names = [one.name for one in known]
+        raise unknown(f"application {job.application} has no handler {name}", name, names)
+    if not found.lost:
+        raise UsageError(
+            f"the handler {name} is not stopped", hint="redrive handler list shows all handlers"
+        )
+    lanes = {lane: one.found for lane, one in found.lost.items()}
+    operator = job.operator or this_user()
+    answer = Resume(topic=found.topic, lanes=lanes, begin=begin, operator=operator, purpose=purpose)
+    write_states(job, [answer.entry()])
+    return found.lost
+
+
+def _lost(job: JobConfiguration, cluster: Cluster) -> Mapping[TopicPartition, LostPosition]:
+    if job.control_topic not in cluster.topics():
+        return {}
+    return lost_positions(read_entries(cluster, job.control_topic))
+
+
+def _read_topic(
+    name: str, topic: str, every: Mapping[TopicPartition, LostPosition], states: States
+) -> ReadTopic:
+    lost = {lane: one for lane, one in every.items() if one.source == topic}
+    answer = states.resumes.get(topic)
+    is_resumed = (
+        bool(lost)
+        and answer is not None
+        and all(answer.answers(lane, one.found) for lane, one in lost.items())
+    )
+    return ReadTopic(name, topic, lost, is_resumed)

@@ -1,0 +1,69 @@
+"""``redrive handler``: what is stopped, and how it goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from redrive.checkpoints.control import ControlTopic, LostPosition
+from redrive.command import main
+from redrive.kafka.cluster import Cluster
+from redrive.messages import TopicPartition
+from redrive.operations.states import ensure_topics, read_states
+from redrive.settings import read_settings
+
+
+def redrive(*arguments: str, code: int = 0) -> str:
+    """The output of a command that ends with an exit code."""
+    result = CliRunner().invoke(main, ["handler", *arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_a_stopped_handler_is_listed_and_resumed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unique_name: Callable[[str], str],
+    bootstrap_servers: str,
+) -> None:
+    """What is left out is printed, and who resumed it is kept; another handler is not resumed."""
+    monkeypatch.chdir(tmp_path)
+    Path("orders.rul").write_text("ACTION(IGNORE)\n")
+    handlers = "".join(
+        f'[[handlers]]\nname = "{name}"\nqueue = "{name}.dlq"\nrules = "orders.rul"\n'
+        for name in ("orders", "payments")
+    )
+    Path("redrive.toml").write_text(
+        f'[application]\nname = "{unique_name("app")}"\n'
+        f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n{handlers}'
+    )
+    job = read_settings(Path("redrive.toml")).job
+    assert "stopped" not in redrive("list")  # the job never ran
+    ensure_topics(job)
+    lost = LostPosition(
+        source="payments.dlq", found=17, identity="", committed=3, first=10, end=15,
+        is_anew=False, problem="it is gone", hint="find out why",
+    )  # fmt: skip
+    lane = TopicPartition("payments.dlq", 0)
+    cluster = Cluster(job.connection)
+    with ControlTopic(cluster, job.control_topic) as entries:
+        entries.set_lost({lane: lost})
+    assert "payments is stopped: it is gone\nhint: find out why" in redrive("list")
+    states = {one["handler"]: one["is_stopped"] for one in json.loads(redrive("list", "--json"))}
+    assert states == {"orders": False, "payments": True}
+    assert "is not stopped" in redrive("resume", "orders", code=2)
+    assert "did you mean payments" in redrive("resume", "payment", code=2)
+    said = redrive("resume", "payments", "--from", "latest", "--because", "too late")
+    assert (
+        said
+        == f"{lane} goes on from the latest: 7 offsets gone unread, 5 offsets or more skipped\n"
+    )
+    answer = read_states(job, cluster).resumes["payments.dlq"]
+    assert answer.answers(lane, 17)
+    assert not answer.answers(lane, 18)
+    assert (answer.begin.value, answer.purpose) == ("latest", "too late")
+    assert "is about to go on" in redrive("list")

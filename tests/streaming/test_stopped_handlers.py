@@ -1,0 +1,86 @@
+"""A handler that lost its place stops alone, and goes on when an operator lets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import NewTopic
+from tests.conftest import eventually
+from tests.streaming.conftest import RunningJob, letter
+
+from redrive.configuration import DataLoss, JobConfiguration
+from redrive.engine.commands import ResumeFrom
+from redrive.errors import EnvironmentFault, UsageError
+from redrive.operations.handlers import read_topics, resume
+from redrive.streaming import upkeep
+
+Configure = Callable[..., JobConfiguration]
+StartJob = Callable[[JobConfiguration], RunningJob]
+TABLE = "WAIT(%s)\nACTION(RETRY)\n"
+
+
+def test_a_topic_made_anew_stops_its_own_handler_only(
+    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
+    configure: Configure, start_job: StartJob, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The other one goes on, without a pause; resumed, the handler reads the new topic."""
+    monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
+    payments, orders, target = queues("dlq"), queues("dlq"), queues("target")
+    configuration = configure(dict.fromkeys((payments, orders), TABLE % "YES"))
+    job = start_job(configuration)
+    produce(payments, [letter(2053, target, b"old")])
+    job.wait_for_records(1)
+    admin.delete_topics([payments])
+    eventually(lambda: payments not in admin.list_topics(), "the topic is gone")
+    admin.create_topics([NewTopic(payments, 1, 1)], wait_for_metadata=True)
+    produce(payments, [letter(2053, target, b"new")])
+    eventually(lambda: "a handler is stopped" in str(job.warnings), "the handler stopped")
+
+    def is_stopped() -> dict[str, bool]:
+        return {one.topic: bool(one.lost) for one in read_topics(configuration)}
+
+    assert is_stopped() == {payments: True, orders: False}
+    produce(orders, [letter(2053, target, b"other")])
+    job.wait_for_records(2)
+    with pytest.raises(UsageError, match="is not stopped"):
+        resume(configuration, orders, ResumeFrom.OLDEST, "")
+    (lost,) = resume(configuration, payments, ResumeFrom.OLDEST, "it was meant").values()
+    assert (lost.gone, lost.is_anew) == (0, True)
+    job.wait_for_records(3)
+    eventually(lambda: not any(is_stopped().values()), "all handlers run")
+    job.stop()
+    assert sorted(one.value for one in read_all(target)) == [b"new", b"old", b"other"]
+
+
+def test_a_resume_answers_one_loss(
+    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
+    configure: Configure, start_job: StartJob,
+) -> None:  # fmt: skip
+    """What retention deletes later stops the handler again; from the latest the rest is left."""
+    payments, orders, target = queues("dlq"), queues("dlq"), queues("target")
+    configuration = configure(dict.fromkeys((payments, orders), TABLE % "NO"))
+    start_job(configuration).join()
+
+    def cut_off(*, before: int) -> str:
+        produce(payments, [letter(2053, target, b"kept")] * 2)
+        admin.delete_records({TopicPartition(payments, 0): before})
+        produce(orders, [letter(2053, target, b"other")])
+        job = start_job(configuration)
+        eventually(lambda: not job.is_alive, "the job has ended")
+        assert isinstance(job.error, EnvironmentFault), job.error
+        assert job.records == 1
+        return str(job.error)
+
+    assert "the job stands at 0: what lay at 0 to 0 is gone" in cut_off(before=1)
+    (lost,) = resume(configuration, payments, ResumeFrom.LATEST, "").values()
+    assert lost.gone == 1
+    assert [one.is_resumed for one in read_topics(configuration)] == [True, False]
+    start_job(configuration).join()
+    assert "the job stands at 2" in cut_off(before=3)
+    handlers = [replace(one, data_loss=DataLoss.CONTINUE) for one in configuration.handlers]
+    start_job(replace(configuration, handlers=tuple(handlers))).join()
+    assert sorted(one.value for one in read_all(target)) == [b"kept", b"other", b"other"]
