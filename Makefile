@@ -19,6 +19,7 @@
 #   make restarts  RESTARTS restarts under load, some with broken tables; each message has one whole table
 #   make bench    the benchmarks
 #   make bench-peers  Redrive beside what one would use instead, ROUNDS rounds of RECORDS records each
+#   make docs     the site of the documentation, in build/site; a broken link or anchor is an error
 #   make dist     the source distribution, the wheel and a bill of materials, in dist
 #   make release-test  what make dist builds, and the demo from the wheel in an environment of its own
 #   make lock     resolve the Python dependencies again
@@ -38,7 +39,7 @@ UV     := uv==0.13.8
 # Much of the time a test waits for a broker or for Spark: two at once take little more than half.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts bench bench-peers dist release-test lock clean
+.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts bench bench-peers docs dist release-test lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -104,6 +105,9 @@ bench-peers: setup
 	$(BIN)/python -m benchmarks.peers --rounds $(ROUNDS) $(if $(RECORDS),--records $(RECORDS))
 	$(BIN)/python -m benchmarks.peers --table
 
+docs: .docs/.packages
+	NO_MKDOCS_2_WARNING=1 .docs/bin/python -m mkdocs build --strict
+
 # The time of the commit stands for that of the build, so that two builds give the same bytes.
 dist: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 dist: $(VENV)/.project
@@ -150,7 +154,13 @@ $(VENV)/.project: pyproject.toml $(VENV)/.packages
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Two locks, because what builds a package has to be there before it.
+# An environment of its own: what makes the site is no part of the project's.
+.docs/.packages: docs.lock $(VENV)/.created
+	$(BIN)/python -m venv --clear .docs
+	.docs/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --only-binary :all: -r docs.lock
+	@touch $@
+
+# Three locks, because what builds a package has to be there before it.
 COMPILE := .lock/bin/uv pip compile --universal --generate-hashes --no-emit-index-url --no-header \
            --python-version 3.11 --upgrade
 
@@ -159,6 +169,7 @@ lock: $(VENV)/.created
 	.lock/bin/python -m pip --disable-pip-version-check install --quiet $(UV)
 	$(COMPILE) --extra dev pyproject.toml --output-file requirements.lock >/dev/null
 	$(COMPILE) --group pyproject.toml:build --constraints requirements.lock --output-file build.lock >/dev/null
+	$(COMPILE) --group pyproject.toml:docs --constraints requirements.lock --output-file docs.lock >/dev/null
 	rm -rf .lock
 
 clean:

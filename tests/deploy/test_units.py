@@ -72,6 +72,21 @@ def test_the_unit_is_one_to_systemd(tmp_path: Path) -> None:
         assert (verified.returncode, verified.stderr) == (0, "")
 
 
+def test_the_unit_takes_from_the_job_what_it_does_not_need() -> None:
+    """Exposure, from 0 to 10, in the judgement of systemd; Java must be able to compile."""
+    assert "MemoryDenyWriteExecute" not in _unit()["Service"]
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not installed")
+    done = subprocess.run(
+        [program, "security", "--offline=true", "--threshold=30", "--no-pager", UNIT],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def _unit() -> ConfigParser:
     unit = ConfigParser(interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # names keep capitals

@@ -27,7 +27,9 @@ from redrive.engine.statistics import (
     OutcomeKind,
 )
 from redrive.observe.observer import MetricsObserver
+from redrive.operations.handler_states import HandlerState
 from redrive.operations.supervision import Activity, SupervisionState
+from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State
 from redrive.streaming.emission import Emitted
 from redrive.streaming.lifecycle import BatchSummary
@@ -97,7 +99,14 @@ def observer(configuration: JobConfiguration) -> MetricsObserver:
     observer.rates(10.0, 20.0)
     observer.supervised(state(Activity.RUNNING))
     metrics.waiting.show_topic("orders.dlq", waiting=5, retention=float("inf"), expiring=0)
+    metrics.waiting.count_causes([Cause("orders", "IOException", "orders", "billing", 4, 9.0)])
+    metrics.waiting.show_handlers({"orders": HandlerState.RUNNING})
     metrics.waiting.show_open(
-        ["orders"], {("orders", State.REMAINING): Standing(3, 0, time.time() - 60)}
+        ["orders"],
+        {
+            ("orders", State.REMAINING): Standing(
+                3, 0, time.time() - 60, acknowledged=2, unacknowledged_since=time.time() - 9
+            )
+        },
     )
     return observer

@@ -28,6 +28,8 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 OF_A_SCRAPE = frozenset({"job", "instance"})
 """Labels that Prometheus gives to everything it reads."""
+OF_ALL = OF_A_SCRAPE | {"application"}
+"""Labels of every metric of a job."""
 OF_A_HISTOGRAM = ("_bucket", "_sum", "_count")
 
 
@@ -54,9 +56,9 @@ def known(observer: MetricsObserver) -> dict[str, frozenset[str]]:
     series = {"up": OF_A_SCRAPE}
     for name, kind, labels in exported(observer.metrics.registry):
         if kind == "histogram":
-            series |= {f"{name}{end}": labels | OF_A_SCRAPE | {"le"} for end in OF_A_HISTOGRAM}
+            series |= {f"{name}{end}": labels | OF_ALL | {"le"} for end in OF_A_HISTOGRAM}
         else:
-            series[name] = labels | OF_A_SCRAPE
+            series[name] = labels | OF_ALL
     return series
 
 

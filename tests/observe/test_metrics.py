@@ -12,14 +12,19 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.configurations import handled, job_of
 from tests.observe.conftest import emitted, state
 
 from redrive.configuration import JobConfiguration
 from redrive.engine.statistics import Failure, OutcomeKind
 from redrive.messages.constants import reason_name
-from redrive.observe.metrics import MOST_SERIES, MOST_TARGETS, OTHER
+from redrive.observe.metrics import MOST_SERIES, MOST_TARGETS
 from redrive.observe.observer import MetricsObserver
+from redrive.observe.series import OTHER
+from redrive.observe.waiting import MOST_CAUSES
+from redrive.operations.handler_states import HandlerState
 from redrive.operations.supervision import Activity
+from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "operations.md"
@@ -27,18 +32,27 @@ _ENDINGS = {"counter": "_total", "info": "_info"}
 
 
 def exported(registry: CollectorRegistry) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """Name, type and labels of every metric with at least one series."""
+    """Name, type and labels of every metric with at least one series, without ``application``."""
     for family in registry.collect():
         kind = "gauge" if family.type == "stateset" else family.type
-        labels = {name for sample in family.samples for name in sample.labels} - {"le"}
+        for sample in family.samples:
+            assert sample.labels["application"] == "shop", sample
+        labels = {name for sample in family.samples for name in sample.labels}
+        labels -= {"le", "application"}
         yield family.name + _ENDINGS.get(kind, ""), kind, frozenset(labels)
 
 
 def values(observer: MetricsObserver) -> dict[tuple[str, tuple[str, ...]], float]:
-    """Every sample as Prometheus reads it, by its name and its labels in the order of names."""
+    """Every sample as Prometheus reads it, by its name and its labels in the order of names.
+
+    Without ``application``, which all of them have.
+    """
     text = generate_latest(observer.metrics.registry).decode()
     return {
-        (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
+        (
+            sample.name,
+            tuple(value for name, value in sorted(sample.labels.items()) if name != "application"),
+        ): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
         if not sample.name.endswith("_created")
@@ -62,6 +76,8 @@ def test_the_documented_bounds_are_those_of_the_program() -> None:
     said = " ".join(REFERENCE.read_text().split())
     assert f"Beyond {MOST_SERIES:,} combinations of handler, rule, result and reason" in said
     assert f"beyond {MOST_TARGETS:,} combinations of handler, target and reason" in said
+    assert f"beyond {MOST_CAUSES:,} combinations of handler, cause, destination and group" in said
+    assert f"The first time is shown of {MOST_CAUSES:,} causes" in said
 
 
 def test_names_follow_the_conventions_of_prometheus(observer: MetricsObserver) -> None:
@@ -115,9 +131,18 @@ def test_what_a_batch_did_is_what_is_exported(observer: MetricsObserver) -> None
         ("redrive_held_messages", ("orders",), 0),
         ("redrive_parked_oldest_seconds", ("orders",), 0),
         ("redrive_remaining_messages", ("orders",), 3),
+        ("redrive_unacknowledged_messages", ("orders",), 1),
     ):
         assert found[name, labels] == value, name
     assert found["redrive_remaining_oldest_seconds", ("orders",)] == pytest.approx(60, abs=5)
+    assert found["redrive_unacknowledged_oldest_seconds", ("orders",)] == pytest.approx(9, abs=5)
+
+
+def test_a_reader_may_ask_for_one_metric_by_its_name(observer: MetricsObserver) -> None:
+    """As ``/metrics?name[]=redrive_epoch`` does."""
+    registry: CollectorRegistry = observer.metrics.registry
+    found = [one.name for one in registry.restricted_registry(["redrive_epoch"]).collect()]
+    assert found == ["redrive_epoch"]
 
 
 def test_counters_grow_from_batch_to_batch(observer: MetricsObserver) -> None:
@@ -127,7 +152,7 @@ def test_counters_grow_from_batch_to_batch(observer: MetricsObserver) -> None:
     after = values(observer)
     for key, value in after.items():
         name = key[0]
-        if name.endswith("_total"):
+        if name.endswith("_total") and name != "redrive_dead_letters_total":  # the ledger's
             assert value == 2 * before[key], key
     count = "redrive_attempt_age_seconds_count", ("orders",)
     assert after[count] == 2 * before[count]
@@ -190,12 +215,38 @@ def test_what_messages_say_makes_no_end_of_series(
         assert found[name, labels] == 2 * 50
 
 
+def test_causes_beyond_a_number_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the earliest time of each is kept."""
+    monkeypatch.setattr("redrive.observe.waiting.MOST_CAUSES", 3)
+    observer = MetricsObserver(job_of(handled("orders.dlq", name="orders")))
+    for first in (200.0, 100.0, 300.0):
+        observer.metrics.waiting.count_causes(
+            Cause("orders", f"E{number}", "orders", "", 2, first) for number in range(5)
+        )
+    found = values(observer)
+    name = "redrive_dead_letters_total"
+    assert {key[1]: value for key, value in found.items() if key[0] == name} == {
+        ("E0", "orders", "", "orders"): 6,
+        ("E1", "orders", "", "orders"): 6,
+        ("E2", "orders", "", "orders"): 6,
+        (OTHER, OTHER, OTHER, "orders"): 12,
+    }
+    name = "redrive_cause_first_seen_timestamp_seconds"
+    assert {key[1]: value for key, value in found.items() if key[0] == name} == {
+        (f"E{number}", "orders"): 100 for number in range(3)
+    }
+
+
 def test_a_handler_that_is_gone_is_not_shown_any_more(observer: MetricsObserver) -> None:
     """A restart may take one away; the others keep their series."""
     observer.metrics.waiting.show_open(["bills"], {("bills", State.PARKED): Standing(2, 0, 0.0, 1)})
+    observer.metrics.waiting.show_handlers({"bills": HandlerState.WAITING})
     found = values(observer)
+    assert ("redrive_handler_state", ("orders", "running")) not in found
+    assert found["redrive_handler_state", ("bills", "waiting")] == 1
     assert ("redrive_remaining_messages", ("orders",)) not in found
     assert ("redrive_remaining_oldest_seconds", ("orders",)) not in found
+    assert ("redrive_unacknowledged_messages", ("orders",)) not in found
     assert found["redrive_parked_messages", ("bills",)] == 2
     assert found["redrive_held_messages", ("bills",)] == 1
     assert found["redrive_remaining_messages", ("bills",)] == 0

@@ -11,15 +11,21 @@ from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE
-from tests.observe.conftest import summary
+from tests.observe.conftest import state, summary
 from tests.observe.test_metrics import values
 from tests.outcomes.samples import append, outcome, rows
 
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import NO_STATES, states_of
 from redrive.errors import TransientFault
 from redrive.observe.observer import MetricsObserver
 from redrive.observe.survey import Survey
+from redrive.operations.handler_states import HandlerState
 from redrive.operations.retention import Waiting
+from redrive.operations.supervision import Activity
+from redrive.outcomes.acknowledgements import Acknowledgement
+from redrive.outcomes.rows import moment
+from redrive.outcomes.selection import Selection, State
 from redrive.streaming.lifecycle import JobControl, JobObserver
 
 SOON = Waiting(
@@ -44,7 +50,7 @@ class Told(JobObserver):
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A broker and a clock: what is there and what time it is."""
-    world = SimpleNamespace(answer=(SOON,), now=1_800_000_000.0)
+    world = SimpleNamespace(answer=(SOON,), now=1_800_000_000.0, states=NO_STATES)
 
     def ask(*_: Any) -> Sequence[Waiting]:
         if isinstance(world.answer, Exception):
@@ -52,6 +58,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return list(world.answer)
 
     monkeypatch.setattr("redrive.observe.survey.waiting_on_topics", ask)
+    follower = SimpleNamespace(states=lambda: world.states)
+    monkeypatch.setattr("redrive.observe.survey.StatesFollower", lambda *_: follower)
+    monkeypatch.setattr(
+        "redrive.observe.survey.HandlerWatch.look", lambda *_: {"orders": HandlerState.RUNNING}
+    )
     return world
 
 
@@ -109,9 +120,23 @@ def test_without_an_answer_the_last_one_stands_with_its_time(
     for name, label in (
         ("backlog_messages", ("orders.dlq",)),
         ("broker_answer_timestamp_seconds", ()),
+        ("handler_state", ("orders", "running")),
     ):
         assert after[f"redrive_{name}", label] == before[f"redrive_{name}", label] > 0
     assert [notice["error"] for notice in told.notices] == ["no answer in time"]
+
+
+def test_a_handler_that_lost_its_place_is_stopped_though_nothing_waits(
+    configuration: JobConfiguration, world: SimpleNamespace
+) -> None:
+    """As a topic that was made anew may be empty; the job says so."""
+    survey, observer, _ = survey_of(configuration)
+    found = []
+    for stopped in ({}, {"orders.dlq": "it was made anew"}, {}):
+        survey.supervised(replace(state(Activity.RUNNING), stopped=stopped))
+        survey.look()
+        found.append(values(observer)["redrive_handler_state", ("orders", "stopped")])
+    assert found == [0, 1, 0]
 
 
 def test_parked_and_remaining_are_those_of_the_ledger(
@@ -140,6 +165,41 @@ def test_parked_and_remaining_are_those_of_the_ledger(
     assert found["redrive_ledger_answer_timestamp_seconds", ()] == pytest.approx(
         time.time(), abs=20
     )
+
+
+def test_an_acknowledgement_counts_until_it_ends_though_no_outcome_comes(
+    configuration: JobConfiguration, world: SimpleNamespace
+) -> None:
+    """The messages still count as remaining."""
+    now = time.time()
+    minute = int(now * 1000) - 60_000
+    told = [
+        outcome(
+            number, origin=f"d:0:{number}", outcome=f"d:0:{number}", result="remains",
+            handler="orders", rule_line=number, time=minute + 30_000 * number,
+        )
+        for number in (0, 1)
+    ]  # fmt: skip
+    append(configuration.ledger.path, rows(told, partitions=1))
+    one = Acknowledgement(
+        id="5f2a",
+        operator="ann",
+        note="kept",
+        made=moment(int(now * 1000)),
+        until=moment(int(now * 1000) + 3_600_000),
+        selection=Selection(state=State.REMAINING, rule=0),
+    )
+    survey, observer, _ = survey_of(configuration)
+    found = []
+    over = replace(one, until=moment(minute))
+    for entry in (None, one.entry(), one.undone("bob"), one.entry(), over.entry()):
+        world.states = NO_STATES if entry is None else states_of(dict([entry]))
+        survey.look()
+        known = values(observer)
+        assert known["redrive_remaining_messages", ("orders",)] == 2
+        age = known["redrive_unacknowledged_oldest_seconds", ("orders",)]
+        found.append((known["redrive_unacknowledged_messages", ("orders",)], age > 45))
+    assert found == [(2, True), (1, False), (2, True), (1, False), (2, True)]
 
 
 def test_the_ledger_is_late_until_it_has_what_the_job_did(

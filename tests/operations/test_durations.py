@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.operations.durations import clock, duration, parse_since
+from redrive.operations.durations import clock, duration, parse_since, parse_until
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -34,16 +34,24 @@ def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None
 
 
 @given(st.integers(1, 999_999), st.sampled_from("smhdw"))
-def test_a_span_counts_back_from_now(number: int, unit: str) -> None:
+def test_a_span_counts_back_from_now_or_on_from_it(number: int, unit: str) -> None:
     """Seconds, minutes, hours, days and weeks."""
     units = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-    try:
-        expected = NOW - timedelta(**{units[unit]: number})
-    except OverflowError:
-        with pytest.raises(ValueError, match="before"):
-            parse_since(f"{number}{unit}", NOW)
-    else:
-        assert parse_since(f"{number}{unit}", NOW) == expected
+    for parsed, direction in ((parse_since, -1), (parse_until, 1)):
+        try:
+            expected = NOW + direction * timedelta(**{units[unit]: number})
+        except OverflowError:
+            with pytest.raises(ValueError, match="calendar"):
+                parsed(f"{number}{unit}", NOW)
+        else:
+            assert parsed(f"{number}{unit}", NOW) == expected
+
+
+def test_an_end_is_a_time_to_come() -> None:
+    """A date that is over is refused."""
+    assert parse_until("2026-02-01", NOW) == datetime(2026, 2, 1, tzinfo=UTC)
+    with pytest.raises(ValueError, match="2026-01-31 is over"):
+        parse_until("2026-01-31", NOW)
 
 
 @given(st.datetimes(min_value=datetime(1970, 1, 1), timezones=st.just(UTC)))  # noqa: DTZ001 - as Hypothesis wants it

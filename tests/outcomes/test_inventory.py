@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.outcomes.samples import START, append, outcome, rows
 
+from redrive.engine.commands import ACKNOWLEDGED, states_of
 from redrive.engine.outcome import UNTOUCHED
 from redrive.errors import EnvironmentFault, UsageError
+from redrive.outcomes.acknowledgements import Acknowledgement, acknowledgements_of
 from redrive.outcomes.inventory import Inventory, Selection, State, state_of
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.open_letters import OpenLetters, write_open_letters
@@ -187,6 +190,80 @@ def test_what_stands_is_counted_by_handler_with_quarantined_messages_apart(
         ("late", State.QUARANTINED): 1,
     }
     assert found["payments", State.PARKED].held == 1
+
+
+def acknowledgement(**chosen: Any) -> Acknowledgement:
+    """One that was made a second after the first sample."""
+    more: dict[str, Any] = {
+        name: chosen.pop(name) for name in ("made", "covers_new") if name in chosen
+    }
+    given = {"made": moment(START + 1000), "until": moment(START), **more}
+    selection = Selection(state=State.REMAINING, **chosen)
+    return Acknowledgement(id="5f2a", operator="ann", note="kept", selection=selection, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "covered"),
+    [
+        ([], set()),
+        ([{}], {0}),
+        ([{"covers_new": True}], {0, 2, 3}),
+        ([{"covers_new": True, "reason": 2053}], {0, 2}),
+        ([{"covers_new": True, "where": "origin LIKE '%:3'"}, {}], {0, 3}),
+        ([{"covers_new": True, "where": "CAST(origin AS INT) = 1"}, {}], {0}),
+        ([{"covers_new": True, "since": moment(START + 9_000)}], {2, 3}),
+        ([{"covers_new": True, "before": moment(START + 9_000), "key": b"key"}], {0}),
+        ([{"covers_new": True, "destination": "Q", "handler": "orders", "rule": 2}], {2}),
+    ],
+)
+def test_what_is_acknowledged_counts_as_such_in_every_view(
+    tmp_path: Path, given: list[dict[str, Any]], covered: set[int]
+) -> None:
+    """Of remaining messages only, however the entry came from its topic; the others are older."""
+    members = [
+        {"result": "remains", "reason": 2053, "key": "a2V5"},
+        {"result": "parked", "reason": 2053},
+        {"result": "remains", "reason": 2053, "fields": {"DESTQ": "Q"}},
+        {"result": "remains", "reason": 2085},
+        {"result": "remains", "reason": 2085, "action": "QUARANTINE"},
+        {"result": "retried", "reason": 2085},
+    ]
+    plain = {"handler": "orders", "action": "RETRY", "key": None, "fields": {"REASON": 2085}}
+    every = rows(
+        [
+            outcome(
+                number, **plain, origin=f"d:0:{number}", outcome=f"d:0:{number}",
+                message=f"d:0:{number}", rule_line=number, time=START + 10_000 * number
+            )
+            | one
+            for number, one in enumerate(members)
+        ],
+        partitions=1,
+    )  # fmt: skip
+    made = [acknowledgement(**one) for one in given]
+    entries = states_of(
+        {f"{ACKNOWLEDGED}{number}": one.entry()[1] for number, one in enumerate(made)}
+    ).acknowledged
+    read = acknowledgements_of(entries, moment(START - 1))
+    assert [replace(one, id="5f2a") for one in read] == made
+    assert acknowledgements_of({"x": {"made": "?"}}, moment(START)) == ()
+    table_rows = every[:3]
+    append(tmp_path / "ledger", list(table_rows))
+    ledger = Ledger(LedgerTable.open(tmp_path / "ledger"), tuple(every[3:]))
+    with Inventory(ledger, read) as inventory:
+        standing = inventory.standing()
+        listing = inventory.letters(Selection(state=State.ALL), limit=9)
+        groups, _ = inventory.groups(Selection(state=State.ALL), limit=9)
+    assert listing.acknowledged == {f"d:0:{number}" for number in covered}
+    assert sum(one.acknowledged for one in groups) == len(covered)
+    remaining = standing["orders", State.REMAINING]
+    assert (remaining.count, remaining.acknowledged) == (3, len(covered))
+    oldest = min({0, 2, 3} - covered, default=None)
+    assert remaining.unacknowledged_since == (
+        None if oldest is None else START / 1000 + 10 * oldest
+    )
+    assert standing["orders", State.PARKED].acknowledged == 0
+    assert standing["orders", State.QUARANTINED].acknowledged == 0
 
 
 def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:

@@ -12,7 +12,7 @@ from tests.outcomes.samples import append, outcome, rows
 from redrive.errors import EnvironmentFault
 from redrive.outcomes.inventory import Inventory, Selection
 from redrive.outcomes.ledger import Ledger
-from redrive.outcomes.open_letters import OpenLetters, write_open_letters
+from redrive.outcomes.open_letters import OpenLetters, newer_than, write_open_letters
 from redrive.outcomes.table import LedgerTable, open_letters_folder, remove
 
 EVERY = rows(
@@ -49,7 +49,9 @@ def test_what_is_written_down_is_read_instead_of_the_older_outcomes(ledger: Path
     append(ledger, EVERY[4:])
     table = LedgerTable.open(ledger)
     assert table is not None
-    assert [row["outcomes_offset"] for row in table.rows(f"WHERE {known.newer}")] == [2, 2]
+    assert [
+        row["outcomes_offset"] for row in table.rows(f"WHERE {newer_than(known.positions)}")
+    ] == [2, 2]
     assert number_open(ledger) == len(EVERY)
 
 

@@ -126,14 +126,18 @@ def test_each_dead_letter_goes_where_the_table_says_exactly_once(
     results = Counter(outcome["result"] for outcome in outcomes_of(configuration, read_all))
     assert results == {"retried": 10, "discarded": 10, "forwarded": 10, "remains": 12}
     assert len(read_all(configuration.handlers[0].identity.remaining_topic)) == 12
-    metrics = told.metrics.registry.get_sample_value
+
+    def metrics(name: str, **labels: str) -> float | None:
+        of_job = {"application": configuration.application, **labels}
+        return told.metrics.registry.get_sample_value(name, of_job)
+
     by_result = {("2", "retried"): 10, ("3", "discarded"): 10, ("4", "forwarded"): 10}
     by_result |= {("", "remains"): 12}
     for (rule, result), count in by_result.items():
         labels = {"handler": dlq, "rule": rule, "result": result, "reason": ""}
-        assert metrics("redrive_inputs_total", labels) == count
-    assert metrics("redrive_attempt_age_seconds_count", {"handler": dlq}) == 42
-    assert metrics("redrive_attempt_age_seconds_bucket", {"handler": dlq, "le": "3600.0"}) == 2
+        assert metrics("redrive_inputs_total", **labels) == count
+    assert metrics("redrive_attempt_age_seconds_count", handler=dlq) == 42
+    assert metrics("redrive_attempt_age_seconds_bucket", handler=dlq, le="3600.0") == 2
     for name in ("transaction_duration_seconds_count", "producers_opened_total", "epoch"):
         assert (metrics(f"redrive_{name}") or 0) > 0
     assert metrics("redrive_transaction_records_total") == 20 + 42 + 12

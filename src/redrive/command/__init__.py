@@ -51,6 +51,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "discard": "Throw remaining messages away, by a plan or at once.",
         "show": "Show one dead letter: why it failed, headers, body, and its history.",
         "groups": "Count dead letters by cause: reason, exception, destination, and what failed.",
+        "ack": "Acknowledge messages that remain on purpose: no alert is about them for a while.",
         "history": "Show every outcome of the message ID in order, and what comes next.",
         "ledger": "Maintain the ledger, while no job runs.",
         "demo": "Run the whole job on sample dead letters and an embedded broker.",

@@ -20,6 +20,7 @@ from redrive.command.selection import none_in_words, reserve, selection_options
 from redrive.operations.durations import clock, duration
 from redrive.outcomes.history import Next, next_steps
 from redrive.outcomes.inventory import Group, Inventory, Listing, Selection, state_of
+from redrive.outcomes.rows import Row
 from redrive.settings import read_settings
 
 _HIDDEN: Final = ("destination", "application", "error_class", "consumer_group", "failure")
@@ -57,7 +58,14 @@ def ls(*, config: Path, selection: Selection, limit: int, mq: bool, as_json: boo
     letters = [settings.mask.row(row) for row in found.letters]
     listing = replace(found, letters=letters)
     if as_json:
-        rows = [{**plain(row), **_next_of(steps.get(row["message"]))} for row in letters]
+        rows = [
+            {
+                **plain(row),
+                **_next_of(steps.get(row["message"])),
+                "acknowledged": row["message"] in listing.acknowledged,
+            }
+            for row in letters
+        ]
         print_json({"total": listing.total, "dead_letters": rows, **answer.document()})
         return
     mq = shows_mq(settings.job, mq=mq)
@@ -87,7 +95,7 @@ def _show(
     rows = [
         {
             "message": row["message"],
-            "result": Text(state_of(row), style=STYLES.get(row["result"], "")),
+            "result": _state(row, listing),
             "last outcome": f"{duration((moment - row['time']).total_seconds())} ago",
             **({"next": _next_text(steps.get(row["message"]))} if steps else {}),
             **cause(row, mq=mq),
@@ -101,6 +109,13 @@ def _show(
             f"{len(listing.letters)} of {listing.total}{reserve(is_complete=is_complete)};"
             " --limit shows more"
         )
+
+
+def _state(row: Row, listing: Listing) -> Text:
+    state = state_of(row)
+    if row["message"] in listing.acknowledged:
+        return Text(f"{state}, acknowledged")
+    return Text(state, style=STYLES.get(row["result"], ""))
 
 
 def _next_text(step: Next | None) -> str:
@@ -149,10 +164,12 @@ def _show_groups(
         click.echo(none_in_words(selection, is_complete=is_complete))
         return
     has_exceptions = any(group.error_class for group in found)  # dead letters of MQ have none
+    has_acknowledged = any(group.acknowledged for group in found)
     rows = [
         {
             "number": group.count,
             "share": f"{100 * group.count / total:.1f} %",
+            **({"acknowledged": group.acknowledged} if has_acknowledged else {}),
             **_cause(group, mq=mq, has_exceptions=has_exceptions),
             "last failure": failure_text(group.failure, mq=mq),
             "first (UTC)": clock(group.first)[:-4],
@@ -161,7 +178,13 @@ def _show_groups(
         }
         for group in found
     ]
-    print_table(rows, right=["share"], folded=[*rows[0]][2:-3], whole=["example"])
+    told = [*rows[0]]
+    print_table(
+        rows,
+        right=[name for name in told if name in {"share", "acknowledged"}],
+        folded=told[3 if has_acknowledged else 2 : -3],
+        whole=["example"],
+    )
     click.echo(f"{total} dead letters in all{reserve(is_complete=is_complete)}")
 
 

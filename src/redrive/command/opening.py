@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -14,6 +15,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import SchemeTable
+from redrive.operations.states import acknowledgements_in_effect
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.rules import GROUP_TOPIC
@@ -128,7 +130,7 @@ def ask_inventory(
 ) -> Answer[_Answer]:
     """Ask a question about some dead letters of a job."""
     archive = Archive(settings.job)
-    inventory, notes = archive.inventory()
+    inventory, notes = archive.inventory(partial(acknowledgements_in_effect, settings.job))
     with inventory:
         found = question(inventory)
         quarantined = count_quarantined(inventory, selection)

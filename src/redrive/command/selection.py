@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
@@ -84,6 +85,23 @@ def none_in_words(selection: Selection, *, is_complete: bool) -> str:
     else:
         found = "There is no such dead letter"
     return f"{found}{reserve(is_complete=is_complete)}."
+
+
+def selection_text(selection: Selection) -> str:
+    """The options that select the same, without ``--status``; empty for everything."""
+    key = selection.key
+    given = {
+        "--reason": selection.reason,
+        "--destq": selection.destination,
+        "--rule": selection.rule,
+        "--handler": selection.handler,
+        "--key": key if key is None else f"0x{key.hex()}",
+        "--since": selection.since and f"{selection.since:%Y-%m-%dT%H:%M:%S}Z",
+        "--older-than": selection.before and f"{selection.before:%Y-%m-%dT%H:%M:%S}Z",
+        "--where": selection.where or None,
+    }
+    parts = ((name, str(value)) for name, value in given.items() if value is not None)
+    return shlex.join(part for pair in parts for part in pair)
 
 
 def parse_key(text: str) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -30,6 +31,7 @@ from redrive.errors import UsageError
 from redrive.operations.durations import clock, duration
 from redrive.operations.next_look import NextLook, next_looks
 from redrive.operations.retention import Waiting, expiring_of
+from redrive.operations.states import acknowledgements_in_effect
 from redrive.operations.supervision import Activity, SupervisionState, problem_of, supervision_file
 from redrive.operations.supervision import read as read_supervision
 from redrive.outcomes.ledger import Batch
@@ -72,9 +74,10 @@ def status(
     redrive status --check
 
     waiting: not read yet. parked: waits for its next attempt. remaining: no rule can place it.
-    quarantined: no table looks at it any more. Of puts it shows undeliverable messages, by the
-    queue on which they wait. Without the ledger's folder it counts on the topics, from any machine;
-    without a broker it shows what the ledger knows, with a note. ? is a number that is not known.
+    acknowledged: of these, kept on purpose (redrive ack). quarantined: no table looks at it any
+    more. Of puts it shows undeliverable messages, by the queue on which they wait. Without the
+    ledger's folder it counts on the topics, from any machine; without a broker it shows what the
+    ledger knows, with a note. ? is a number that is not known.
 
     Exit codes: 0 shown, 1 error, 2 usage. With --check, which belongs on the machine on which the
     job runs: 0 all is well, 1 the job is stalled or dead, the broker is away, or what waits is not
@@ -120,7 +123,8 @@ class _View:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         job = settings.job
-        now, reported = status_of(job), read_supervision(supervision_file(job))
+        now = status_of(job, acknowledgements=partial(acknowledgements_in_effect, job))
+        reported = read_supervision(supervision_file(job))
         remains = now.instances is not None and any(it.remaining.number for it in now.handlers)
         looks = next_looks(job) if remains else {}
         expiring = () if now.instances is None else expiring_of(job, now.time.timestamp())
@@ -234,6 +238,9 @@ def _title(now: Status, supervision: SupervisionState | None) -> str:
 
 def _queues(now: Status) -> Table:
     rows = [_queue(handler, now.time) for handler in now.handlers]
+    if not any(handler.acknowledged for handler in now.handlers):
+        for row in rows:
+            del row["acknowledged"]
     return table(rows, right=[*rows[0]][2:], folded=["queue"])
 
 
@@ -249,6 +256,7 @@ def _queue(handler: HandlerStatus, now: datetime) -> dict[str, object]:
         "parked": _number(handler.parked),
         "next due": due,
         "remaining": _number(handler.remaining),
+        "acknowledged": _known(handler.acknowledged),
         "quarantined": _number(handler.quarantined),
         "invalid": _known(handler.invalid),
         "oldest": oldest and duration((now - oldest).total_seconds()),
@@ -322,6 +330,7 @@ def _handler_as_json(handler: HandlerStatus) -> dict[str, Any]:
         "parked": handler.parked._asdict(),
         "next_due": handler.next_due,
         "remaining": handler.remaining._asdict(),
+        "acknowledged": handler.acknowledged,
         "quarantined": handler.quarantined._asdict(),
         "invalid": handler.invalid,
         "oldest": handler.oldest,

@@ -236,9 +236,10 @@ _RELEASE: Final = "release/"
 _DISCOVERED: Final = "discovered/"
 _DYNAMIC: Final = "dynamic/"
 _RESUME: Final = "resume/"
+ACKNOWLEDGED: Final = "acknowledged/"
 STATE_KINDS: Final = (
     *(_CHANNEL, _QUEUE, _RELEASE, _DISCOVERED, _DYNAMIC, _RESUME),
-    *(REPLAY, CANCELLED),
+    *(REPLAY, CANCELLED, ACKNOWLEDGED),
 )
 
 
@@ -386,6 +387,8 @@ class States:
     """The last resume of each handler, by the topic that it reads."""
     replays: Mapping[str, Replay] = field(default_factory=dict)
     """Accepted plans, by id."""
+    acknowledged: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Entries of acknowledgements, by id; deciding does not ask them."""
 
     def as_of(self, now: int) -> States:
         """The states without the dynamic queues that are closed at a time.
@@ -467,4 +470,9 @@ def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
         dynamic_queues=frozenset(dynamic),
         resumes=_read_resumes(entries),
         replays=replays,
+        acknowledged={
+            key.removeprefix(ACKNOWLEDGED): value
+            for key, value in entries.items()
+            if key.startswith(ACKNOWLEDGED)
+        },
     )

@@ -2,26 +2,27 @@
 
 The registry is the job's own: nothing here is shared with other users of the library. How many
 series there can be is bounded: rules and reasons come from tables, and what comes from messages is
-cut off (``MOST_SERIES``, ``MOST_TARGETS``).
+cut off (``MOST_SERIES``, ``MOST_TARGETS``, ``MOST_CAUSES``).
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter as CounterOf
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram, Info
 from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from redrive.engine.statistics import Ages, Distribution
 from redrive.messages.constants import reason_name
+from redrive.observe.series import Capped
+from redrive.observe.waiting import WaitingMetrics
 from redrive.operations.supervision import Activity
-from redrive.outcomes.inventory import Standing, State
 from redrive.printable import printable
 
 if TYPE_CHECKING:
@@ -30,40 +31,17 @@ if TYPE_CHECKING:
     from redrive.engine.flood import FloodState
     from redrive.engine.statistics import Failure, OutcomeKind
 
-__all__ = ["MOST_SERIES", "MOST_TARGETS", "OTHER", "JobMetrics", "WaitingMetrics"]
+__all__ = ["MOST_SERIES", "MOST_TARGETS", "JobMetrics"]
 
 MOST_SERIES: Final = 5_000
 """Combinations of handler, rule, result and reason that are counted apart."""
 MOST_TARGETS: Final = 200
 """Combinations of handler, target and reason of failures that are counted apart: a message may name
 any target."""
-OTHER: Final = "other"
-"""The label of what is not counted apart any more."""
+
 
 _DURATIONS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the buckets for batches and transactions, in seconds."""
-
-
-class _Labelled(Protocol):
-    """A metric with labels, as far as it is used here."""
-
-    def labels(self, *values: str) -> Counter: ...
-
-
-class _Capped:
-    """A counter whose series are bounded: from the last on, they share one for each handler."""
-
-    def __init__(self, counter: _Labelled, most: int) -> None:
-        self._counter = counter
-        self._most = most
-        self._known: set[tuple[str, ...]] = set()
-
-    def add(self, handler: str, labels: tuple[str, ...], count: int) -> None:
-        values = (handler, *labels)
-        if values not in self._known and len(self._known) >= self._most:
-            values = (handler, *(OTHER for _ in labels))
-        self._known.add(values)
-        self._counter.labels(*values).inc(count)
 
 
 class AgesCollector(Collector):
@@ -107,7 +85,7 @@ class InputMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter = partial(Counter, registry=registry)
-        self._inputs = _Capped(
+        self._inputs = Capped(
             counter(
                 "redrive_inputs",
                 "Inputs by what became of them in one attempt.",
@@ -115,7 +93,7 @@ class InputMetrics:
             ),
             MOST_SERIES,
         )
-        self._failures = _Capped(
+        self._failures = Capped(
             counter(
                 "redrive_failed_puts",
                 "Puts that failed for another reason than the dead-letter header tells.",
@@ -123,7 +101,7 @@ class InputMetrics:
             ),
             MOST_TARGETS,
         )
-        self._rounds = _Capped(
+        self._rounds = Capped(
             counter(
                 "redrive_rounds",
                 "Puts that begin a round, by the number of the round for their message.",
@@ -283,96 +261,23 @@ class StateMetrics:
             self._floods.labels(handler).set(kept.get(handler, 0))
 
 
-class WaitingMetrics:
-    """What waits, by the last answers of the broker and the ledger."""
+class _OfApplication(Collector):
+    """Exports the metrics of a registry with the label ``application``.
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        gauge = partial(Gauge, registry=registry)
-        self._backlog = gauge(
-            "redrive_backlog_messages", "Records of a topic that were not read yet.", ["topic"]
-        )
-        self._retention = gauge(
-            "redrive_topic_retention_seconds",
-            "How long a topic keeps its records; +Inf for ever.",
-            ["topic"],
-        )
-        self._expiring = gauge(
-            "redrive_expiring_messages",
-            "Messages not handled that their topic deletes within retention_alarm.",
-            ["topic"],
-        )
-        self.broker_answer = gauge(
-            "redrive_broker_answer_timestamp_seconds", "When the broker was last asked."
-        )
-        states = {
-            State.PARKED: "Messages that wait for their next attempt.",
-            State.REMAINING: "Messages that no rule can place.",
-            State.QUARANTINED: "Messages that no table looks at any more.",
-        }
-        self._open = {
-            state: gauge(f"redrive_{state}_messages", meaning, ["handler"])
-            for state, meaning in states.items()
-        }
-        self._held = gauge(
-            "redrive_held_messages",
-            "Of the parked messages, those that wait behind an earlier one of their key.",
-            ["handler"],
-        )
-        self._oldest = {
-            state: gauge(
-                f"redrive_{state}_oldest_seconds", "Age of the oldest of them.", ["handler"]
-            )
-            for state in states
-        }
-        self._shown: dict[State, set[str]] = {state: set() for state in states}
-        self.ledger_answer = gauge(
-            "redrive_ledger_answer_timestamp_seconds", "When the ledger was last asked."
-        )
-        self.ledger_delay = gauge(
-            "redrive_ledger_delay_seconds", "Age of the oldest outcome that the ledger lacks."
-        )
+    One Prometheus watches many jobs, and an alert has to name the one that it is about.
+    """
 
-    def show_topic(
-        self, topic: str, *, waiting: int | None, retention: float | None, expiring: int
-    ) -> None:
-        """Shows what waits on a topic.
+    def __init__(self, metrics: CollectorRegistry, application: str) -> None:
+        self._metrics = metrics
+        self._label = {"application": application}
 
-        Args:
-            topic: Its name.
-            waiting: Records not read yet; None where that is not counted.
-            retention: Seconds that it keeps records; None if that is not known.
-            expiring: Messages that it will delete soon.
-        """
-        if waiting is not None:
-            self._backlog.labels(topic).set(waiting)
-        if retention is not None:
-            self._retention.labels(topic).set(retention)
-        self._expiring.labels(topic).set(expiring)
-
-    def show_open(
-        self, handlers: Iterable[str], found: Mapping[tuple[str, State], Standing]
-    ) -> None:
-        """Shows what is parked, what remains, and what is in quarantine.
-
-        Args:
-            handlers: The handlers of the job; those without anything are shown with 0.
-            found: What stands where, by handler and state.
-        """
-        for state, gauge in self._open.items():
-            ours = {*handlers, *(handler for handler, where in found if where is state)}
-            for gone in self._shown[state] - ours:
-                gauge.remove(gone)
-                if state is State.PARKED:
-                    self._held.remove(gone)
-                self._oldest[state].remove(gone)
-            self._shown[state] = ours
-            for handler in ours:
-                one = found.get((handler, state))
-                gauge.labels(handler).set(one.count if one else 0)
-                if state is State.PARKED:
-                    self._held.labels(handler).set(one.held if one else 0)
-                since = one.since if one else None
-                self._oldest[state].labels(handler).set_function(partial(_age, since))
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, with the label on every sample."""
+        for family in self._metrics.collect():
+            family.samples = [
+                one._replace(labels={**self._label, **one.labels}) for one in family.samples
+            ]
+            yield family
 
 
 class JobMetrics:
@@ -383,18 +288,17 @@ class JobMetrics:
 
     def __init__(self, *, version: str, application: str, instance: str) -> None:
         """Start with everything at zero; the instance is its share, such as ``1/1``."""
-        self.registry = CollectorRegistry()
-        Info("redrive", "Which job this is.", registry=self.registry).info(
-            {"version": version, "application": application, "instance": instance}
+        metrics = CollectorRegistry()
+        Info("redrive", "Which job this is.", registry=metrics).info(
+            {"version": version, "instance": instance}
         )
-        self.inputs = InputMetrics(self.registry)
-        self.emission = EmissionMetrics(self.registry)
-        self.state = StateMetrics(self.registry)
-        self.waiting = WaitingMetrics(self.registry)
-
-
-def _age(since: float | None) -> float:
-    return 0.0 if since is None else max(0.0, time.time() - since)
+        self.inputs = InputMetrics(metrics)
+        self.emission = EmissionMetrics(metrics)
+        self.state = StateMetrics(metrics)
+        self.waiting = WaitingMetrics(metrics)
+        # Collected once here, so that a reader may ask for single metrics by their names.
+        self.registry = CollectorRegistry(auto_describe=True)
+        self.registry.register(_OfApplication(metrics, application))
 
 
 def _reason(code: int) -> str:

@@ -22,6 +22,7 @@ class Observation:
     def __init__(self, configuration: JobConfiguration, mask: Mask = NO_MASK) -> None:
         """Prepare; nothing is begun yet."""
         self._configuration = configuration
+        self._mask = mask
         self.observer = MetricsObserver(configuration, mask)
         self.page: Page | None = None
         self._survey: Survey | None = None
@@ -53,7 +54,9 @@ class Observation:
         Args:
             control: Commands the job.
         """
-        self._survey = Survey(self._configuration, control, self.observer.metrics.waiting)
+        self._survey = Survey(
+            self._configuration, control, self.observer.metrics.waiting, self._mask
+        )
         control.add_observer(self.observer)
         control.add_observer(self._survey)
         if self.page is not None:

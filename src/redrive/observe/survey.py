@@ -9,14 +9,21 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
+from redrive.checkpoints.states import StatesFollower
 from redrive.errors import RedriveError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN, ONE_TRY, under_way
+from redrive.masking import NO_MASK, Mask
 from redrive.operations.durations import duration
+from redrive.operations.handler_states import HandlerState, HandlerWatch
 from redrive.operations.retention import Waiting, waiting_on_topics
+from redrive.outcomes.acknowledgements import acknowledgements_of
+from redrive.outcomes.causes import CauseCounter
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.table import LedgerTable
@@ -24,7 +31,9 @@ from redrive.streaming.lifecycle import BatchSummary, JobObserver
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
-    from redrive.observe.metrics import WaitingMetrics
+    from redrive.observe.waiting import WaitingMetrics
+    from redrive.operations.supervision import SupervisionState
+    from redrive.outcomes.acknowledgements import Acknowledgement
     from redrive.streaming.lifecycle import JobControl
 
 __all__ = ["Survey"]
@@ -52,16 +61,26 @@ class Survey(JobObserver):
     """
 
     def __init__(
-        self, configuration: JobConfiguration, control: JobControl, metrics: WaitingMetrics
+        self,
+        configuration: JobConfiguration,
+        control: JobControl,
+        metrics: WaitingMetrics,
+        mask: Mask = NO_MASK,
     ) -> None:
         """Prepare; ``start`` begins."""
         self._configuration = configuration
+        self._mask = mask
+        self._causes = CauseCounter()
         self._control = control
         self._metrics = metrics
         self._cluster = Cluster(configuration.connection, timeout=ONE_TRY)
+        self._watch = HandlerWatch(self._cluster)
+        self._stopped: Collection[str] = ()
         self._warned: dict[str, float] = {}
         self._told = ""
-        self._version: int | None = None
+        self._follower: StatesFollower | None = None
+        self._acknowledged: Mapping[str, Mapping[str, Any]] = {}
+        self._shown: tuple[int, Sequence[Acknowledgement]] | None = None
         self._batches: deque[float] = deque(maxlen=_MOST_STEPS)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="redrive-survey", daemon=True)
@@ -82,6 +101,10 @@ class Survey(JobObserver):
         """See ``JobObserver.restarted``."""
         self._configuration = configuration
 
+    def supervised(self, state: SupervisionState) -> None:
+        """See ``JobObserver.supervised``."""
+        self._stopped = state.stopped
+
     def batch(self, summary: BatchSummary) -> None:
         """See ``JobObserver.batch``."""
         when = summary.time / 1000
@@ -90,7 +113,8 @@ class Survey(JobObserver):
 
     def look(self) -> None:
         """Asks now, what can't be answered now is asked again the next time."""
-        found = [_problem(ask) for ask in (self._ask_broker, self._ask_ledger)]
+        asked = (self._ask_broker, self._ask_operators, self._ask_ledger)
+        found = [_problem(ask) for ask in asked]
         problems = "; ".join(filter(None, found))
         if problems and problems != self._told:  # report only changes
             self._control.notice("what waits can't be told now", error=problems)
@@ -103,6 +127,8 @@ class Survey(JobObserver):
             self.look()
             age = _AGE if self._configuration.listen else _ALARM_AGE
             wait = max(age, _SHARE * (time.monotonic() - begun))
+        if self._follower is not None:
+            self._follower.close()
 
     def _ask_broker(self) -> None:
         now = time.time()
@@ -114,6 +140,12 @@ class Survey(JobObserver):
                 expiring=topic.expiring,
             )
             self._warn(topic, now)
+        if self._configuration.listen:
+            states = self._watch.look(self._configuration, now)
+            for one in self._configuration.handlers:
+                if one.identity.topic in self._stopped:  # it may have no work that can be seen
+                    states[one.identity.name] = HandlerState.STOPPED
+            self._metrics.show_handlers(states)
         self._metrics.broker_answer.set(now)
 
     def _warn(self, topic: Waiting, now: float) -> None:
@@ -130,6 +162,14 @@ class Survey(JobObserver):
                 retention=duration(topic.retention or 0),
             )
 
+    def _ask_operators(self) -> None:
+        """Follows what operators acknowledge; without an answer the last one stands."""
+        if not self._configuration.listen:
+            return
+        if self._follower is None:
+            self._follower = StatesFollower(self._cluster, self._configuration.application)
+        self._acknowledged = self._follower.states().acknowledged
+
     def _ask_ledger(self) -> None:
         configuration = self._configuration
         if not configuration.listen or not configuration.ledger.enabled:
@@ -138,12 +178,23 @@ class Survey(JobObserver):
         if table is None:
             return
         now = time.time()
-        if table.version != self._version:
+        acknowledgements = acknowledgements_of(self._acknowledged, datetime.now(UTC))
+        if self._shown != (table.version, acknowledgements):
             handlers = [handler.identity.name for handler in configuration.handlers]
-            with Inventory(Ledger(table)) as inventory:
+            with Inventory(Ledger(table), acknowledgements) as inventory:
                 self._metrics.show_open(handlers, inventory.standing())
+            hide = self._mask.text
+            self._metrics.count_causes(
+                replace(
+                    one,
+                    cause=hide(one.cause),
+                    destination=hide(one.destination),
+                    group=hide(one.group),
+                )
+                for one in self._causes.news(table, handlers)
+            )
             self._forget_until(table.newest())
-            self._version = table.version
+            self._shown = table.version, acknowledgements
         self._metrics.ledger_answer.set(now)
 
     def _forget_until(self, newest: float) -> None:

@@ -41,11 +41,27 @@ def parse_since(text: str, now: datetime) -> datetime:
     Raises:
         ValueError: The text has none of these forms.
     """
+    return _moved(text, now, -1)
+
+
+def parse_until(text: str, now: datetime) -> datetime:
+    """A time from ``2h``, ``7d``, ``4w`` after now, or from ISO 8601; UTC if no zone is named.
+
+    Raises:
+        ValueError: The text has none of these forms, or the time is over.
+    """
+    time = _moved(text, now, 1)
+    if time <= now:
+        raise ValueError(f"{text} is over")
+    return time
+
+
+def _moved(text: str, now: datetime, direction: int) -> datetime:
     seconds = parse_duration(text)
     if seconds is not None:
         try:
-            return now - timedelta(seconds=seconds)
+            return now + direction * timedelta(seconds=seconds)
         except OverflowError as error:
-            raise ValueError(f"{text} ago is before the first year") from error
+            raise ValueError(f"{text} leads out of the calendar") from error
     time = datetime.fromisoformat(text.strip())
     return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final
 
 from redrive.checkpoints.control import Entries, read_entries
@@ -19,6 +20,7 @@ from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN
 from redrive.operations.network import Network, queue_names, unknown
+from redrive.outcomes.acknowledgements import Acknowledgement, acknowledgements_of
 
 _ATTEMPTS: Final = 4
 
@@ -52,6 +54,20 @@ def with_states(network: Network) -> Network:
     with network.cluster() as cluster:
         states = read_states(network.job, cluster)
     return replace(network, topology=in_states(network.topology, states))
+
+
+def acknowledgements_in_effect(
+    job: JobConfiguration, cluster: Cluster
+) -> tuple[Acknowledgement, ...]:
+    """What operators acknowledged of the messages that remain, the first to end first.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    if job.tables_topic not in cluster.topics():
+        return ()
+    entries = read_entries(cluster, job.tables_topic)
+    return acknowledgements_of(states_of(entries).acknowledged, datetime.now(UTC))
 
 
 def ensure_topics(job: JobConfiguration) -> None:

@@ -76,6 +76,6 @@ def _since(earliest: datetime) -> _Condition:
     return f"{day} AND {time_from(earliest)}", lambda row: row["time"] >= earliest
 
 
-def time_from(earliest: datetime) -> str:
+def time_from(earliest: datetime, column: str = "time") -> str:
     """The condition, as SQL, that an outcome is not older than a time."""
-    return f"time >= TIMESTAMP '{earliest.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}Z'"
+    return f"{column} >= TIMESTAMP '{earliest.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}Z'"

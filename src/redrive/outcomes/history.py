@@ -21,6 +21,11 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CONNECT, GLIMPSE, PATIENCE
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
+from redrive.outcomes.acknowledgements import (
+    Acknowledgement,
+    ReadAcknowledgements,
+    no_acknowledgements,
+)
 from redrive.outcomes.bodies import Lost, find_record
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.inventory import Inventory
@@ -161,14 +166,26 @@ class Archive:
         """The next step, assuming the best case for the cluster."""
         return what_next(rows, _deciders(self._configuration))
 
-    def inventory(self) -> tuple[Inventory, tuple[str, ...]]:
+    def inventory(
+        self, acknowledgements: ReadAcknowledgements = no_acknowledgements
+    ) -> tuple[Inventory, tuple[str, ...]]:
         """The dead letters of the job and their states; errors as for ``history``.
+
+        Args:
+            acknowledgements: Reads what operators acknowledged.
 
         Returns:
             The inventory, a context, and why it may lack outcomes.
         """
         ledger = self._open(b"")
-        return Inventory(ledger), self._all_notes(ledger)
+        found: Sequence[Acknowledgement] = ()
+        if self._cluster is not None:
+            try:
+                found = acknowledgements(self._cluster)
+            except TransientFault as fault:
+                note = f"{fault.message}; what is acknowledged is not known"
+                self._notes = (*self._notes, note)
+        return Inventory(ledger, found), self._all_notes(ledger)
 
     def unread(self) -> int | None:
         """Records of the dead-letter topics that the job has not read, and so without outcomes.

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
@@ -22,10 +21,12 @@ from deltalake import DeltaTable, write_deltalake
 from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.errors import EnvironmentFault
 from redrive.messages import NO_VALID_SCHEME
-from redrive.outcomes.conditions import check_condition, enclosed, refused
+from redrive.outcomes.acknowledgements import Acknowledgement, acknowledged
+from redrive.outcomes.conditions import check_condition, refused
 from redrive.outcomes.criteria import time_from
-from redrive.outcomes.open_letters import OPEN, OpenLetters, every_outcome, last_outcomes
+from redrive.outcomes.open_letters import OpenLetters, every_outcome, last_outcomes
 from redrive.outcomes.rows import FIELD_COLUMNS, Row
+from redrive.outcomes.selection import HELD, QUARANTINED, Selection, State
 from redrive.outcomes.table import LedgerTable, arrow_of, sql_text
 from redrive.rules import Action
 
@@ -43,10 +44,6 @@ Engine: TypeAlias = Callable[[str], Iterable[Row]]
 _REASON: Final = f"CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN NULL ELSE field_reason END"
 _CAUSES: Final = ("field_destq", "field_applname", "error_class", "consumer_group", "reason_name")
 _GROUPED: Final = ("handler", _REASON, *_CAUSES)
-_QUARANTINED: Final = f"action = {sql_text(Action.QUARANTINE.value)}"
-"""Of remaining messages: whether no table evaluates them again."""
-_HELD: Final = f"(result = {sql_text(Result.PARKED)} AND attempt = 0)"
-"""Whether a message waits behind an earlier one of its key: others are parked after an attempt."""
 
 
 PLACES: Final = (
@@ -57,107 +54,6 @@ PLACES: Final = (
 """Columns of the ledger that a plan to replay is made from."""
 
 
-class State(StrEnum):
-    """State of a dead letter."""
-
-    OPEN = "open"
-    """Parked or remaining: not settled, and not in quarantine."""
-    PARKED = "parked"
-    HELD = "held"
-    """Parked behind an earlier message of its key (ORDER(KEY))."""
-    REMAINING = "remaining"
-    QUARANTINED = "quarantined"
-    RETRIED = "retried"
-    FORWARDED = "forwarded"
-    DISCARDED = "discarded"
-    ALL = "all"
-
-    @property
-    def results(self) -> tuple[Result, ...]:
-        """The last results of dead letters in this state."""
-        return _RESULTS[self]
-
-
-_FINAL: Final = (Result.RETRIED, Result.FORWARDED, Result.DISCARDED)
-_RESULTS: Final[Mapping[State, tuple[Result, ...]]] = {
-    State.OPEN: OPEN,
-    State.PARKED: (Result.PARKED,),
-    State.HELD: (Result.PARKED,),
-    State.REMAINING: (Result.REMAINS,),
-    State.QUARANTINED: (Result.REMAINS,),
-    State.RETRIED: (Result.RETRIED,),
-    State.FORWARDED: (Result.FORWARDED,),
-    State.DISCARDED: (Result.DISCARDED,),
-    State.ALL: (*OPEN, *_FINAL),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """A selection of dead letters, by their last outcome."""
-
-    state: State = State.OPEN
-    message: str = ""
-    """Identity of one message, or of its dead letter; it may be in quarantine."""
-    reason: int | None = None
-    """Reason code, of the last failed attempt or in the dead-letter header."""
-    destination: str | None = None
-    """DESTQ, the queue that the message was for."""
-    rule: int | None = None
-    """Line of the rule that was applied last."""
-    handler: str | None = None
-    key: bytes | None = None
-    """The record's key."""
-    since: datetime | None = None
-    """The earliest time of the last outcome."""
-    before: datetime | None = None
-    """The time that the last outcome has to be older than."""
-    where: str = ""
-    """A condition in SQL over the columns of the ledger."""
-
-    @property
-    def is_narrowed(self) -> bool:
-        """Whether it has criteria other than the state."""
-        return self != Selection(state=self.state)
-
-    @property
-    def leaves_out_quarantined(self) -> bool:
-        """Whether quarantined messages that fulfil the rest of it are left out."""
-        return self.state in {State.OPEN, State.REMAINING} and not self.message
-
-    def conditions(self) -> Iterator[str]:
-        """The conditions in SQL, all of which have to hold."""
-        results = ", ".join(sql_text(result.value) for result in self.state.results)
-        yield f"result IN ({results})"
-        if self.state is State.HELD:
-            yield _HELD
-        elif self.state is State.QUARANTINED:
-            yield _QUARANTINED
-        elif self.leaves_out_quarantined:
-            yield f"NOT {_QUARANTINED}"
-        if self.reason is not None:
-            yield f"(reason = {self.reason} OR field_reason = {self.reason})"
-        if self.message:
-            yield f"(message = {sql_text(self.message)} OR origin = {sql_text(self.message)})"
-        for column, value in (
-            ("field_destq", None if self.destination is None else sql_text(self.destination)),
-            ("handler", None if self.handler is None else sql_text(self.handler)),
-            ("rule_line", self.rule),
-            ("message_key", None if self.key is None else f"X'{self.key.hex()}'"),
-        ):
-            if value is not None:
-                yield f"{column} = {value}"
-        yield from self._times()
-        if self.where:
-            yield enclosed(self.where)
-
-    def _times(self) -> Iterator[str]:
-        if self.since is not None:
-            yield time_from(self.since)
-        if self.before is not None:
-            yield f"NOT ({time_from(self.before)})"
-
-
 @dataclass(frozen=True, slots=True)
 class Listing:
     """Some dead letters."""
@@ -166,6 +62,8 @@ class Listing:
     """The last outcome of each, the newest first."""
     total: int
     """How many there are."""
+    acknowledged: frozenset[str] = frozenset()
+    """Identities of those that an operator acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +77,10 @@ class Standing:
     """Time of the earliest first decision among them, in seconds since 1970."""
     held: int = 0
     """Of parked ones, those that wait behind an earlier one of their key."""
+    acknowledged: int = 0
+    """Of remaining ones, those that an operator acknowledged."""
+    unacknowledged_since: float | None = None
+    """As ``since``, of those that nobody acknowledged; None if there is none."""
 
 
 def state_of(row: Row) -> str:
@@ -214,6 +116,8 @@ class Group:
     """Time of the latest."""
     example: str
     """Identity of one of the messages."""
+    acknowledged: int = 0
+    """Of them, those that an operator acknowledged."""
 
     @classmethod
     def of(cls, row: Row) -> Self:
@@ -230,6 +134,7 @@ class Group:
             first=row["first"],
             last=row["last"],
             example=row["example"],
+            acknowledged=row["acknowledged"],
         )
 
 
@@ -238,9 +143,10 @@ class Inventory:
 
     Args:
         ledger: The ledger, and the outcomes that it does not hold yet.
+        acknowledgements: Those in effect.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, acknowledgements: Sequence[Acknowledgement] = ()) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="redrive-outcomes-")
         tail = _table(Path(self._folder.name), ledger.tail)
         self.tables: Mapping[str, Path] = {"ledger": tail.path}
@@ -256,6 +162,7 @@ class Inventory:
             self._sources = ["ledger", "tail"]
             self.tables = {"ledger": ledger.table.path, "tail": tail.path}
             self.size = ledger.table.bytes
+        self._acknowledged = acknowledged(filter(self._is_sound, acknowledgements))
 
     def __enter__(self) -> Self:
         return self
@@ -279,7 +186,8 @@ class Inventory:
             selection,
             lambda where: (
                 f"{self._letters_of(selection)} SELECT outcomes_partition p,"
-                f" outcomes_offset o, count(*) OVER () n FROM letters {where}"
+                f" outcomes_offset o, count(*) OVER () n, {self._acknowledged} acknowledged"
+                f" FROM letters {where}"
                 f" ORDER BY time DESC, o DESC LIMIT {limit}"
             ),
         )
@@ -290,7 +198,13 @@ class Inventory:
         )
         rows = self._engine.asked(f"{self._outcomes()} SELECT * FROM outcomes WHERE {places}")
         by_place = {(row["outcomes_partition"], row["outcomes_offset"]): row for row in rows}
-        return Listing([by_place[row["p"], row["o"]] for row in found], found[0]["n"])
+        return Listing(
+            [by_place[row["p"], row["o"]] for row in found],
+            found[0]["n"],
+            frozenset(
+                by_place[row["p"], row["o"]]["message"] for row in found if row["acknowledged"]
+            ),
+        )
 
     def stories(self, messages: Sequence[str]) -> Mapping[str, Sequence[Row]]:
         """All outcomes of some messages, in their order; errors as for ``replayed``.
@@ -391,6 +305,7 @@ class Inventory:
                 f"{self._letters_of(selection)} SELECT handler, {_REASON} cause,"
                 f" {', '.join(_CAUSES)}, count(*) n,"
                 " min(first_time) first, max(time) last, max(message) example,"
+                f" count(CASE WHEN {self._acknowledged} THEN 1 END) acknowledged,"
                 f" sum(count(*)) OVER () total FROM letters {where} GROUP BY {', '.join(_GROUPED)}"
                 f" ORDER BY n DESC LIMIT {limit}"
             ),
@@ -401,18 +316,25 @@ class Inventory:
         """Parked, remaining and quarantined dead letters, by handler; errors as for ``places``."""
         state = (
             f"CASE WHEN result = {sql_text(Result.PARKED)} THEN {sql_text(State.PARKED)}"
-            f" WHEN {_QUARANTINED} THEN {sql_text(State.QUARANTINED)}"
+            f" WHEN {QUARANTINED} THEN {sql_text(State.QUARANTINED)}"
             f" ELSE {sql_text(State.REMAINING)} END"
         )
         rows = self._engine.asked(
             f"{self._letters_of(Selection())} SELECT handler, {state} state, count(*) n,"
             f" count(CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN 1 END) invalid,"
-            f" count(CASE WHEN {_HELD} THEN 1 END) held,"
+            f" count(CASE WHEN {HELD} THEN 1 END) held,"
+            f" count(CASE WHEN {self._acknowledged} THEN 1 END) acknowledged,"
+            f" min(CASE WHEN NOT {self._acknowledged} THEN first_time END) unacknowledged,"
             f" min(first_time) first FROM letters GROUP BY handler, {state}"
         )
         return {
             (row["handler"] or "", State(row["state"])): Standing(
-                row["n"], row["invalid"], row["first"].timestamp(), row["held"]
+                row["n"],
+                row["invalid"],
+                row["first"].timestamp(),
+                row["held"],
+                row["acknowledged"],
+                row["unacknowledged"] and row["unacknowledged"].timestamp(),
             )
             for row in rows
         }
@@ -442,6 +364,26 @@ class Inventory:
             f"{self._outcomes()} SELECT {columns}, count(*) n, max(message) example FROM outcomes"
             f" WHERE {' AND '.join(conditions)} GROUP BY {columns}"
         )
+
+    def covered(self, acknowledgement: Acknowledgement) -> int:
+        """How many remaining messages an acknowledgement covers; errors as for ``letters``."""
+        check_condition(self._engine, self._outcomes(), acknowledgement.selection.where)
+        return int(self._engine.asked(self._covered(acknowledgement))[0]["n"])
+
+    def _covered(self, acknowledgement: Acknowledgement) -> str:
+        return (
+            f"{self._letters_of(Selection())}"
+            f" SELECT count(CASE WHEN {acknowledged([acknowledgement])} THEN 1 END) n FROM letters"
+        )
+
+    def _is_sound(self, acknowledgement: Acknowledgement) -> bool:
+        """Whether a condition in SQL, which an operator wrote once, holds no query up.
+
+        It may fail at single rows that came since: CAST of what is no number. Nothing is
+        acknowledged by it then, so the alerts are about too much and never about too little.
+        """
+        where = acknowledgement.selection.where
+        return not where or not self._engine.problem_with(self._covered(acknowledgement))
 
     def _asked(self, selection: Selection, query: Callable[[str], str]) -> list[Row]:
         """The answer to a query, which is made from its WHERE clause."""

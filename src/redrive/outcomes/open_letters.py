@@ -25,7 +25,14 @@ from deltalake.exceptions import DeltaError
 from redrive.engine.outcome import COLUMNS, UNTOUCHED, Result
 from redrive.outcomes.table import LedgerTable, explained, open_letters_folder, sql_text
 
-__all__ = ["OPEN", "OpenLetters", "every_outcome", "last_outcomes", "write_open_letters"]
+__all__ = [
+    "OPEN",
+    "OpenLetters",
+    "every_outcome",
+    "last_outcomes",
+    "newer_than",
+    "write_open_letters",
+]
 
 OPEN: Final = (Result.PARKED, Result.REMAINS)
 """Results of dead letters that are not settled."""
@@ -71,17 +78,23 @@ class OpenLetters:
             LedgerTable(table, folder), {int(key): it for key, it in told["positions"].items()}
         )
 
-    @property
-    def newer(self) -> str:
-        """The condition, as SQL, that an outcome came later."""
-        known = " OR ".join(
-            f"(outcomes_partition = {partition} AND outcomes_offset < {position})"
-            for partition, position in self.positions.items()
-        )
-        most = max(self.positions, default=-1)
-        floor = min((self.positions.get(it, 0) for it in range(most + 1)), default=0)
-        # Files are skipped by the second condition, which the first one implies.
-        return f"NOT ({known}) AND (outcomes_offset >= {floor} OR outcomes_partition > {most})"
+
+def newer_than(positions: Mapping[int, int]) -> str:
+    """The condition, as SQL, that an outcome came later.
+
+    Args:
+        positions: By partition, the outcome offset from which on outcomes are newer.
+    """
+    if not positions:
+        return "TRUE"
+    known = " OR ".join(
+        f"(outcomes_partition = {partition} AND outcomes_offset < {position})"
+        for partition, position in positions.items()
+    )
+    most = max(positions)
+    floor = min(positions.get(it, 0) for it in range(most + 1))
+    # Files are skipped by the second condition, which the first one implies.
+    return f"NOT ({known}) AND (outcomes_offset >= {floor} OR outcomes_partition > {most})"
 
 
 def write_open_letters(path: Path) -> None:
@@ -173,7 +186,7 @@ def _told(sources: Sequence[str], known: OpenLetters | None) -> str:
     if known is None:
         return _union(sources, columns)
     ledger, *others = sources
-    newer = f"SELECT {columns} FROM {ledger} WHERE {known.newer}"
+    newer = f"SELECT {columns} FROM {ledger} WHERE {newer_than(known.positions)}"
     parts = [f"SELECT {_COLUMNS}, {_FIRST} FROM known", newer]
     return " UNION ALL ".join([*parts, *([_union(others, columns)] if others else [])])
 

@@ -23,7 +23,8 @@ from redrive.kafka.deadline import ANSWER, CONNECT, GLIMPSE
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
-from redrive.outcomes.inventory import Inventory, Standing, State
+from redrive.outcomes.acknowledgements import ReadAcknowledgements, no_acknowledgements
+from redrive.outcomes.inventory import Inventory, State
 from redrive.outcomes.ledger import Batch, Flow, Ledger
 from redrive.outcomes.put_sources import put_sources
 from redrive.outcomes.rows import moment
@@ -69,6 +70,8 @@ class HandlerStatus:
     """When the next of them is tried; None if none waits or it is unknown."""
     remaining: Count
     """Messages that no rule can place."""
+    acknowledged: int | None
+    """Of what remains, messages that an operator acknowledged; None if it is not known."""
     quarantined: Count
     """Messages that no table looks at any more; they do not count as remaining."""
     invalid: int | None
@@ -126,11 +129,17 @@ class Status:
         return "; ".join(self.notes) or "no answer" if None in known else ""
 
 
-def status_of(configuration: JobConfiguration, *, now: datetime | None = None) -> Status:
+def status_of(
+    configuration: JobConfiguration,
+    *,
+    acknowledgements: ReadAcknowledgements = no_acknowledgements,
+    now: datetime | None = None,
+) -> Status:
     """Asks the broker and the ledger where a job stands.
 
     Args:
         configuration: The job.
+        acknowledgements: Reads what operators acknowledged.
         now: The end of the last minute and hour; None for this moment.
 
     Raises:
@@ -138,7 +147,7 @@ def status_of(configuration: JobConfiguration, *, now: datetime | None = None) -
     """
     now = now or datetime.now(UTC)
     queues, notes = _Queues.of(configuration)
-    told = _Outcomes.of(configuration, queues, now)
+    told = _Outcomes.of(configuration, queues, acknowledgements, now)
     return Status(
         application=configuration.application,
         time=now,
@@ -163,6 +172,8 @@ class _Outcomes:
     """Messages by handler and state, without those of which there are none; None if not known."""
     invalid: Mapping[str, int] | None = None
     """Those that remain without a valid dead-letter header, by handler."""
+    acknowledged: Mapping[str, int] | None = None
+    """Those that remain and that an operator acknowledged, likewise."""
     precision: Precision = Precision.EXACT
     batches: tuple[Batch, ...] = ()
     unprojected: int = 0
@@ -171,7 +182,13 @@ class _Outcomes:
     """Why some may be missing."""
 
     @classmethod
-    def of(cls, configuration: JobConfiguration, queues: _Queues, now: datetime) -> Self:
+    def of(
+        cls,
+        configuration: JobConfiguration,
+        queues: _Queues,
+        acknowledgements: ReadAcknowledgements,
+        now: datetime,
+    ) -> Self:
         """Reads the ledger and what it does not hold yet; errors as for ``status_of``."""
         path, topic = configuration.ledger.path, configuration.outcomes_topic
         cluster = queues.cluster
@@ -182,14 +199,21 @@ class _Outcomes:
             totals, hour, minute = ledger.flows(
                 now - timedelta(hours=1), now - timedelta(minutes=1)
             )
-            with Inventory(ledger) as inventory:
+            known = None if cluster is None else acknowledgements(cluster)
+            with Inventory(ledger, known or ()) as inventory:
                 standing = inventory.standing()
+            remaining = {
+                name: one for (name, state), one in standing.items() if state is State.REMAINING
+            }
             return cls(
                 totals=totals,
                 hour=hour,
                 minute=minute,
                 standing={key: one.count for key, one in standing.items()},
-                invalid=_invalid(standing),
+                invalid={name: one.invalid for name, one in remaining.items()},
+                acknowledged=None
+                if known is None
+                else {name: one.acknowledged for name, one in remaining.items()},
                 precision=Precision.EXACT if cluster else Precision.LAST_KNOWN,
                 batches=tuple(ledger.last_batches(_BATCHES)),
                 unprojected=len(ledger.tail),
@@ -215,12 +239,6 @@ class _Outcomes:
             return cls(standing=_kept_on_topics(configuration, cluster), notes=notes)
         except TransientFault as fault:
             return cls(notes=[*notes, fault.message])
-
-
-def _invalid(standing: Mapping[tuple[str, State], Standing]) -> dict[str, int]:
-    return {
-        name: one.invalid for (name, state), one in standing.items() if state is State.REMAINING
-    }
 
 
 def _kept_on_topics(
@@ -285,6 +303,7 @@ def _handler(handler: HandlerConfiguration, queues: _Queues, told: _Outcomes) ->
         remaining=count(State.REMAINING),
         quarantined=count(State.QUARANTINED),
         invalid=None if told.invalid is None else told.invalid.get(name, 0),
+        acknowledged=None if told.acknowledged is None else told.acknowledged.get(name, 0),
         oldest=queues.oldest(identity),
         totals=_by_result(told.totals, [name]),
         last_hour=_by_result(told.hour, [name]),

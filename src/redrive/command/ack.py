@@ -1,0 +1,180 @@
+"""``redrive ack``: messages that remain on purpose, about which no alert is needed."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+
+from redrive.command.opening import ask_inventory, open_cluster
+from redrive.command.options import config_option, table_options
+from redrive.command.output import counted, print_json, print_notes, print_table
+from redrive.command.selection import selection_options, selection_text
+from redrive.errors import UsageError
+from redrive.operations.durations import clock, parse_until
+from redrive.operations.process import this_user
+from redrive.operations.states import acknowledgements_in_effect, write_states
+from redrive.outcomes.acknowledgements import Acknowledgement
+from redrive.outcomes.selection import Selection, State
+from redrive.settings import Settings, read_settings
+
+_REMAINING: Final = Selection(state=State.REMAINING)
+
+
+@click.command()
+@config_option
+@selection_options
+@click.option("--until", metavar="TIME", help="When it ends: 12h, 7d, 4w, or a date.")
+@click.option("--note", default="", metavar="TEXT", help="Why they are kept.")
+@click.option("--include-new", is_flag=True, help="Cover messages, too, that come later.")
+@click.option("--list", "lists", is_flag=True, help="List the acknowledgements in effect.")
+@click.option("--undo", default="", metavar="ID", help="End this acknowledgement now.")
+@table_options
+def ack(
+    *,
+    config: Path,
+    selection: Selection,
+    until: str | None,
+    note: str,
+    include_new: bool,
+    lists: bool,
+    undo: str,
+    as_json: bool,
+) -> None:
+    """Acknowledge messages that remain on purpose: no alert is about them for a while.
+
+    \b
+    redrive ack --handler orders.dlq --rule 12 --until 7d --note "kept for the audit"
+    redrive ack --rule 12 --include-new --until 2027-01-31 --note "ACTION(IGNORE) is meant"
+    redrive ack --list
+    redrive ack --undo 5f2ac9d0
+
+    Nothing changes about the messages: rules and replays treat them as before, and ls, groups and
+    status show them, marked. They are those that remain by now and fit the options of redrive ls;
+    with --include-new those too that come later. The metrics of unacknowledged messages leave them
+    out, and so do the alerts.
+
+    Exit codes: 0 done, 1 error, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    settings = read_settings(config)
+    given = selection != Selection() or until or note or include_new
+    if lists or undo:
+        if given or (lists and undo):
+            raise UsageError("--list and --undo stand alone", hint="leave out the other options")
+        if lists:
+            _list(settings, as_json=as_json)
+        else:
+            _undo(settings, undo, as_json=as_json)
+        return
+    if selection.state not in {State.OPEN, State.REMAINING}:
+        raise UsageError(
+            f"--status {selection.state}: no alert is about these", hint="leave out --status"
+        )
+    if not until or not note:
+        raise UsageError("an acknowledgement needs --until and --note")
+    chosen = replace(selection, state=State.REMAINING)
+    one = Acknowledgement(
+        id=secrets.token_hex(4),
+        operator=this_user(),
+        note=note,
+        made=datetime.now(UTC),
+        until=_time(until),
+        covers_new=include_new,
+        selection=chosen,
+    )
+    _write(settings, one, as_json=as_json)
+
+
+def _write(settings: Settings, one: Acknowledgement, *, as_json: bool) -> None:
+    answer = ask_inventory(settings, one.selection, lambda it: it.covered(one))
+    if not answer.found and not one.covers_new:
+        raise UsageError(
+            "no remaining message fits these options",
+            hint="redrive ls --status remaining lists them; --include-new covers those that come",
+        )
+    write_states(settings.job, [one.entry()])
+    if as_json:
+        print_json(_document(settings, one, answer.found))
+    else:
+        click.echo(
+            f"{one.id}: {counted(answer.found, 'remaining message')} acknowledged until"
+            f" {_moment(one.until)} UTC; redrive ack --undo {one.id} takes it back"
+        )
+        print_notes(answer.all_notes())
+
+
+def _list(settings: Settings, *, as_json: bool) -> None:
+    found = _in_effect(settings)
+    answer = ask_inventory(settings, _REMAINING, lambda it: [*map(it.covered, found)])
+    pairs = [*zip(found, answer.found, strict=True)]
+    if as_json:
+        print_json([_document(settings, one, number) for one, number in pairs])
+        return
+    if not pairs:
+        click.echo("Nothing is acknowledged.")
+        return
+    hide = settings.mask.text
+    rows = [
+        {
+            "id": one.id,
+            "messages": number,
+            "new ones": "yes" if one.covers_new else "no",
+            "until (UTC)": _moment(one.until),
+            "by": one.operator,
+            "note": hide(one.note),
+            "selection": hide(selection_text(one.selection)) or "everything",
+        }
+        for one, number in pairs
+    ]
+    print_table(rows, right=["messages"], folded=["by", "note", "selection"])
+    print_notes(answer.notes)
+
+
+def _undo(settings: Settings, name: str, *, as_json: bool) -> None:
+    found = next((one for one in _in_effect(settings) if one.id == name), None)
+    if found is None:
+        raise UsageError(
+            f"no acknowledgement {name} is in effect", hint="redrive ack --list shows them"
+        )
+    write_states(settings.job, [found.undone(this_user())])
+    if as_json:
+        print_json({"undone": name})
+    else:
+        click.echo(f"{name}: taken back; alerts are about these messages again")
+
+
+def _in_effect(settings: Settings) -> Sequence[Acknowledgement]:
+    with open_cluster(settings.job.connection) as cluster:
+        return acknowledgements_in_effect(settings.job, cluster)
+
+
+def _time(text: str) -> datetime:
+    try:
+        return parse_until(text, datetime.now(UTC))
+    except ValueError as error:
+        raise UsageError(
+            f"--until {text} is not a time to come", hint="give 12h, 7d, 4w, or 2027-01-31"
+        ) from error
+
+
+def _moment(time: datetime) -> str:
+    return clock(time)[:-7]
+
+
+def _document(settings: Settings, one: Acknowledgement, messages: int) -> dict[str, object]:
+    hide = settings.mask.text
+    return {
+        "id": one.id,
+        "messages": messages,
+        "operator": one.operator,
+        "note": hide(one.note),
+        "made": one.made,
+        "until": one.until,
+        "covers_new": one.covers_new,
+        "selection": hide(selection_text(one.selection)),
+    }

@@ -1,0 +1,181 @@
+"""Metrics of what waits and of what came, by the last answers of the broker and the ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, Counter, Enum, Gauge
+
+from redrive.observe.series import Capped
+from redrive.operations.handler_states import HandlerState
+from redrive.outcomes.inventory import Standing, State
+from redrive.printable import printable
+
+if TYPE_CHECKING:
+    from redrive.outcomes.causes import Cause
+
+__all__ = ["MOST_CAUSES", "WaitingMetrics"]
+
+MOST_CAUSES: Final = 500
+"""Combinations of handler, cause, destination and group of dead letters that are counted apart, and
+pairs of handler and cause of which the first time is shown."""
+
+
+class WaitingMetrics:
+    """What waits, by the last answers of the broker and the ledger."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        gauge = partial(Gauge, registry=registry)
+        self._backlog = gauge(
+            "redrive_backlog_messages", "Records of a topic that were not read yet.", ["topic"]
+        )
+        self._retention = gauge(
+            "redrive_topic_retention_seconds",
+            "How long a topic keeps its records; +Inf for ever.",
+            ["topic"],
+        )
+        self._expiring = gauge(
+            "redrive_expiring_messages",
+            "Messages not handled that their topic deletes within retention_alarm.",
+            ["topic"],
+        )
+        self._handlers = Enum(
+            "redrive_handler_state",
+            "Whether a handler handles what is on its dead-letter topic.",
+            ["handler"],
+            states=[one.value for one in HandlerState],
+            registry=registry,
+        )
+        self._shown_handlers: set[str] = set()
+        self.broker_answer = gauge(
+            "redrive_broker_answer_timestamp_seconds", "When the broker was last asked."
+        )
+        states = {
+            State.PARKED: "Messages that wait for their next attempt.",
+            State.REMAINING: "Messages that no rule can place.",
+            State.QUARANTINED: "Messages that no table looks at any more.",
+        }
+        self._open = {
+            state: gauge(f"redrive_{state}_messages", meaning, ["handler"])
+            for state, meaning in states.items()
+        }
+        self._held = gauge(
+            "redrive_held_messages",
+            "Of the parked messages, those that wait behind an earlier one of their key.",
+            ["handler"],
+        )
+        self._unacknowledged = gauge(
+            "redrive_unacknowledged_messages",
+            "Of the remaining messages, those that no operator acknowledged.",
+            ["handler"],
+        )
+        self._unacknowledged_oldest = gauge(
+            "redrive_unacknowledged_oldest_seconds", "Age of the oldest of them.", ["handler"]
+        )
+        self._oldest = {
+            state: gauge(
+                f"redrive_{state}_oldest_seconds", "Age of the oldest of them.", ["handler"]
+            )
+            for state in states
+        }
+        self._shown: dict[State, set[str]] = {state: set() for state in states}
+        self._letters = Capped(
+            Counter(
+                "redrive_dead_letters",
+                "Dead letters that came, by the ledger.",
+                ["handler", "cause", "destination", "group"],
+                registry=registry,
+            ),
+            MOST_CAUSES,
+        )
+        self._first_seen = gauge(
+            "redrive_cause_first_seen_timestamp_seconds",
+            "When the first dead letter of a cause came, by the ledger.",
+            ["handler", "cause"],
+        )
+        self._known_causes: dict[tuple[str, str], float] = {}
+        self.ledger_answer = gauge(
+            "redrive_ledger_answer_timestamp_seconds", "When the ledger was last asked."
+        )
+        self.ledger_delay = gauge(
+            "redrive_ledger_delay_seconds", "Age of the oldest outcome that the ledger lacks."
+        )
+
+    def show_topic(
+        self, topic: str, *, waiting: int | None, retention: float | None, expiring: int
+    ) -> None:
+        """Shows what waits on a topic.
+
+        Args:
+            topic: Its name.
+            waiting: Records not read yet; None where that is not counted.
+            retention: Seconds that it keeps records; None if that is not known.
+            expiring: Messages that it will delete soon.
+        """
+        if waiting is not None:
+            self._backlog.labels(topic).set(waiting)
+        if retention is not None:
+            self._retention.labels(topic).set(retention)
+        self._expiring.labels(topic).set(expiring)
+
+    def show_handlers(self, states: Mapping[str, HandlerState]) -> None:
+        """Shows the state of each handler; those that are gone are not shown any more."""
+        for gone in self._shown_handlers - states.keys():
+            self._handlers.remove(gone)
+        self._shown_handlers = {*states}
+        for name, state in states.items():
+            self._handlers.labels(name).state(state.value)
+
+    def count_causes(self, causes: Iterable[Cause]) -> None:
+        """Counts new dead letters by their cause, and shows when each cause was first seen."""
+        known = self._known_causes
+        for one in causes:
+            cause = printable(one.cause)
+            labels = cause, printable(one.destination), printable(one.group)
+            self._letters.add(one.handler, labels, one.count)
+            key = one.handler, cause
+            if key in known or len(known) < MOST_CAUSES:
+                known[key] = min(one.first, known.get(key, one.first))
+                self._first_seen.labels(*key).set(known[key])
+
+    def show_open(
+        self, handlers: Iterable[str], found: Mapping[tuple[str, State], Standing]
+    ) -> None:
+        """Shows what is parked, what remains, and what is in quarantine.
+
+        Args:
+            handlers: The handlers of the job; those without anything are shown with 0.
+            found: What stands where, by handler and state.
+        """
+        for state, gauge in self._open.items():
+            ours = {*handlers, *(handler for handler, where in found if where is state)}
+            for gone in self._shown[state] - ours:
+                gauge.remove(gone)
+                if state is State.PARKED:
+                    self._held.remove(gone)
+                if state is State.REMAINING:
+                    self._unacknowledged.remove(gone)
+                    self._unacknowledged_oldest.remove(gone)
+                self._oldest[state].remove(gone)
+            self._shown[state] = ours
+            for handler in ours:
+                one = found.get((handler, state))
+                gauge.labels(handler).set(one.count if one else 0)
+                if state is State.PARKED:
+                    self._held.labels(handler).set(one.held if one else 0)
+                if state is State.REMAINING:
+                    self._unacknowledged.labels(handler).set(
+                        one.count - one.acknowledged if one else 0
+                    )
+                    self._unacknowledged_oldest.labels(handler).set_function(
+                        partial(_age, one.unacknowledged_since if one else None)
+                    )
+                since = one.since if one else None
+                self._oldest[state].labels(handler).set_function(partial(_age, since))
+
+
+def _age(since: float | None) -> float:
+    return 0.0 if since is None else max(0.0, time.time() - since)

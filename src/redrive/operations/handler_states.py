@@ -1,0 +1,88 @@
+"""Whether each handler handles the dead letters of its own topic, as the broker shows it.
+
+``redrive.streaming.supervision`` watches the job as a whole: it is well while anything moves. Here
+each handler counts for itself, so that one that stands still beside busy ones is seen.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from redrive.kafka.cluster import Cluster, next_offsets
+from redrive.kafka.deadline import ONE_TRY
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.messages import TopicPartition
+
+__all__ = ["HandlerState", "HandlerWatch"]
+
+
+class HandlerState(StrEnum):
+    """State of one handler."""
+
+    RUNNING = "running"
+    """Its dead letters are handled, or there are none."""
+    WAITING = "waiting"
+    """Its dead-letter topic does not exist."""
+    STOPPED = "stopped"
+    """Dead letters wait on a partition of its topic, and none of them has been handled for
+    ``stalled_after`` seconds; or a partition has had no leader for as long; or it lost its place,
+    which the job itself says."""
+
+
+class HandlerWatch:
+    """Derives the states of a job's handlers from committed offsets, one look after the other."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Take the cluster of the job; ``look`` asks it."""
+        self._cluster = cluster
+        self._moved: dict[TopicPartition, tuple[int | None, float]] = {}
+        """By lane with work, the committed offset and the time at which it was first seen."""
+
+    def look(self, configuration: JobConfiguration, now: float) -> dict[str, HandlerState]:
+        """The state of each handler, by its name.
+
+        Args:
+            configuration: The job.
+            now: Seconds since 1970.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        topics = {one.identity.name: one.identity.topic for one in configuration.handlers}
+        existing = self._cluster.topics()
+        standing = self._standing(configuration, now)
+        states = {}
+        for name, topic in topics.items():
+            known = HandlerState.STOPPED if topic in standing else HandlerState.RUNNING
+            states[name] = known if topic in existing else HandlerState.WAITING
+        return states
+
+    def _standing(self, configuration: JobConfiguration, now: float) -> set[str]:
+        """The topics of which a partition with work has not moved for too long."""
+        lanes, silent = self._cluster.led(one.identity.topic for one in configuration.handlers)
+        extents = self._cluster.extents(lanes)
+        committed = self._cluster.committed(configuration.application, lanes)
+        is_latest = configuration.starting_offsets == "latest"
+        at = {
+            lane: extent.position(committed[lane], from_end=is_latest)
+            for lane, extent in extents.items()
+        }
+        ends = {lane: extent.end for lane, extent in extents.items()}
+        waiting: dict[TopicPartition, int | None] = dict.fromkeys(silent)
+        waiting |= {lane: offset for lane, offset in at.items() if offset < ends[lane]}
+        before, self._moved = self._moved, {}
+        for lane, offset in waiting.items():
+            known = before.get(lane)
+            self._moved[lane] = known if known and known[0] == offset else (offset, now)
+        still = [
+            lane
+            for lane, (_, since) in self._moved.items()
+            if now - since >= configuration.stalled_after
+        ]
+        # Only transaction markers may follow the last record.
+        starts = {lane: at[lane] for lane in still if lane in at}
+        records = next_offsets(self._cluster, starts, ends, seconds=ONE_TRY) if starts else {}
+        return {lane.topic for lane in still if lane in silent or records[lane] < ends[lane]}

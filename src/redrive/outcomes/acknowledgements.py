@@ -1,0 +1,148 @@
+"""Acknowledgements: an operator knows that some messages remain, and keeps them on purpose.
+
+They change nothing about the messages. Alerts are about what nobody acknowledged; every view shows
+what is. An acknowledgement is an entry of the application's tables topic, as other commands of
+operators are, and ends by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+from redrive.engine.commands import ACKNOWLEDGED, Entry
+from redrive.engine.outcome import Result
+from redrive.outcomes.criteria import time_from
+from redrive.outcomes.selection import Selection, State
+from redrive.outcomes.table import sql_text
+
+if TYPE_CHECKING:
+    from redrive.kafka.cluster import Cluster
+
+__all__ = [
+    "Acknowledgement", "ReadAcknowledgements", "acknowledged", "acknowledgements_of",
+    "no_acknowledgements",
+]  # fmt: skip
+
+ReadAcknowledgements: TypeAlias = Callable[["Cluster"], "Sequence[Acknowledgement]"]
+"""Reads the acknowledgements in effect; raises ``TransientFault`` if the broker gives no answer."""
+
+_UNDONE: Final = "undone_by"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """The acknowledgement of some remaining messages."""
+
+    id: str
+    operator: str
+    """The operator who made it."""
+    note: str
+    """The reason that the operator gave."""
+    made: datetime
+    until: datetime
+    """When it ends."""
+    covers_new: bool = False
+    """Whether it covers messages, too, that came after it was made."""
+    selection: Selection = field(default_factory=lambda: Selection(state=State.REMAINING))
+
+    def entry(self) -> Entry:
+        """Key and value of its entry."""
+        chosen = self.selection
+        return f"{ACKNOWLEDGED}{self.id}", {
+            "operator": self.operator,
+            "note": self.note,
+            "made": self.made.timestamp(),
+            "until": self.until.timestamp(),
+            "covers_new": self.covers_new,
+            "reason": chosen.reason,
+            "destination": chosen.destination,
+            "rule": chosen.rule,
+            "handler": chosen.handler,
+            "key": None if chosen.key is None else chosen.key.hex(),
+            "since": chosen.since and chosen.since.timestamp(),
+            "before": chosen.before and chosen.before.timestamp(),
+            "where": chosen.where,
+        }
+
+    def undone(self, operator: str) -> Entry:
+        """The entry that ends it before its time."""
+        key, value = self.entry()
+        return key, {**value, _UNDONE: operator}
+
+    @classmethod
+    def of(cls, name: str, value: Mapping[str, Any]) -> Self:
+        """Reads an entry.
+
+        Raises:
+            KeyError: A member is missing.
+            TypeError: A member has another type.
+            ValueError: A member has a value that it can't have.
+        """
+        return cls(
+            id=name,
+            operator=str(value["operator"]),
+            note=str(value["note"]),
+            made=_time(value["made"]),
+            until=_time(value["until"]),
+            covers_new=bool(value["covers_new"]),
+            selection=Selection(
+                state=State.REMAINING,
+                reason=value["reason"],
+                destination=value["destination"],
+                rule=value["rule"],
+                handler=value["handler"],
+                key=None if value["key"] is None else bytes.fromhex(value["key"]),
+                since=None if value["since"] is None else _time(value["since"]),
+                before=None if value["before"] is None else _time(value["before"]),
+                where=str(value["where"]),
+            ),
+        )
+
+    def conditions(self) -> Iterator[str]:
+        """The conditions in SQL on ``letters``, all of which hold for what it covers."""
+        yield from self.selection.conditions()
+        if not self.covers_new:
+            yield f"NOT ({time_from(self.made, 'first_time')})"
+
+
+def acknowledged(acknowledgements: Iterable[Acknowledgement]) -> str:
+    """The condition, as SQL on ``letters``, that a message is acknowledged; it is never NULL."""
+    covered = " OR ".join(f"({' AND '.join(one.conditions())})" for one in acknowledgements)
+    if not covered:
+        return "FALSE"
+    # A condition of an operator may fail at rows that it was not written for.
+    remains = f"result = {sql_text(Result.REMAINS.value)}"
+    return f"(CASE WHEN {remains} THEN coalesce({covered}, FALSE) ELSE FALSE END)"
+
+
+def no_acknowledgements(_: Cluster) -> Sequence[Acknowledgement]:
+    """For questions to which they do not matter: reads nothing."""
+    return ()
+
+
+def acknowledgements_of(
+    entries: Mapping[str, Mapping[str, Any]], now: datetime
+) -> tuple[Acknowledgement, ...]:
+    """The acknowledgements in effect at a time, the first to end first.
+
+    Args:
+        entries: ``States.acknowledged``: entries by id. Those that can't be read are left out: a
+            later version may have written them.
+        now: The time.
+    """
+    found = []
+    for name, value in entries.items():
+        try:
+            one = Acknowledgement.of(name, value)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue
+        if one.until > now and _UNDONE not in value:
+            found.append(one)
+    return tuple(sorted(found, key=lambda one: (one.until, one.id)))
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

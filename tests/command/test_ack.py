@@ -1,0 +1,107 @@
+"""``redrive ack``: what remains on purpose is marked everywhere, until its time is over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.outcomes.samples import append, outcome, rows
+
+from redrive.command import main
+from redrive.settings import read_settings
+
+SETTINGS = """\
+[application]
+name = "{name}"
+[kafka]
+bootstrap_servers = "{servers}"
+[[handlers]]
+name = "orders"
+queue = "orders.dlq"
+rules = "orders.rul"
+[mask]
+patterns = ["secret"]
+"""
+
+
+def run(*arguments: str) -> Result:
+    """A command in the working directory."""
+    return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+
+def answer(*arguments: str) -> Any:
+    """What a command that succeeds says in JSON."""
+    done = run(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def shop(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bootstrap_servers: str,
+    unique_name: Callable[[str], str],
+) -> None:
+    """A job, never run on this broker, with a ledger of three messages that remain."""
+    monkeypatch.chdir(tmp_path)
+    Path("orders.rul").write_text("ACTION(RETRY)\n")
+    name = unique_name("ack").replace("_", "-")
+    Path("redrive.toml").write_text(SETTINGS.format(name=name, servers=bootstrap_servers))
+    places = [f"orders.dlq:0:{number}" for number in range(3)]
+    letters = [
+        outcome(
+            number, origin=place, outcome=place, message=place, result="remains",
+            handler="orders", action="IGNORE", rule_line=number,
+        )
+        for number, place in enumerate(places)
+    ]  # fmt: skip
+    append(read_settings(Path("redrive.toml")).job.ledger.path, rows(letters, partitions=1))
+
+
+@pytest.mark.usefixtures("shop")
+def test_what_is_acknowledged_is_marked_until_that_is_undone() -> None:
+    """In ls, groups and status; a secret of the selection is not shown."""
+    where = "origin <> 'secret'"
+    made = answer("ack", "--rule", "1", "--where", where, "--until", "7d", "--note", "audit")
+    assert made["messages"] == 1
+    [listed] = answer("ack", "--list")
+    assert listed == made
+    assert listed["selection"] == """--rule 1 --where 'origin <> '"'"'***'"'"''"""
+    letters = answer("ls")["dead_letters"]
+    assert {one["rule_line"] for one in letters if one["acknowledged"]} == {1}
+    assert sum(one["acknowledged"] for one in answer("groups")["groups"]) == 1
+    [handler] = answer("status")["handlers"]
+    assert (handler["remaining"]["number"], handler["acknowledged"]) == (3, 1)
+    for command, column in (("ls", "acknowledged"), ("groups", "acknowledged")):
+        assert column in run(command).stdout
+    assert made["id"] in run("ack", "--list").stdout
+    assert run("ack", "--undo", made["id"]).exit_code == 0
+    assert run("ack", "--list").stdout == "Nothing is acknowledged.\n"
+    assert not any(one["acknowledged"] for one in answer("ls")["dead_letters"])
+    assert run("ack", "--undo", made["id"]).exit_code == 2
+
+
+def test_what_makes_no_acknowledgement_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with what to do instead, before the broker is asked."""
+    monkeypatch.chdir(tmp_path)
+    Path("orders.rul").write_text("ACTION(RETRY)\n")
+    Path("redrive.toml").write_text(SETTINGS.format(name="shop", servers="localhost:1"))
+    for arguments, told in (
+        ([], "needs --until and --note"),
+        (["--until", "7d"], "needs --until and --note"),
+        (["--until", "yesterday", "--note", "x"], "--until yesterday is not a time to come"),
+        (["--until", "2020-01-01", "--note", "x"], "--until 2020-01-01 is not a time to come"),
+        (["--until", "7d", "--note", "x", "--status", "parked"], "no alert is about these"),
+        (["--list", "--undo", "5f2a"], "stand alone"),
+        (["--list", "--rule", "3"], "stand alone"),
+    ):
+        done = run("ack", *arguments)
+        assert done.exit_code == 2, done.output
+        assert told in " ".join(done.stderr.split())

@@ -1,0 +1,72 @@
+"""Pages that lead through an installation: what they tell to type and to write is right."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from redrive.command import SUBCOMMANDS, main
+from redrive.settings import read_settings
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("laptop-to-three-nodes.md", "kubernetes.md", "installation.md", "versions.md")
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """Every command line of the pages, with its page."""
+    found = []
+    for page in PAGES:
+        text = (DOCS / page).read_text()
+        lines = re.findall(r"^ {4,}(?:kubectl .* -- )?redrive (.*)$", text, re.MULTILINE)
+        lines += re.findall(r"`redrive ([^`\n]+)`", text)
+        found += [(page, shlex.split(line, comments=True)) for line in lines]
+    return found
+
+
+def test_every_command_on_the_pages_exists_with_its_options() -> None:
+    """Also that of a group, such as ``broker start``."""
+    known = commands()
+    assert len(known) > 20
+    with click.Context(main) as context:
+        for page, words in known:
+            command: click.Command | None = main
+            rest = list(words)
+            while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+                command = command.get_command(context, rest.pop(0))
+            assert command is not None, f"{page}: redrive {shlex.join(words)}"
+            options = {name for one in command.params for name in one.opts} | {"--help"}
+            given = {word for word in rest if word.startswith("-")}
+            assert given <= options | {"--version"}, f"{page}: redrive {shlex.join(words)}"
+    assert {words[0] for _, words in known} <= {*SUBCOMMANDS, "--version"}
+
+
+def test_the_settings_on_the_way_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the laptop, and what each further step adds."""
+    text = (DOCS / "laptop-to-three-nodes.md").read_text()
+    blocks = [
+        block.replace("\n    ", "\n").strip()
+        for block in re.findall(r"(?:^ {4}.*\n|^\n(?= {4}))+", text, re.MULTILINE)
+    ]
+    (rules,) = (block for block in blocks if block.startswith("DIALECT"))
+    kafka = [block for block in blocks if "[kafka]" in block]
+    first, signed_in = kafka
+    (listen,) = (block for block in blocks if "listen" in block)
+    (shared,) = (block for block in blocks if "${INSTANCE}" in block)
+    (nodes,) = (block for block in blocks if "master =" in block)
+    (tmp_path / "orders.rul").write_text(rules)
+    monkeypatch.setenv("INSTANCE", "1/2")
+    body = first.partition("[kafka]")[2].partition("\n\n")[2]
+    steps = (
+        first,
+        f"{first}\n{listen}",
+        f"{shared}\n[kafka]\nbootstrap_servers = 'localhost:9092'\n{body}",
+        f"{first}\n{nodes}",
+    )
+    for step in steps:
+        (tmp_path / "redrive.toml").write_text(step)
+        assert read_settings(tmp_path / "redrive.toml").warnings == ()
+    assert 'sasl_password_file = "' in signed_in

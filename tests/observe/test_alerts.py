@@ -1,0 +1,197 @@
+"""Each alert fires when it should, and is silent for what only resembles that.
+
+``promtool test rules`` of Prometheus evaluates them; without it (on Debian it is in the package
+``prometheus``) only the table is checked.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from tests.observe.test_deployed import ALERTS, RULES
+
+
+class Case(NamedTuple):
+    """Series by the minute in promtool's notation; ``0+1x9`` grows from 0 to 9."""
+
+    alert: str
+    minutes: int
+    """When the alert is asked for."""
+    fires: dict[str, str]
+    """The series for which it fires, which have the label ``handler``, ``topic`` or the like A."""
+    silent: dict[str, str]
+    """The series for which it does not."""
+    labels: str
+    """The labels of the alert that fires, of those in ``NAMED``."""
+
+
+NAMED = "handler, topic, target, reason, cause, instance"
+CASES = [
+    Case(
+        "RedriveDown", 9,
+        {'up{job="redrive",instance="A"}': "1x4 0x9"},
+        {'up{job="redrive",instance="B"}': "1x7 0x9", 'up{job="others",instance="C"}': "0x15"},
+        '{instance="A"}',
+    ),
+    Case(
+        "RedriveStalled", 9,
+        {'redrive_stalled_seconds{instance="A"}': "0x5 60+60x9"},
+        {'redrive_stalled_seconds{instance="B"}': "0x4 60 0x9"},
+        '{instance="A"}',
+    ),
+    Case(
+        "RedriveSilent", 9,
+        {'redrive_supervision_timestamp_seconds{instance="A"}': "0+60x4 240x9"},
+        {'redrive_supervision_timestamp_seconds{instance="B"}': "0+60x15"},
+        '{instance="A"}',
+    ),
+    Case(
+        "RedriveMessagesExpire", 9,
+        {'redrive_expiring_messages{topic="A",instance="1"}': "0 0 4x15"},
+        {'redrive_expiring_messages{topic="B",instance="1"}': "0x6 4x15"},
+        '{topic="A"}',
+    ),
+    Case(
+        "RedriveRemainingTooLong", 20,
+        {'redrive_unacknowledged_oldest_seconds{handler="A"}': "86000+60x30"},
+        {
+            'redrive_unacknowledged_oldest_seconds{handler="B"}': "80000+60x30",
+            # All that is old is acknowledged.
+            'redrive_remaining_oldest_seconds{handler="C"}': "1000000+60x30",
+            'redrive_unacknowledged_oldest_seconds{handler="C"}': "0x30",
+        },
+        '{handler="A"}',
+    ),
+    Case(
+        "RedriveRemainingGrows", 80,
+        {'redrive_unacknowledged_messages{handler="A"}': "0+3x90"},
+        {
+            'redrive_unacknowledged_messages{handler="B"}': "100000+1x90",
+            'redrive_unacknowledged_messages{handler="C"}': "9000-50x90",
+        },
+        '{handler="A"}',
+    ),
+    Case(
+        "RedriveNewDeadLetters", 30,
+        {'redrive_dead_letters_total{handler="A",cause="E",destination="d"}': "0+50x40",
+         'redrive_dead_letters_total{handler="A",cause="E",destination="e"}': "0+50x40"},
+        {'redrive_dead_letters_total{handler="B",cause="E",destination="d"}': "0+50x40",
+         'redrive_dead_letters_total{handler="C",cause="E",destination="d"}': "900000x40"},
+        '{handler="A",cause="E"}',
+    ),
+    Case(
+        "RedriveNewCause", 100,
+        {'redrive_cause_first_seen_timestamp_seconds{handler="A",cause="E"}': "_x90 5400x30"},
+        {'redrive_cause_first_seen_timestamp_seconds{handler="A",cause="F"}': "600x130"},
+        '{handler="A",cause="E"}',
+    ),
+    Case(
+        "RedriveBacklogGrows", 60,
+        {'redrive_backlog_messages{topic="A"}': "0+1000x70"},
+        {'redrive_backlog_messages{topic="B"}': "1000000-1000x70"},
+        '{topic="A"}',
+    ),
+    Case(
+        "RedriveHandlerStopped", 9,
+        {'redrive_handler_state{handler="A",redrive_handler_state="stopped"}': "0x3 1x15"},
+        {'redrive_handler_state{handler="B",redrive_handler_state="stopped"}': "0x8 1x15",
+         'redrive_handler_state{handler="C",redrive_handler_state="running"}': "1x15"},
+        '{handler="A"}',
+    ),
+    Case(
+        "RedriveTopicMissing", 40,
+        {'redrive_handler_state{handler="A",redrive_handler_state="waiting"}': "1x50"},
+        {'redrive_handler_state{handler="B",redrive_handler_state="waiting"}': "0x15 1x35"},
+        '{handler="A"}',
+    ),
+    Case(
+        "RedriveTargetFails", 40,
+        {'redrive_failed_puts_total{handler="A",target="T",reason="R"}': "0+1x50"},
+        {'redrive_failed_puts_total{handler="B",target="T",reason="R"}': "0+1x20 20x30"},
+        '{handler="A",target="T",reason="R"}',
+    ),
+    Case(
+        "RedriveBreakerOpen", 9,
+        {'redrive_open_breakers{handler="A",instance="1"}': "0 1x15"},
+        {'redrive_open_breakers{handler="B",instance="1"}': "1x4 0 1x15"},
+        '{handler="A",instance="1"}',
+    ),
+    Case(
+        "RedriveFlood", 9,
+        {'redrive_flood_messages{handler="A",instance="1"}': "0x4 9 0x15"},
+        {'redrive_flood_messages{handler="B",instance="1"}': "9 0x15"},
+        '{handler="A",instance="1"}',
+    ),
+    Case(
+        "RedriveRetriesLate", 30,
+        {'redrive_retry_lateness_seconds_bucket{handler="A",le="30"}': "0+1x40",
+         'redrive_retry_lateness_seconds_bucket{handler="A",le="60"}': "0+2x40",
+         'redrive_retry_lateness_seconds_bucket{handler="A",le="+Inf"}': "0+2x40"},
+        {'redrive_retry_lateness_seconds_bucket{handler="B",le="30"}': "0+99x40",
+         'redrive_retry_lateness_seconds_bucket{handler="B",le="60"}': "0+100x40",
+         'redrive_retry_lateness_seconds_bucket{handler="B",le="+Inf"}': "0+100x40"},
+        '{handler="A"}',
+    ),
+    Case(
+        "RedriveLedgerLate", 30,
+        {'redrive_ledger_delay_seconds{instance="A"}': "0+60x40"},
+        {'redrive_ledger_delay_seconds{instance="B"}': "0+20x40"},
+        '{instance="A"}',
+    ),
+    Case(
+        "RedriveSurveyFails", 30,
+        {'redrive_broker_answer_timestamp_seconds{instance="A"}': "0x40"},
+        {'redrive_broker_answer_timestamp_seconds{instance="B"}': "0+60x40"},
+        '{instance="A"}',
+    ),
+]  # fmt: skip
+
+
+def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_is_silent() -> None:
+    assert [case.alert for case in CASES] == [alert["alert"] for alert in ALERTS]
+    assert all(case.fires and case.silent for case in CASES)
+
+
+def document_of(case: Case, *, fires: bool) -> dict[str, Any]:
+    """A test for promtool; ``fires`` says whether the series for which it fires are there."""
+    series = {**(case.fires if fires else {}), **case.silent}
+    question = f'group by ({NAMED}) (ALERTS{{alertname="{case.alert}",alertstate="firing"}})'
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": told} for name, told in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": question,
+                "eval_time": f"{case.minutes}m",
+                "exp_samples": [{"labels": case.labels, "value": 1}] if fires else [],
+            }
+        ],
+    }
+
+
+def test_alerts_fire_for_these_series_and_for_no_others(tmp_path: Path) -> None:
+    """With those for which they fire, and without them."""
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("promtool is not installed")
+    tests = tmp_path / "tests.yml"
+    tests.write_text(
+        yaml.safe_dump(
+            {
+                "rule_files": [str(RULES)],
+                "evaluation_interval": "1m",
+                "tests": [
+                    document_of(case, fires=fires) for case in CASES for fires in (True, False)
+                ],
+            }
+        )
+    )
+    done = subprocess.run(
+        [program, "test", "rules", str(tests)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
