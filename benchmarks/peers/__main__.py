@@ -76,7 +76,7 @@ def main() -> int:
     if arguments.table:
         write_tables(json.loads(arguments.report.read_text(encoding="utf-8")))
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # contestants and broker end too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # contestants and broker end too
     cores = sorted(os.sched_getaffinity(0))[:_CORES]
     load = os.getloadavg()[0]
     os.sched_setaffinity(0, cores)  # whatever is started from here on keeps it
