@@ -43,7 +43,7 @@ def read_topics(job: JobConfiguration) -> list[ReadTopic]:
     with Cluster.open(job.connection, timeout=ANSWER) as cluster:
         lost, states = _lost(job, cluster), read_states(job, cluster)
     names = {one.identity.topic: one.identity.name for one in job.handlers}
-    names = {**{topic: topic for topic in sources_of(job)}, **names}
+    names |= {topic: topic for topic in sources_of(job) if topic not in names}
     return [_read_topic(name, topic, lost, states) for topic, name in names.items()]
 
 
