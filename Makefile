@@ -18,6 +18,7 @@
 #   make mutations  plant mistakes in the protocol, and let the simulation find each of them
 #   make restarts  RESTARTS restarts under load, some with broken tables; each message has one whole table
 #   make bench    the benchmarks
+#   make bench-peers  Redrive beside what one would use instead, ROUNDS rounds of RECORDS records each
 #   make docs     the site of the documentation, in build/site; a broken link or anchor is an error
 #   make dist     the source distribution, the wheel and a bill of materials, in dist
 #   make release-test  what make dist builds, and the demo from the wheel in an environment of its own
@@ -38,7 +39,7 @@ UV     := uv==0.13.8
 # Much of the time a test waits for a broker or for Spark: two at once take little more than half.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts bench docs dist release-test lock clean
+.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts bench bench-peers docs dist release-test lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -98,6 +99,11 @@ restarts: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+
+bench-peers: ROUNDS = 3
+bench-peers: setup
+	$(BIN)/python -m benchmarks.peers --rounds $(ROUNDS) $(if $(RECORDS),--records $(RECORDS))
+	$(BIN)/python -m benchmarks.peers --table
 
 docs: .docs/.packages
 	NO_MKDOCS_2_WARNING=1 .docs/bin/python -m mkdocs build --strict

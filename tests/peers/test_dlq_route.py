@@ -1,0 +1,106 @@
+"""The rules of the comparison with others are the same in each form that they are written in."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from benchmarks.peers.contestants import contestants
+from benchmarks.peers.dlq_route import (
+    PROFILES,
+    VALUES,
+    Form,
+    Work,
+    expected,
+    profiles,
+    record,
+    write_rules,
+)
+from benchmarks.peers.matching import STACK_TRACE, Router
+
+from redrive.messages import read_view
+from redrive.rules import Dialect, Matcher, parse, select_rule
+
+WORKS = [Work(form, count) for form in Form for count in (20, 200)]
+RECORDS = range(0, PROFILES, 37)
+
+
+def _answers(work: Work) -> list[tuple[str, int]]:
+    """What the reference says: target and line for each record."""
+    fields = profiles(work.form, work.count)
+    rules = work.rules
+    chosen = [expected(rules, fields[number]) for number in RECORDS]
+    return [(rule.target, rule.line) for rule in chosen]
+
+
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_rules_table_agrees_with_the_reference(work: Work) -> None:
+    """Redrive's table, asked about the fields of a record, has the rule of the reference."""
+    table = parse(work.as_table()).required()
+    matcher, found = Matcher(table), []
+    for number in RECORDS:
+        fields = dict(profiles(work.form, work.count)[number])
+        one = {name: int(it) if name == "REASON" else it for name, it in fields.items()}
+        is_kafka = table.control.dialect is Dialect.KAFKA
+        first = (
+            matcher.first_of(one) if is_kafka else select_rule(table, matcher.candidates_of(one), 0)
+        )
+        assert first is not None
+        found.append(table.rules[first].line)
+    assert found == [line for _, line in _answers(work)]
+
+
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_case_in_sql_agrees_with_the_reference(work: Work) -> None:
+    """The CASE gives target and line of the reference."""
+    names = [f"`{name}`" for name in VALUES[work.form]]
+    rows = [tuple(profiles(work.form, work.count)[number].values()) for number in RECORDS]
+    with sqlite3.connect(":memory:") as database:
+        database.execute("PRAGMA case_sensitive_like = ON")
+        database.execute(f"CREATE TABLE records ({', '.join(names)})")
+        database.executemany("INSERT INTO records VALUES (?, ?, ?)", rows)
+        found = database.execute(f"SELECT {work.as_case()} FROM records ORDER BY rowid")  # noqa: S608
+        answers = [text for (text,) in found]
+    database.close()
+    assert answers == [f"{target} {line}" for target, line in _answers(work)]
+
+
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_loop_of_the_others_agrees_with_the_reference(work: Work, tmp_path: Path) -> None:
+    """What the Python contestants do with whole records is what the reference says."""
+    router, found = Router(write_rules(work, tmp_path)), []
+    for number in RECORDS:
+        fields = profiles(work.form, work.count)[number]
+        value, headers = record(work.form, number, fields)
+        target, rule = router.route(value, [(name, it or b"") for name, it in headers])
+        found.append((target, int(rule)))
+    assert found == _answers(work)
+
+
+def test_rules_are_used_and_one_in_ten_has_a_wildcard() -> None:
+    """The records meet most rules, so no contestant gets away with the first few."""
+    work = Work(Form.SPRING, 200)
+    fields = profiles(work.form, work.count)
+    rules = work.rules
+    used = {expected(rules, fields[number]).line for number in range(0, PROFILES, 3)}
+    wildcards = sum(any("*" in it for it in rule.when.values()) for rule in rules)
+    assert len(used) > 150
+    assert wildcards == 20
+
+
+@pytest.mark.parametrize("form", Form)
+def test_record_is_a_dead_letter_that_redrive_reads(form: Form) -> None:
+    """The fields of a record are what Redrive reads of it, and it has the promised size."""
+    fields = profiles(form, 20)[4]
+    value, headers = record(form, 4, fields)
+    view = read_view(b"k", value, headers)
+    assert len(value) == 1024
+    assert fields[next(iter(fields))] in str(view)
+    if form is Form.SPRING:
+        assert 2_000 < len(dict(headers)[STACK_TRACE] or b"") < 3_000
+
+
+def test_contestants_name_their_versions() -> None:
+    """Every lock names the package of its contestant."""
+    assert all(it.versions and it.name == name for name, it in contestants().items())
