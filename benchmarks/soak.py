@@ -6,7 +6,8 @@ this machine, is its capacity here. 70 % of that come from then on. Now and then
 seed chooses, a fault happens as in ``benchmarks.crash_cluster``, and operators' commands are
 killed. Inputs, outcomes and puts are reconciled all the while; memory, open files and threads of
 driver, Java and workers are noted, and have to be flat: in the last third the median is about that
-of the first third after the warm-up. Topics keep ten minutes of records, so that the disk lasts.
+of the first third after the warm-up. Topics keep half an hour of records, so that the disk lasts;
+an audit that falls behind that ends the run at once.
 
 Run it as ``python -m benchmarks.soak --hours 2`` (``make soak HOURS=2``), on Linux; a printed seed
 repeats the schedule. It leaves a report in JSON and a picture of the curves.
@@ -37,7 +38,7 @@ from benchmarks.load import (
 )
 from benchmarks.plot import Panel, svg
 from benchmarks.processes import usage
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from redrive.errors import ProtocolError
 from redrive.kafka.cluster import Cluster
@@ -95,6 +96,8 @@ class Watch:
             seconds: How long, about.
         """
         self.samples: list[Sample] = []
+        self.is_overtaken = False
+        """Whether records were deleted before the audit had read them."""
         self._scene = scene
         self._age = max(_LOOK, seconds / _SAMPLES)
         self._ended = threading.Event()
@@ -109,8 +112,13 @@ class Watch:
     def _run(self) -> None:
         sampled = -float("inf")
         while not self._ended.wait(_LOOK):
-            with contextlib.suppress(KafkaError):  # a broker is away: the next look goes on
+            try:
                 self._scene.reader.look()
+            except OffsetOutOfRangeError:
+                self.is_overtaken = True
+                return
+            except KafkaError:
+                pass  # a broker is away: the next look goes on
             if self._scene.seconds - sampled >= self._age:
                 sampled = self._scene.seconds
                 self.samples.append(self._sample())
@@ -192,7 +200,7 @@ class Soak(CrashProgram):
         "rolling restart", "stop job", "set clock", "kill commands",
     )  # fmt: skip
     brokers = 3
-    kept: ClassVar = {"retention.ms": "600000", "segment.bytes": "16777216"}
+    kept: ClassVar = {"retention.ms": "1800000", "segment.bytes": "16777216"}
 
     def make(self, number: int, chance: random.Random) -> Sent:
         """Most dead letters can be delivered at once."""
@@ -209,7 +217,7 @@ class Soak(CrashProgram):
         scene.await_progress()
         watch = Watch(scene, end)
         scene.load.rate = self.rate or self._share_of_capacity(scene)
-        self._bounce(scene, end)
+        self._bounce(scene, end, watch)
         watch.stop()
         scene.report.samples = [asdict(one) for one in watch.samples]
         found = trends(watch.samples)
@@ -228,12 +236,14 @@ class Soak(CrashProgram):
         say(f"capacity {capacity:.0f}/s, now {SHARE * capacity:.0f}/s")
         return SHARE * capacity
 
-    def _bounce(self, scene: Scene, end: float) -> None:
+    def _bounce(self, scene: Scene, end: float, watch: Watch) -> None:
         every = self.every or min(300.0, end / 5)
         for number in itertools.count(1):
             pause = every * scene.chance.uniform(0.5, 1.5)
             with scene.supervised():
                 time.sleep(max(0.0, min(end - scene.seconds, pause)))
+            if watch.is_overtaken:
+                raise RuntimeError("retention overtook the audit: give it a machine of its own")
             if scene.seconds > 0.9 * end:
                 break
             self.one_round(scene, number, self.chosen(scene))
