@@ -114,7 +114,7 @@ class Survey(JobObserver):
     def look(self) -> None:
         """Asks now, what can't be answered now is asked again the next time."""
         asked = (self._ask_broker, self._ask_operators, self._ask_ledger)
-        found = [_problem(ask) for ask in asked]
+        found = [_problem(ask) for ask in asked if not self._ended.is_set()]
         problems = "; ".join(filter(None, found))
         if problems and problems != self._told:  # report only changes
             self._control.notice("what waits can't be told now", error=problems)
