@@ -42,7 +42,7 @@ class OpenedQueue:
     queue: DynamicQueue
     topic: str
     messages: int | None = None
-    """Messages on it at most: ends of transactions count too; None if there is no topic."""
+    """The most messages that it may hold: markers count too; None without a topic."""
 
 
 def open_dynamic_queue(

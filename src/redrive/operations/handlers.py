@@ -56,7 +56,7 @@ def resume(
         job: The job.
         name: The handler, or the topic that it reads.
         begin: Where it goes on.
-        purpose: The reason, for whoever asks later.
+        purpose: The reason that the operator gives.
 
     Returns:
         Where it could not go on; from the latest it leaves out what lies there, too.
