@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from benchmarks.load import DEAD_LETTERS, EDITED, OUTCOMES, TARGETS
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, LeaderNotAvailableError
 
 _FINAL: Final = {"retried", "forwarded", "discarded", "remains"}
 _PUT: Final = {"retried", "forwarded"}
@@ -391,7 +391,7 @@ class Reader:
             self._consumer = self._opened()
             self._moved_at = time.monotonic()
         self._assign()
-        deadline, ends = time.monotonic() + _LOOK, self._consumer.end_offsets(list(self._positions))
+        deadline, ends = time.monotonic() + _LOOK, self._ends(list(self._positions))
         while is_behind := any(self._consumer.position(lane) < end for lane, end in ends.items()):
             if time.monotonic() > deadline:
                 break
@@ -403,6 +403,9 @@ class Reader:
                     self.reconciliation.take(record)
                 self._positions[lane] = records[-1].offset + 1
         if not is_behind:
+            # Past the end of the last transaction: retention deletes it with its records, and a
+            # reader that was opened again would begin before the log.
+            self._positions = {lane: self._consumer.position(lane) for lane in ends}
             self._moved_at = time.monotonic()
             self.reconciliation.settle()
         return not is_behind
@@ -410,7 +413,14 @@ class Reader:
     def inputs(self) -> dict[int, int]:
         """How many dead letters each partition holds, those that were deleted by age included."""
         lanes = [TopicPartition(DEAD_LETTERS, n) for n in self._partitions(DEAD_LETTERS)]
-        return {lane.partition: end for lane, end in self._consumer.end_offsets(lanes).items()}
+        return {lane.partition: end for lane, end in self._ends(lanes).items()}
+
+    def _ends(self, lanes: list[TopicPartition]) -> dict[TopicPartition, int]:
+        try:
+            ends: dict[TopicPartition, int] = self._consumer.end_offsets(lanes)
+        except KeyError as error:  # this client's answer for a partition whose leader is away
+            raise LeaderNotAvailableError(f"{error} has no leader") from error
+        return ends
 
     def read_until_ended(self, patience: float) -> dict[int, int]:
         """Reads until every input has an outcome that may be its last, or nothing comes any more.

@@ -96,8 +96,8 @@ class Watch:
             seconds: How long, about.
         """
         self.samples: list[Sample] = []
-        self.is_overtaken = False
-        """Whether records were deleted before the audit had read them."""
+        self.overtaken = ""
+        """Where records were deleted before the audit had read them, if they were."""
         self._scene = scene
         self._age = max(_LOOK, seconds / _SAMPLES)
         self._ended = threading.Event()
@@ -114,8 +114,8 @@ class Watch:
         while not self._ended.wait(_LOOK):
             try:
                 self._scene.reader.look()
-            except OffsetOutOfRangeError:
-                self.is_overtaken = True
+            except OffsetOutOfRangeError as error:
+                self.overtaken = str(error)
                 return
             except KafkaError:
                 pass  # a broker is away: the next look goes on
@@ -242,8 +242,8 @@ class Soak(CrashProgram):
             pause = every * scene.chance.uniform(0.5, 1.5)
             with scene.supervised():
                 time.sleep(max(0.0, min(end - scene.seconds, pause)))
-            if watch.is_overtaken:
-                raise RuntimeError("retention overtook the audit: give it a machine of its own")
+            if watch.overtaken:
+                raise RuntimeError(f"retention overtook the audit: {watch.overtaken}")
             if scene.seconds > 0.9 * end:
                 break
             self.one_round(scene, number, self.chosen(scene))
