@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from tests.conftest import eventually
 
-from redrive.errors import OutcomeUnknown
+from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka import deadline
+from redrive.kafka.asking import AskingClients
+from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import (
     DeadlineThread,
     abandoned_calls,
@@ -123,3 +126,17 @@ def test_a_future_that_breaks_its_own_timeout_is_not_waited_for(
     answered: Future[int] = Future()
     answered.set_result(7)
     assert answer_of(answered, FOREVER) == 7
+
+
+def test_an_error_that_comes_at_once_is_asked_again_at_growing_intervals() -> None:
+    """Each try opens clients anew: ten a second for the whole time kept a machine busy."""
+    clients = AskingClients(Connection(bootstrap_servers="127.0.0.1:1"), timeout=3.0)
+    tries: list[float] = []
+
+    def ask(seconds: float) -> None:
+        tries.append(seconds)
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+
+    with pytest.raises(TransientFault):
+        clients.asked("offsets", ask)
+    assert 2 <= len(tries) <= 7  # after 0, 0.1, 0.3, 0.7, 1.5, 3.0 seconds

@@ -22,6 +22,10 @@ from redrive.kafka.reader import Readers
 
 _Answer = TypeVar("_Answer")
 
+_LONGEST_PAUSE: Final = 2.0
+"""Seconds between two tries at most. Some errors come at once, such as that of a partition without
+a leader, and each try opens clients anew."""
+
 _HOPELESS: Final = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - no public name
@@ -161,6 +165,7 @@ class AskingClients:
         """
         deadline = time.monotonic() + self._timeout
         seconds = min(ONE_TRY, self._timeout)
+        pause = PAUSE
         while True:
             try:
                 with under_way(step), translated(f"{step}, asked of {self._servers}"):
@@ -176,4 +181,5 @@ class AskingClients:
                 if left <= 0 or not (code is None or code in AGAIN):
                     raise
             seconds = max(ONE_TRY, left)
-            time.sleep(PAUSE)
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)

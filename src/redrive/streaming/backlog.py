@@ -32,7 +32,8 @@ class Backlog:
         """
         self._cluster = cluster
         self._processor = processor
-        self._leaves_out = bool(start.leaderless)
+        self.leaderless = start.leaderless
+        """Partitions that had no leader at the last look: nobody can answer for them."""
         # Remaining copies are read only as far as a changed table released them.
         self._releases = {
             held.lane: held.release
@@ -51,7 +52,11 @@ class Backlog:
         """
         if self._processor.began is not None:
             return True
-        positions = dict(self._processor.positions)
+        positions = {
+            lane: offset
+            for lane, offset in self._processor.positions.items()
+            if lane not in self.leaderless
+        }
         ends = self._cluster.ends(positions)
         wanted = {lane: min(end, self._releases.get(lane, end)) for lane, end in ends.items()}
         unread = {lane: end for lane, end in wanted.items() if positions[lane] < end}
@@ -64,4 +69,4 @@ class Backlog:
         if ahead:
             self._processor.commit_positions(ahead)
         after = self._processor.positions
-        return self._leaves_out or any(after[lane] < end for lane, end in unread.items())
+        return bool(self.leaderless) or any(after[lane] < end for lane, end in unread.items())

@@ -109,8 +109,6 @@ class Upkeep:
             else None
         )
         self._deletion: Thread | None = None
-        self._leaderless = start.leaderless
-        """The layout at the last look."""
         self._warn_at = 0.0
         self._silence = _LEADERLESS_AGE
         self.invalid = 0
@@ -190,11 +188,9 @@ class Upkeep:
 
     def _leaders_changed(self) -> bool:
         """Whether the lanes without a leader changed since the start, at two looks in a row."""
-        before, self._leaderless = (
-            self._leaderless,
-            self._cluster.leaderless(self._start.lanes),
-        )
-        return before == self._leaderless != self._start.leaderless
+        before = self.backlog.leaderless
+        now = self.backlog.leaderless = self._cluster.leaderless(self._start.lanes)
+        return before == now != self._start.leaderless
 
     def _warn_of_leaderless(self) -> None:
         """Warns about the partitions that are left out, at growing intervals."""
