@@ -19,7 +19,7 @@ from tests.streaming.conftest import RunningJob, configuration_of, letter
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.errors import RedriveError
 from redrive.kafka.access import check_access
-from redrive.operations.rights import rights_of, rights_to_start
+from redrive.operations.rights import rights_of, rights_to_read, rights_to_start
 
 StartJob = Callable[[JobConfiguration], RunningJob]
 
@@ -57,7 +57,7 @@ def prepare(job: JobConfiguration, secure: SecureBroker) -> None:
 def what_is_said(job: JobConfiguration, start_job: StartJob) -> str:
     """Everything that a start says, up to the first failure or until all is done."""
     try:
-        check_access(job.connection, rights_to_start(job))
+        check_access(job.connection, rights_to_start(job), any_of=rights_to_read(job))
     except RedriveError as error:
         return f"{error.message}; {error.hint}"
     running = start_job(job)
@@ -75,7 +75,7 @@ def test_with_the_least_rights_a_job_does_its_work_once(
     job = job_of("least", secure, tmp_path)
     prepare(job, secure)
     secure.add_user("least", (right for right in rights_of(job) if right.is_needed))
-    check_access(job.connection, rights_to_start(job))
+    check_access(job.connection, rights_to_start(job), any_of=rights_to_read(job))
     running = start_job(job)
     running.wait_for_records(4)
     running.stop()

@@ -10,17 +10,22 @@ from confluent_kafka import Producer
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import (
     ACL,
+    ACLFilter,
     ACLOperation,
     ACLPermissionType,
+    ACLResourcePatternType,
     NewTopic,
     ResourcePattern,
+    ResourcePatternFilter,
     ResourceType,
 )
-from tests.streaming.conftest import RunningJob
+from tests.conftest import eventually, send_records
+from tests.streaming.conftest import RunningJob, letter
 
 from redrive.broker import EmbeddedBroker
 from redrive.configuration import JobConfiguration
 from redrive.kafka.connection import Connection
+from redrive.operations.handlers import read_topics
 
 
 @pytest.fixture
@@ -78,13 +83,59 @@ def test_a_put_that_is_not_authorised_fails_with_2035_and_harms_no_other(
     admin.close()
 
 
-def _acl(operation: ACLOperation, permission: ACLPermissionType) -> ACL:
+def test_a_topic_that_may_not_be_read_stops_its_handler_only(
+    guarded: str,
+    configure: Callable[..., JobConfiguration],
+    start_job: Callable[[JobConfiguration], RunningJob],
+) -> None:
+    """At the start, and when the right is taken away; granted again, its handler goes on."""
+    admin = KafkaAdminClient(bootstrap_servers=guarded)
+    names = ("open.dlq", "secret.dlq", "target")
+    admin.create_topics([NewTopic(name, 1, 1) for name in names], wait_for_metadata=True)
+    send_records(guarded, "secret.dlq", [letter(2053, "x", b"secret 1")])
+    denial = [
+        _acl(ACLOperation.DESCRIBE, ACLPermissionType.ALLOW, "secret.dlq"),
+        _acl(ACLOperation.READ, ACLPermissionType.DENY, "secret.dlq"),
+    ]
+    admin.create_acls(denial)
+    table = "ACTION(FWD) FWDQ('target') HEADER(NO)\n"
+    configuration = configure(
+        {"open.dlq": table, "secret.dlq": table}, connection=Connection(bootstrap_servers=guarded)
+    )
+
+    def placed(values: set[bytes]) -> None:
+        eventually(lambda: set(_values(guarded, "target")) >= values or running.error, "placed")
+        assert sorted(_values(guarded, "target")) == sorted(values)
+
+    def is_said(times: int) -> bool:
+        stops = [facts for said, facts in running.warnings if "handler is stopped" in said]
+        assert {facts["topic"] for facts in stops} <= {"secret.dlq"}
+        return len(stops) == times or bool(running.error)
+
+    send_records(guarded, "open.dlq", [letter(2053, "x", b"open 1")])
+    running = start_job(configuration)
+    placed({b"open 1"})
+    assert is_said(1)
+    every = ResourcePatternFilter(ResourceType.TOPIC, "secret.dlq", ACLResourcePatternType.ANY)
+    listed = {one.topic: one.is_denied for one in read_topics(configuration)}
+    assert listed == {"open.dlq": False, "secret.dlq": True}
+    admin.delete_acls([ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, every)])
+    placed({b"open 1", b"secret 1"})
+    admin.create_acls(denial)
+    eventually(lambda: is_said(2), "the handler is stopped again")
+    send_records(guarded, "open.dlq", [letter(2053, "x", b"open 2")])
+    placed({b"open 1", b"secret 1", b"open 2"})
+    running.stop()
+    admin.close()
+
+
+def _acl(operation: ACLOperation, permission: ACLPermissionType, topic: str = "secret") -> ACL:
     return ACL(
         principal="User:ANONYMOUS",
         host="*",
         operation=operation,
         permission_type=permission,
-        resource_pattern=ResourcePattern(ResourceType.TOPIC, "secret"),
+        resource_pattern=ResourcePattern(ResourceType.TOPIC, topic),
     )
 
 

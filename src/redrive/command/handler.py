@@ -78,17 +78,21 @@ def resume(name: str, config: Path, begin: str, purpose: str) -> None:
 
 
 def _state(one: ReadTopic) -> str:
-    if not one.lost:
-        return "runs"
-    return "is about to go on" if one.is_resumed else "stopped"
+    if one.lost:
+        return "is about to go on" if one.is_resumed else "stopped"
+    if one.is_denied:
+        return "stopped: this user may not read the topic"
+    return "waits for its topic" if one.is_missing else "runs"
 
 
 def _as_json(one: ReadTopic) -> dict[str, object]:
     return {
         "handler": one.name,
         "topic": one.topic,
-        "is_stopped": bool(one.lost),
+        "is_stopped": bool(one.lost) or one.is_denied,
         "is_resumed": one.is_resumed,
+        "is_missing": one.is_missing,
+        "is_denied": one.is_denied,
         "lost": [
             {
                 "partition": str(lane),

@@ -23,7 +23,7 @@ from redrive.kafka.access import check_access
 from redrive.logs import LogObserver, configure_logging, log_findings
 from redrive.operations.process import PidFile, check_directory, handling_signals
 from redrive.operations.restart import RestartRecord, changed_tables
-from redrive.operations.rights import rights_to_start
+from redrive.operations.rights import rights_to_read, rights_to_start
 from redrive.settings import (
     Document,
     LogFormat,
@@ -239,7 +239,7 @@ def _check_start(settings: Settings, listen: Callable[[], None]) -> None:
             check_directory(job.directory)
 
     checks: Sequence[Callable[[], object]] = (
-        lambda: check_access(job.connection, rights_to_start(job)),
+        lambda: check_access(job.connection, rights_to_start(job), any_of=rights_to_read(job)),
         lambda: _take_address(job, listen),
         check_folder,
     )

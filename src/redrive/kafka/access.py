@@ -46,13 +46,16 @@ _WITH_RIGHTS: Final[Mapping[str, Any]] = {
 }
 
 
-def check_access(connection: Connection, rights: Sequence[Right] = ()) -> None:
+def check_access(
+    connection: Connection, rights: Sequence[Right] = (), *, any_of: Sequence[Right] = ()
+) -> None:
     """Check that the cluster answers, authenticates us, and grants the rights.
 
     Args:
         connection: The cluster.
         rights: The rights that are needed. Rights on missing topics, on transactional ids and on
             name prefixes are not checked: the cluster does not report them beforehand.
+        any_of: Further rights, of which one is enough.
 
     Raises:
         EnvironmentFault: It does not.
@@ -71,8 +74,10 @@ def check_access(connection: Connection, rights: Sequence[Right] = ()) -> None:
         _check_sign_in(consumer, connection, said)
     finally:
         close_client(consumer, "the consumer that tries the connection")
-    missing = [right for right in rights if right.is_needed and not right.is_prefix]
-    missing = _missing_rights(AdminClient({**connection.librdkafka(), "log_level": 0}), missing)
+    asked = [right for right in (*rights, *any_of) if right.is_needed and not right.is_prefix]
+    missing = _missing_rights(AdminClient({**connection.librdkafka(), "log_level": 0}), asked)
+    if not set(any_of) <= set(missing):
+        missing = [right for right in missing if right not in any_of]
     if missing:
         name = connection.sasl_username or connection.oauth_client_id or "this client"
         raise EnvironmentFault(

@@ -19,6 +19,7 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not in the stub's list
+    AclOperation,
     ConfigResource,
     OffsetSpec,
     ResourceType,
@@ -166,6 +167,24 @@ class Cluster:
             return {name: _answer_or_none(one, seconds) for name, one in answers.items()}
 
         return self._clients.asked("description of topics", ask)
+
+    def unreadable(self, topics: Collection[str]) -> frozenset[str]:
+        """The topics among these that this user may not read, or not even describe.
+
+        A broker without access control does not say what is allowed: then everything is.
+        """
+        if not topics:
+            return frozenset()
+
+        def ask(seconds: float) -> frozenset[str]:
+            answers = self._clients.admin.describe_topics(
+                TopicCollection(list(topics)),
+                include_authorized_operations=True,
+                request_timeout=seconds,
+            )
+            return frozenset(name for name, one in answers.items() if not _may_read(one, seconds))
+
+        return self._clients.asked("rights on topics", ask)
 
     def leaderless(self, lanes: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """The partitions among these that have no leader now and cannot be asked."""
@@ -477,6 +496,20 @@ def without_leader(lanes: Collection[TopicPartition] | Collection[str]) -> list[
 def has_leader(partition: Any) -> bool:  # noqa: ANN401 - the client's
     """Whether a broker leads a partition, as the client describes it."""
     return partition.leader is not None and partition.leader.id >= 0
+
+
+def _may_read(answer: Any, timeout: float) -> bool:  # noqa: ANN401 - the client's future
+    """Whether a topic may be read, as far as the cluster says; a missing one may."""
+    try:
+        operations = answer_of(answer, timeout).authorized_operations
+    except KafkaException as exception:
+        code = exception.args[0].code()
+        if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return True
+        if code in NOT_ALLOWED:
+            return False
+        raise
+    return not operations or AclOperation.READ in operations
 
 
 def _answer_or_none(answer: Any, timeout: float) -> Any:  # noqa: ANN401 - the client's future

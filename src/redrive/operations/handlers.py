@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redrive.checkpoints.control import LostPosition, lost_positions, read_entries
 from redrive.configuration import JobConfiguration
@@ -30,6 +30,10 @@ class ReadTopic:
     """Where it can't go on; empty while it runs."""
     is_resumed: bool = False
     """Whether an operator has let it go on; the job is about to."""
+    is_missing: bool = False
+    """Whether the topic does not exist; the handler waits for it."""
+    is_denied: bool = False
+    """Whether this user may not read it, and so probably not the job's."""
 
 
 def read_topics(job: JobConfiguration) -> list[ReadTopic]:
@@ -42,9 +46,14 @@ def read_topics(job: JobConfiguration) -> list[ReadTopic]:
     check_access(job.connection)
     with Cluster.open(job.connection, timeout=ANSWER) as cluster:
         lost, states = _lost(job, cluster), read_states(job, cluster)
-    names = {one.identity.topic: one.identity.name for one in job.handlers}
-    names |= {topic: topic for topic in sources_of(job) if topic not in names}
-    return [_read_topic(name, topic, lost, states) for topic, name in names.items()]
+        names = {one.identity.topic: one.identity.name for one in job.handlers}
+        names |= {topic: topic for topic in sources_of(job) if topic not in names}
+        denied, existing = cluster.unreadable(names), cluster.topics()
+    found = [_read_topic(name, topic, lost, states) for topic, name in names.items()]
+    return [
+        replace(one, is_missing=one.topic not in existing, is_denied=one.topic in denied)
+        for one in found
+    ]
 
 
 def resume(

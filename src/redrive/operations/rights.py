@@ -52,7 +52,12 @@ def rights_to_start(job: JobConfiguration) -> tuple[Right, ...]:
 
     A target that may not be written to only makes the attempts of its own messages fail.
     """
-    return (*_own(job.application), *_sources(job))
+    return tuple(_own(job.application))
+
+
+def rights_to_read(job: JobConfiguration) -> tuple[Right, ...]:
+    """The rights on what is read; a topic without one only stops its own handler."""
+    return tuple(_sources(job))
 
 
 def open_targets(job: JobConfiguration) -> tuple[str, ...]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
-from redrive.checkpoints.control import ControlTopic, LostPosition
+from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.registry import Registration
 from redrive.checkpoints.tables import RunningTable, keep_tables
 from redrive.configuration import Conflict, HandlerConfiguration, JobConfiguration
@@ -22,7 +22,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import PATIENCE
 from redrive.operations.process import this_user
 from redrive.streaming.kept_lanes import inhibited_queues
-from redrive.streaming.start import Start, StartFinder, read_topics
+from redrive.streaming.start import Start, StartFinder, StoppedTopic, read_topics
 from redrive.streaming.topics import check_own_topics, own_topics
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ class Preparation:
         """Failed starts and runs since the last commit."""
         self.missing: tuple[str, ...] = ()
         """Dead-letter topics that did not exist at the last look."""
-        self._stopped: Mapping[str, LostPosition] = {}
+        self._stopped: Mapping[str, StoppedTopic] = {}
+        self._denied: frozenset[str] = frozenset()
+        """Topics to read that this user might not read at the last look."""
         self._control = control
         self._supervisor = supervisor
         self._cluster = Cluster(configuration.connection)
@@ -185,7 +187,7 @@ class Preparation:
                 ),
             )
             finder = StartFinder(configuration, self._control, self._cluster, entries)
-            start = finder.find(layout)
+            start = finder.find(layout, self._denied)
         self._tell_missing(start.missing)
         self._tell_stopped(start.stopped)
         return start, identity
@@ -209,7 +211,7 @@ class Preparation:
         return ControlTopic(self._cluster, self.configuration.control_topic)
 
     def _await_sources(self, wait: WaitRule) -> dict[str, int] | None:
-        """Partitions of the dead-letter topics, once at least one exists."""
+        """Partitions of the dead-letter topics, once at least one can be read."""
         told = False
         while True:
             layout = self._ensured_layout()
@@ -217,23 +219,30 @@ class Preparation:
                 return layout
             if not told:
                 told = True
-                self._tell_missing(frozenset(read_topics(self.configuration)))
-                self._supervisor.waits_for("no topic that is to be read exists")
+                self._tell_missing(frozenset(read_topics(self.configuration)) - self._denied)
+                self._tell_stopped({one: StoppedTopic.denied(one) for one in self._denied})
+                lack = f"this user may not read {min(self._denied)}" if self._denied else ""
+                self._supervisor.waits_for(lack or "no topic that is to be read exists")
             if not self._sleep(_MISSING_AGE) or wait.is_over(time.time()):
                 return None
 
     def _ensured_layout(self) -> dict[str, int]:
-        """Partitions of the topics that are read; also creates the job's own topics."""
+        """Partitions of the topics that can be read; also creates the job's own topics."""
         existing = self._cluster.topics()
         names = read_topics(self.configuration)
-        layout = {name: existing[name] for name in names if existing.get(name)}
+        self._denied = self._cluster.unreadable(names)
+        layout = {
+            name: existing[name]
+            for name in names
+            if existing.get(name) and name not in self._denied
+        }
         wanted = own_topics(self.configuration, layout, existing)
         check_own_topics(self._cluster, wanted, existing)
         if any(existing.get(topic.name, 0) < topic.partitions for topic in wanted):
             TopicAdministration(self.configuration.connection).ensure(wanted)
         return layout
 
-    def _tell_stopped(self, stopped: Mapping[str, LostPosition]) -> None:
+    def _tell_stopped(self, stopped: Mapping[str, StoppedTopic]) -> None:
         for topic, lost in stopped.items():
             if lost != self._stopped.get(topic):
                 self._control.warning(

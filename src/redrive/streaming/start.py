@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from redrive.checkpoints.clock import SteadyClock, begin_clock
 from redrive.checkpoints.control import ControlTopic, LostPosition, TableIdentity, TopicIdentity
@@ -39,6 +39,22 @@ _SHOWN: Final = 3
 """The most lanes that a message names."""
 
 
+class StoppedTopic(NamedTuple):
+    """Why the handler of a topic is stopped, while all others go on."""
+
+    problem: str
+    hint: str
+
+    @classmethod
+    def denied(cls, topic: str) -> StoppedTopic:
+        """A topic that this user may not read."""
+        return cls(
+            f"this user may not read topic {topic}",
+            "grant Read on it (redrive acls prints the command): its handler then goes on by"
+            " itself, and nothing is lost while the topic keeps its records",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """The start of one run of the query."""
@@ -53,6 +69,8 @@ class Start:
     """Partitions of the topics that exist and are not the job's own."""
     identities: Mapping[str, str] = field(default_factory=dict)
     """Kafka's ids of these topics."""
+    denied: frozenset[str] = frozenset()
+    """Topics to read that this user may not read; all their lanes are left out of the run."""
     moved: frozenset[TopicPartition] = frozenset()
     """Lanes whose committed offset is no longer valid."""
     topics: Mapping[str, TopicIdentity] = field(default_factory=dict)
@@ -79,11 +97,11 @@ class Start:
         return {**self.positions, **{held.lane: held.start for held in self.held}}
 
     @property
-    def stopped(self) -> dict[str, LostPosition]:
-        """The topics whose handlers are stopped, each with the first position that is lost."""
-        found: dict[str, LostPosition] = {}
+    def stopped(self) -> dict[str, StoppedTopic]:
+        """The topics whose handlers are stopped, with the first reason for each."""
+        found = {topic: StoppedTopic.denied(topic) for topic in sorted(self.denied)}
         for one in self.lost.values():
-            found.setdefault(one.source, one)
+            found.setdefault(one.source, StoppedTopic(one.problem, one.hint))
         return found
 
     @property
@@ -143,11 +161,12 @@ class StartFinder:
         self._entries = entries
         self._losses = Losses(configuration, control, cluster, entries)
 
-    def find(self, layout: Mapping[str, int]) -> Start:
+    def find(self, layout: Mapping[str, int], denied: frozenset[str] = frozenset()) -> Start:
         """The start.
 
         Args:
-            layout: Partitions of the topics of ``read_topics`` that exist.
+            layout: Partitions of the topics of ``read_topics`` that exist and may be read.
+            denied: Those that may not be read.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -155,14 +174,14 @@ class StartFinder:
                 there is no other handler.
         """
         clock = begin_clock(self._entries, self._configuration.share)
-        start = self._find(layout)
+        start = self._find(layout, denied)
         self._losses.record(start.lanes)
         if start.lost and not start.every_position:
             first = next(iter(start.lost.values()))
             raise ConfigurationError(first.problem, hint=first.hint)
         return replace(start, clock=clock)
 
-    def _find(self, layout: Mapping[str, int]) -> Start:
+    def _find(self, layout: Mapping[str, int], denied: frozenset[str]) -> Start:
         owned = kept_lanes(self._configuration, layout, self._cluster.topics())
         lanes = frozenset(lane for one in owned for lane in (one.source, *one.waiting))
         leaderless = self._cluster.leaderless(lanes)
@@ -182,7 +201,7 @@ class StartFinder:
         channels += [(one.source, one.channel) for one in kept if one.is_of_handler and one.channel]
         moving = {lane for lane, _ in channels}
         free = [one.source for one in kept if one.source not in moving]
-        missing = frozenset(read_topics(self._configuration)) - frozenset(layout)
+        missing = frozenset(read_topics(self._configuration)) - denied - frozenset(layout)
         replayed = frozenset(
             one.remaining for one in kept if one.replay and stand.extents[one.replay].end
         )
@@ -195,6 +214,7 @@ class StartFinder:
                     *held_until_ordered(kept, stand.positions),
                 ),
                 missing=missing,
+                denied=denied,
                 layout=dict(layout),
                 identities=identities,
                 incarnations=stand.incarnations,
@@ -212,6 +232,7 @@ class StartFinder:
                 *instructions(kept, stand.positions),
             ),
             missing=missing,
+            denied=denied,
             layout=dict(layout),
             identities=identities,
             moved=stand.moved,

@@ -170,11 +170,13 @@ class Upkeep:
             self._control.notice("upkeep has to wait", error=fault.message)
 
     def _look_at_layout(self) -> None:
-        """Ends a run whose topics are others now, by partitions, leaders or Kafka's ids."""
+        """Ends a run whose topics are others now, by partitions, leaders, rights or Kafka's ids."""
         topics = self._cluster.topics()
         names = read_topics(self._configuration)
-        found = {name: topics[name] for name in names if name in topics}
-        is_other = found != self._start.layout or self._leaders_changed()
+        denied = self._cluster.unreadable(names)
+        found = {name: topics[name] for name in names if name in topics and name not in denied}
+        is_other = (found, denied) != (self._start.layout, self._start.denied)
+        is_other |= self._leaders_changed()
         self.ends_run |= is_other or self._cluster.topic_ids(list(found)) != self._start.identities
 
     def _look_at_clock(self) -> None:
