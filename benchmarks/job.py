@@ -337,9 +337,9 @@ def running_job(
     directory.mkdir(parents=True, exist_ok=True)
     text = f'[application]\nname = "{directory.name}"\ndirectory = "job"\n'
     text += f'[kafka]\nbootstrap_servers = "{servers}"\n'
-    for queue, rule in rules.items():
-        (directory / f"{queue}.rul").write_text(rule)
-        text += f'[[handlers]]\nqueue = "{queue}"\nrules = "{queue}.rul"\n'
+    for number, (queue, rule) in enumerate(rules.items()):
+        (directory / f"{number}.rul").write_text(rule)
+        text += f"[[handlers]]\nqueue = '{queue}'\nrules = '{number}.rul'\n"
     (directory / "redrive.toml").write_text(text + more)
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(

@@ -6,12 +6,21 @@ from enum import StrEnum
 from pathlib import Path
 
 import pytest
-from tests.settings.conftest import ENVIRON, GOOD, KEYS, PASSWORD, RULES, write_certificates
+from tests.settings.conftest import (
+    ENVIRON,
+    GOOD,
+    KEYS,
+    PASSWORD,
+    RULES,
+    findings_of,
+    write_certificates,
+)
 
 from redrive.checkpoints.instances import Share
 from redrive.configuration import Conflict, DataLoss, EmitterChoice, JobConfiguration
 from redrive.diagnostics import Diagnostic
 from redrive.engine.breaker import BreakerSettings
+from redrive.engine.names import HandlerIdentity
 from redrive.errors import ConfigurationError
 from redrive.rules import parse
 from redrive.settings import (
@@ -152,6 +161,8 @@ EXCLUDED = {
     ("clusters", "oauth_client_secret_file"),
     *(("clusters", key) for key in ("sasl_username", "sasl_password", "sasl_password_file")),
     ("topology", "files"),
+    ("handlers", "exclude"),
+    ("handlers", "max_topics"),
     ("schemes", "assume"),
     ("transforms", "json_patch"),
     ("schema_registry", "password_file"),
@@ -474,3 +485,89 @@ def test_a_handler_has_breakers_if_its_settings_say_so(
     assert settings.job.handlers[0].breaker == expected
     warned = [found.code for found in settings.warnings]
     assert warned == (["WITHOUT_EFFECT"] if lines == "probe_interval = 5" else [])
+
+
+FLEET = GOOD.replace(
+    '"ORDERS.DLQ"', "['plain', '/.*[.]dlq/']\nexclude = ['/test[.].*/', 'a+b.dlq']"
+)
+
+
+def test_several_queues_share_one_table(folder: Path) -> None:
+    """Each name of a list is a handler of its own; an expression waits for topics."""
+    del folder
+    job = read_settings(_written(FLEET), asks=False).job
+    assert [one.identity.name for one in job.handlers] == ["plain"]
+    (subscription,) = job.subscriptions
+    assert subscription.name == "/.*[.]dlq/"
+    existing = [
+        "plain",
+        "a.dlq",
+        "b_c.dlq",
+        "test.dlq",
+        "a.dlq.x",
+        "redrive-orders-x.dlq",
+        "__x.dlq",
+    ]
+    fresh = job.with_topics(existing)
+    assert [one.identity.topic for one in fresh.handlers] == ["plain", "a.dlq", "b_c.dlq"]
+    assert {one.rules for one in fresh.handlers} == {job.handlers[0].rules}
+    assert fresh.with_topics([*existing, "other"]) is fresh
+    assert fresh.with_topics(["plain"]) == job
+
+
+def test_a_topic_that_is_gone_keeps_its_handler_while_messages_may_wait(folder: Path) -> None:
+    """Its own topics say that it was handled; a bound takes no handled topic away for a new one."""
+    del folder
+    job = read_settings(
+        _written(FLEET.replace("exclude", "max_topics = 2\nexclude")), asks=False
+    ).job
+    waiting = HandlerIdentity.of("orders", "z_z.dlq").remaining_topic
+    fresh = job.with_topics(["b.dlq", "a.dlq", waiting])
+    assert [one.identity.topic for one in fresh.handlers] == ["plain", "z_z.dlq", "a.dlq"]
+    assert job.subscriptions[0].handlers("orders", ["b.dlq", "a.dlq", waiting])[1] == ("b.dlq",)
+
+
+def test_a_handler_of_its_own_wins_over_a_subscription(folder: Path) -> None:
+    """The topic has one handler, with the settings that name it."""
+    del folder
+    own = '[[handlers]]\nqueue = "a.dlq"\nrules = "orders.rul"\nflood_limit = 7\n'
+    job = read_settings(_written(FLEET + own), asks=False).job.with_topics(["a.dlq", "b.dlq"])
+    limits = {one.identity.topic: one.flood_limit for one in job.handlers}
+    assert limits == {"plain": 0, "a.dlq": 7, "b.dlq": 0}
+
+
+def test_a_cluster_that_does_not_answer_leaves_subscriptions_without_topics(folder: Path) -> None:
+    """A command that reads the ledger works; one that needs the broker says so itself."""
+    del folder
+    text = FLEET.replace("localhost:9092", "127.0.0.1:1")
+    assert [one.identity.name for one in read(text).job.handlers] == ["plain"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "codes"),
+    [
+        ("queue = '/(/'", ["BAD_VALUE"]),
+        ("queue = ['a.dlq', '/[/']\nexclude = ['/+/']", ["BAD_VALUE", "BAD_VALUE"]),
+        ("queue = ['a.dlq', 'b.dlq']\nname = 'x'", ["BAD_VALUE"]),
+        ("queue = ['a.dlq', 'a.dlq']", []),
+        ("queue = []", ["EMPTY"]),
+        ("queue = [7]", ["WRONG_TYPE"]),
+        ("queue = 7", ["WRONG_TYPE"]),
+        ("queue = 'a.dlq'\nexclude = ['b']", ["WITHOUT_EFFECT"]),
+        ("queue = '/a/'\nmax_topics = 0", ["OUT_OF_RANGE"]),
+        ("queue = ['__a', '/x/']", ["RESERVED"]),
+    ],
+)
+def test_each_mistake_in_a_list_of_queues_is_found(
+    folder: Path, lines: str, codes: list[str]
+) -> None:
+    """At the start, with its place; nothing of it waits for a topic to come."""
+    path = folder / "redrive.toml"
+    path.write_text(GOOD.replace('queue = "ORDERS.DLQ"', lines))
+    assert [one.code for one in findings_of(path, ENVIRON)] == codes
+
+
+def _written(text: str) -> Path:
+    path = Path("redrive.toml")
+    path.write_text(text)
+    return path

@@ -13,6 +13,7 @@ from tests.conftest import eventually
 from tests.streaming.conftest import RunningJob, letter
 
 from redrive.configuration import DataLoss, JobConfiguration
+from redrive.configuration.subscriptions import Subscription
 from redrive.engine.commands import ResumeFrom
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.operations.handlers import read_topics, resume
@@ -54,6 +55,45 @@ def test_a_topic_made_anew_stops_its_own_handler_only(
     eventually(lambda: not any(is_stopped().values()), "all handlers run")
     job.stop()
     assert sorted(one.value for one in read_all(target)) == [b"new", b"old", b"other"]
+
+
+def test_topics_of_a_subscription_come_and_go_while_the_job_runs(
+    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
+    configure: Configure, start_job: StartJob, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Each topic that matches has a handler; a deleted one waits alone, and nothing is doubled."""
+    monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
+    first, other, target = queues("dlq"), queues("not"), queues("target")
+    later, excluded = f"{first}.later", f"{first}.test"
+    admin.create_topics([NewTopic(excluded, 1, 1)], wait_for_metadata=True)
+    table = "ACTION(RETRY)\n"
+    whole = configure({first: table})
+    template = replace(whole.handlers[0], is_subscribed=True)
+    configuration = replace(
+        whole,
+        handlers=(),
+        subscriptions=(
+            Subscription(expressions=(f"{first}.*",), exclude=(".*test",), handler=template),
+        ),
+    )
+    for topic in (first, other, excluded):
+        produce(topic, [letter(2053, target, topic.encode())])
+    job = start_job(configuration)
+    job.wait_for_records(1)
+    admin.create_topics([NewTopic(later, 2, 1)], wait_for_metadata=True)
+    produce(later, [letter(2053, target, b"%d" % number) for number in range(5)])
+    job.wait_for_records(6)
+    assert [facts["added"] for said, facts in job.notices if "subscriptions" in said] == [later]
+    admin.delete_topics([first])
+    eventually(lambda: "does not exist yet" in str(job.notices), "the deleted one is waited for")
+    known = read_topics(configuration.with_topics(admin.list_topics()))
+    (gone,) = [one for one in known if one.is_missing]
+    assert gone.topic == first
+    produce(later, [letter(2053, target, b"last")])
+    job.wait_for_records(7)
+    job.stop()
+    placed = sorted(one.value for one in read_all(target))
+    assert placed == sorted([b"0", b"1", b"2", b"3", b"4", b"last", first.encode()])
 
 
 def test_a_resume_answers_one_loss(

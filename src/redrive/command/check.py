@@ -83,7 +83,7 @@ def _check_settings(file: str) -> FileFindings:
     from redrive.settings import read_settings  # noqa: PLC0415 - slow to import
 
     try:
-        settings = read_settings(Path(file))
+        settings = read_settings(Path(file), asks=False)
     except ConfigurationError as error:
         if not error.diagnostics:
             raise
@@ -91,7 +91,8 @@ def _check_settings(file: str) -> FileFindings:
     topology = read_topology(settings.job.topology).topology if settings.job.topology else None
     tracer = assuming_tracer(topology) if topology is not None else None
     analysed: list[Diagnostic] = []
-    for handler in settings.job.handlers:
+    subscribed = (one.handler for one in settings.job.subscriptions)
+    for handler in (*settings.job.handlers, *subscribed):
         text, rules = handler.rules, parse(handler.rules).required()
         analysed += analyse(rules, text, name=handler.rules_name)
         if tracer is not None:

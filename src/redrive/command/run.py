@@ -283,6 +283,9 @@ class _RestartObserver(JobObserver):
         self.running = configuration
         self.record.write(None, changed=changed, unchanged=unchanged)
 
+    def resubscribed(self, configuration: JobConfiguration) -> None:
+        self.running = configuration
+
     def restart_refused(self, error: RedriveError) -> None:
         self.record.write(error)
 

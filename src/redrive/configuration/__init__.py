@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from redrive.checkpoints.instances import Share
+from redrive.configuration.subscriptions import Subscription
 from redrive.configuration.transforms import TransformConfiguration
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic, tables_topic
@@ -67,6 +68,8 @@ class HandlerConfiguration:
     """Whether the keys that wait by ORDER(KEY) are written to a topic, for consumers."""
     data_loss: DataLoss | None = None
     """What to do when records are gone; None for what the job does."""
+    is_subscribed: bool = False
+    """Whether it comes from a subscription, and not from a handler of the settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,8 @@ class JobConfiguration:
     clusters: Mapping[str, Connection] = field(default_factory=dict)
     """Other clusters that FWDT may name."""
     handlers: tuple[HandlerConfiguration, ...]
+    """Those of the settings, and those of the subscriptions' topics that are known."""
+    subscriptions: tuple[Subscription, ...] = ()
     directory: Path
     """Local folder for locks, the running checkpoint and the ledger."""
     ledger: LedgerConfiguration
@@ -157,6 +162,21 @@ class JobConfiguration:
     """``host:port`` of the page with metrics; empty for none."""
     retention_alarm: float = 24.0
     """Hours before their topic deletes messages from which on that is told; 0 for never."""
+
+    def with_topics(self, existing: Collection[str]) -> JobConfiguration:
+        """The configuration with a handler for each topic that a subscription matches.
+
+        A topic that has a handler already keeps that one.
+
+        Args:
+            existing: Every topic of the cluster.
+        """
+        handlers = {one.identity.topic: one for one in self.handlers if not one.is_subscribed}
+        for subscription in self.subscriptions:
+            for one in subscription.handlers(self.application, existing)[0]:
+                handlers.setdefault(one.identity.topic, one)
+        found = tuple(handlers.values())
+        return self if found == self.handlers else replace(self, handlers=found)
 
     @property
     def breakers(self) -> Mapping[str, BreakerSettings]:

@@ -80,16 +80,20 @@ def table_id_of(sources: tuple[SourceText, ...]) -> str:
     return digest.hexdigest()
 
 
-@lru_cache(maxsize=64)
 def table_of(handler: HandlerConfiguration) -> RulesTable:
     """The rules table of a handler; read once in each process.
 
     Raises:
         ConfigurationError: It has errors; whoever made the configuration checks it before.
     """
-    table = parse(handler.rules, name=handler.rules_name).table
+    return _table(handler.rules, handler.rules_name)
+
+
+@lru_cache(maxsize=64)
+def _table(text: str, name: str) -> RulesTable:
+    table = parse(text, name=name).table
     if table is None:
-        raise ConfigurationError(f"the rules table {handler.rules_name} has errors")
+        raise ConfigurationError(f"the rules table {name} has errors")
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from redrive.topology.names import OWN_PREFIX, escape, shortened
 
@@ -76,6 +77,30 @@ class HandlerIdentity:
     remaining_topic: str
     replay_topic: str = ""
     """The topic of instructions to replay what remains; empty where nothing can be replayed."""
+
+    @classmethod
+    def of(
+        cls, application: str, topic: str, *, name: str = "", queue: str = "", manager: str = ""
+    ) -> Self:
+        """The identity of the handler of a topic.
+
+        Args:
+            application: Name of the application.
+            topic: The topic of the dead-letter queue.
+            name: Name of the handler; the topic's by default.
+            queue: Name of the queue; the topic's by default.
+            manager: Its queue manager.
+        """
+        name = name or topic
+        return cls(
+            name=name,
+            queue=queue or topic,
+            queue_manager=manager,
+            topic=topic,
+            retry_topic=retry_topic(application, name),
+            remaining_topic=remaining_topic(application, name),
+            replay_topic=replay_topic(application, name),
+        )
 
     @property
     def backoff_topic(self) -> str:

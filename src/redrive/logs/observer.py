@@ -26,6 +26,8 @@ _INVALID_INTERVAL: Final = 60.0
 """Seconds between two lines about messages without a valid dead-letter header."""
 
 _LONG_AGO: Final = -float("inf")
+_SHOWN: Final = 10
+"""Queues that the line of the start names at most."""
 _RATE_FROM: Final = 1000
 """Fewer messages give no useful rate."""
 
@@ -135,8 +137,11 @@ class LogObserver(JobObserver):
         """See ``JobObserver.started``."""
         parts = []
         if configuration.handlers:
-            queues = ", ".join(handler.identity.queue for handler in configuration.handlers)
-            parts.append(f"handling the dead letters of {queues}")
+            queues = [handler.identity.queue for handler in configuration.handlers]
+            shown = ", ".join(queues[:_SHOWN])
+            if len(queues) > _SHOWN:
+                shown = f"{len(queues)} queues, {shown}, ..."
+            parts.append(f"handling the dead letters of {shown}")
         if configuration.topology and configuration.routes_puts:
             files = ", ".join(Path(source.name).name for source in configuration.topology)
             parts.append(f"routing puts by {files}")
@@ -166,7 +171,7 @@ class LogObserver(JobObserver):
 
     def restarted(self, configuration: JobConfiguration) -> None:
         """See ``JobObserver.restarted``."""
-        rules = [handler.rules_name for handler in configuration.handlers]
+        rules = dict.fromkeys(handler.rules_name for handler in configuration.handlers)
         names = ", ".join([*rules, *(source.name for source in configuration.topology)])
         self._logger.info("restarted with %s", names, extra=_event("restarted"))
 

@@ -101,6 +101,10 @@ class Survey(JobObserver):
         """See ``JobObserver.restarted``."""
         self._configuration = configuration
 
+    def resubscribed(self, configuration: JobConfiguration) -> None:
+        """See ``JobObserver.resubscribed``."""
+        self._configuration = configuration
+
     def supervised(self, state: SupervisionState) -> None:
         """See ``JobObserver.supervised``."""
         self._stopped = state.stopped

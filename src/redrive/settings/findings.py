@@ -118,6 +118,10 @@ class Section:
             if table is not None
         )
 
+    def with_value(self, key: str, value: object) -> Section:
+        """This table with another value of a key; findings still point to what is written."""
+        return Section(self.findings, self.path, {**self.data, key: value})
+
     def has(self, key: str) -> bool:
         """Whether the key is given, be its value right or wrong."""
         return self.findings.document.has((*self.path, key))

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import re2
+
 from redrive.configuration import DataLoss, HandlerConfiguration
+from redrive.configuration.subscriptions import (
+    MAX_TOPICS,
+    Subscription,
+    expression_of,
+    problem_with,
+)
 from redrive.diagnostics import did_you_mean
 from redrive.engine.breaker import BreakerSettings
-from redrive.engine.names import HandlerIdentity, remaining_topic, replay_topic, retry_topic
+from redrive.engine.names import HandlerIdentity, retry_topic
 from redrive.rules import Control, input_queue, input_queue_manager
 from redrive.schemas import KeyPath
 from redrive.settings.findings import Section
@@ -38,9 +47,19 @@ class HandlersReader:
     _seen: dict[tuple[str, str], KeyPath] = field(default_factory=dict)
     """The first use of each queue and each name."""
 
-    def read(self) -> tuple[HandlerConfiguration, ...]:
-        """The handlers; errors are reported in the section."""
-        handlers = tuple(self._handler(section) for section in self.root.sections("handlers"))
+    def read(self) -> tuple[tuple[HandlerConfiguration, ...], tuple[Subscription, ...]]:
+        """The handlers and the subscriptions; errors are reported in the section."""
+        handlers: list[HandlerConfiguration] = []
+        subscriptions: list[Subscription] = []
+        for section in self.root.sections("handlers"):
+            queues = _queues(section)
+            names = [one for one in queues if expression_of(one) is None]
+            self._check_list(section, queues)
+            if not queues:
+                handlers.append(self._handler(section.with_value("queue", "")))
+            handlers += [self._handler(section.with_value("queue", one)) for one in names]
+            if len(names) < len(queues):
+                subscriptions.append(self._subscription(section, queues))
         written = self.root.findings.document.data.get("handlers")
         if not written and not self.topology.has_files:
             self.root.findings.error_at_key(
@@ -49,16 +68,68 @@ class HandlersReader:
                 "the settings need handlers: a dead-letter queue and its rules",
                 expected='[[handlers]] with queue = "ORDERS.DLQ" and rules = "orders.rul"',
             )
-        return handlers
+        return tuple(handlers), tuple(subscriptions)
 
-    def _handler(self, section: Section) -> HandlerConfiguration:
+    def _check_list(self, section: Section, queues: Sequence[str]) -> None:
+        """Reports what does not go with several queues, or only with them."""
+        is_open = any(expression_of(one) is not None for one in queues)
+        if (is_open or len(queues) > 1) and section.has("name"):
+            section.error(
+                "name",
+                "BAD_VALUE",
+                "several queues can't share a name",
+                expected="no name: each handler has that of its queue",
+            )
+        if is_open and self.topology.has_files:
+            section.error(
+                "queue",
+                "BAD_VALUE",
+                "an expression is for topics, and the topology says which queues there are",
+                expected="names of local queues",
+            )
+        for key in ("exclude", "max_topics"):
+            if section.has(key) and not is_open:
+                section.warning(
+                    key,
+                    "WITHOUT_EFFECT",
+                    "the handler names its queues",
+                    hint=r"an expression finds them: queue = '/.*\.dlq/'",
+                )
+        for key, written in (("queue", queues), ("exclude", section.data.get("exclude", ()))):
+            for one in filter(None, map(expression_of, filter(None, written))):
+                if problem := problem_with(one):
+                    section.error(
+                        key,
+                        "BAD_VALUE",
+                        f"invalid expression /{one}/: {problem}",
+                        expected="a regular expression of RE2 for whole names of topics",
+                    )
+
+    def _subscription(self, section: Section, queues: Sequence[str]) -> Subscription:
+        """The handlers of all topics that match."""
+        written = [one for one in queues if expression_of(one) is not None]
+        shown = written[0] if len(written) == 1 else f"{written[0]} and {len(written) - 1} more"
+        handler = self._handler(section.with_value("queue", ""), subscription=shown)
+        return Subscription(
+            expressions=tuple(filter(None, map(expression_of, written))),
+            exclude=tuple(
+                re2.escape(one) if (found := expression_of(one)) is None else found
+                for one in filter(None, section.data.get("exclude", ()))
+            ),
+            max_topics=section.data.get("max_topics", MAX_TOPICS),
+            handler=handler,
+        )
+
+    def _handler(self, section: Section, *, subscription: str = "") -> HandlerConfiguration:
         source = self._source(section)
         written = section.text("queue")
         result = source.parsed(written, self.root.section("schemes").data) if source else None
         control = result.table.control if result and result.table else Control()
         manager = self._manager(section, control)
         queue = written or input_queue([], control, self.topology.own_dead_letter_queue(manager))
-        if not queue and not section.has("queue") and result and result.table:
+        if subscription:
+            queue = ""
+        elif not queue and not section.has("queue") and result and result.table:
             owner = "its queue manager no DEADQ"
             if not self.topology.has_files:
                 owner = "[topology] no dead_letter_queue"
@@ -77,13 +148,16 @@ class HandlersReader:
             )
             section.findings.extend(found)
         return HandlerConfiguration(
-            identity=self._identity(section, queue, manager),
+            identity=HandlerIdentity.of("", "", name=subscription, manager=manager)
+            if subscription
+            else self._identity(section, queue, manager),
             rules=source.strict_text() if source else "",
             rules_name=source.name if source else "",
             breaker=_breaker(section),
             flood_limit=section.data.get("flood_limit", 0),
             held_keys=_held_keys(section, control),
             data_loss=_data_loss(section),
+            is_subscribed=bool(subscription),
         )
 
     def _manager(self, section: Section, control: Control) -> str:
@@ -198,15 +272,7 @@ class HandlersReader:
         topic, definitions = queue, self.topology.definitions
         if definitions:
             topic = definitions.topic(queue=queue, queue_manager=manager)
-        return HandlerIdentity(
-            name=name,
-            queue_manager=manager,
-            queue=queue,
-            topic=topic,
-            retry_topic=retry_topic(self.application, name),
-            remaining_topic=remaining_topic(self.application, name),
-            replay_topic=replay_topic(self.application, name),
-        )
+        return HandlerIdentity.of(self.application, topic, name=name, queue=queue, manager=manager)
 
     def _check_unique(self, section: Section, key: str, value: str, manager: str = "") -> None:
         shown = f"{value}@{manager}".removesuffix("@")
@@ -220,6 +286,12 @@ class HandlersReader:
             f"{key} {shown} has a handler already, the one at line {line}",
             expected="one handler for each queue, each with its own name",
         )
+
+
+def _queues(section: Section) -> list[str]:
+    """What a handler names as its queue or queues; none if it names none."""
+    written = section.data.get("queue", ())
+    return [written] if isinstance(written, str) else [one for one in written if one is not None]
 
 
 def _data_loss(section: Section) -> DataLoss | None:

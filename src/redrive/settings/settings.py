@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,7 @@ from redrive.configuration import (
     LedgerConfiguration,
 )
 from redrive.diagnostics import Severity, has_errors
-from redrive.errors import ConfigurationError
+from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault
 from redrive.masking import Mask
 from redrive.settings.connection import read_clusters, read_connection, read_registry
 from redrive.settings.document import Document, Option
@@ -35,6 +36,9 @@ from redrive.topology.put import QueueLimits
 DEFAULT_DIRECTORY: Final = ".redrive"
 """Beside the settings file: where the folders of applications are, if no other is named."""
 
+_ANSWER: Final = 5.0
+"""Seconds that the cluster has to name its topics."""
+
 _CONVERSIONS: Final[Mapping[str, Callable[[str], object]]] = {
     "conflict": Conflict,
     "data_loss": DataLoss,
@@ -46,7 +50,11 @@ _CONVERSIONS: Final[Mapping[str, Callable[[str], object]]] = {
 
 
 def read_settings(
-    path: Path, *, options: Sequence[Option] = (), environ: Mapping[str, str] = os.environ
+    path: Path,
+    *,
+    options: Sequence[Option] = (),
+    environ: Mapping[str, str] = os.environ,
+    asks: bool = True,
 ) -> Settings:
     """Read a settings file and the rules tables it names.
 
@@ -54,11 +62,23 @@ def read_settings(
         path: The file.
         options: Options of ``redrive run`` that win over it.
         environ: Environment variables, for ``${NAME}`` in values, and for settings.
+        asks: Whether the cluster is asked for the topics of subscriptions, if there are any. If it
+            does not answer, their handlers are missing.
 
     Raises:
         ConfigurationError: There is an error; every finding is attached.
     """
-    return settings_of(_document(path, options, environ), environ=environ)
+    settings = settings_of(_document(path, options, environ), environ=environ)
+    if not asks or not settings.job.subscriptions:
+        return settings
+    from redrive.kafka.cluster import Cluster  # noqa: PLC0415 - only subscriptions need a client
+
+    with (
+        suppress(EnvironmentFault, TransientFault),
+        Cluster.open(settings.job.connection, timeout=_ANSWER) as one,
+    ):
+        return replace(settings, job=settings.job.with_topics(one.topics()))
+    return settings
 
 
 def read_settings_for_lookup(path: Path, *, options: Sequence[Option] = ()) -> Settings:
@@ -124,7 +144,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
     name = application.text("name")
     topology = read_topology(root.section("topology"))
     options = dict(job.data)
-    handlers = HandlersReader(
+    reader = HandlersReader(
         root,
         name,
         topology,
@@ -134,6 +154,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
         without_tables=without_tables,
     )
     _check_enrichment(job)
+    handlers, subscriptions = reader.read()
     conflict = {key: value for key, value in application.data.items() if key == "on_conflict"}
     beside = root.findings.document.directory / DEFAULT_DIRECTORY / name
     directory = (application.file("directory") or beside).absolute()
@@ -141,7 +162,8 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
         application=name,
         connection=replace(read_connection(root.section("kafka")), group=name),
         clusters=read_clusters(root.section("clusters"), name),
-        handlers=handlers.read(),
+        handlers=handlers,
+        subscriptions=subscriptions,
         directory=directory,
         share=_share(application),
         queue_managers=topology.queue_managers,

@@ -166,6 +166,7 @@ class Job:
         if prepared is not None:
             self._prepare_spark()
         while prepared is not None:
+            self._take_topics()
             reason = self._one_run(*prepared)
             if reason is not None:
                 return reason
@@ -370,6 +371,22 @@ class Job:
     def _configure(self, configuration: JobConfiguration) -> None:
         self._configuration = self._preparation.configuration = configuration
         self._wait = wait_rule(self._configuration)
+
+    def _take_topics(self) -> None:
+        """Goes on with the handlers that the preparation found for the topics of subscriptions."""
+        before, fresh = self._configuration, self._preparation.configuration
+        if fresh is before:
+            return
+        self._configure(fresh)
+        handled = {one.identity.topic for one in before.handlers}
+        found = {one.identity.topic for one in fresh.handlers}
+        if self._is_started:
+            self._control.notice(
+                "the topics of subscriptions changed",
+                added=", ".join(sorted(found - handled)),
+                removed=", ".join(sorted(handled - found)),
+            )
+            self._control.resubscribed(fresh)
 
     def _is_done(self, one: _Run) -> bool:
         if not self._wait.is_over(time.time()) or one.query.status["isDataAvailable"]:

@@ -131,6 +131,9 @@ class JobObserver:
     def restarted(self, configuration: JobConfiguration) -> None:
         """The job continues with new settings and tables."""
 
+    def resubscribed(self, configuration: JobConfiguration) -> None:
+        """The job continues with the handlers of other topics, by its subscriptions."""
+
     def restart_refused(self, error: RedriveError) -> None:
         """The job continues with the old settings and tables, because of ``error``."""
 
@@ -261,6 +264,11 @@ class JobControl:
         """See ``JobObserver.restarted``."""
         for observer in self._observers:
             observer.restarted(configuration)
+
+    def resubscribed(self, configuration: JobConfiguration) -> None:
+        """See ``JobObserver.resubscribed``."""
+        for observer in self._observers:
+            observer.resubscribed(configuration)
 
     def restart_refused(self, error: RedriveError) -> None:
         """See ``JobObserver.restart_refused``."""

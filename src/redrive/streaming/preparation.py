@@ -57,6 +57,8 @@ class Preparation:
         self.missing: tuple[str, ...] = ()
         """Dead-letter topics that did not exist at the last look."""
         self._stopped: Mapping[str, StoppedTopic] = {}
+        self._left_out: dict[str, int] = {}
+        """Topics beyond the bound of each subscription at the last look."""
         self._denied: frozenset[str] = frozenset()
         """Topics to read that this user might not read at the last look."""
         self._control = control
@@ -229,6 +231,8 @@ class Preparation:
     def _ensured_layout(self) -> dict[str, int]:
         """Partitions of the topics that can be read; also creates the job's own topics."""
         existing = self._cluster.topics()
+        self.configuration = self.configuration.with_topics(existing)
+        self._tell_left_out(existing)
         names = read_topics(self.configuration)
         self._denied = self._cluster.unreadable(names)
         layout = {
@@ -241,6 +245,20 @@ class Preparation:
         if any(existing.get(topic.name, 0) < topic.partitions for topic in wanted):
             TopicAdministration(self.configuration.connection).ensure(wanted)
         return layout
+
+    def _tell_left_out(self, existing: Collection[str]) -> None:
+        """Warns about topics beyond the bound of a subscription, when their number grows."""
+        for one in self.configuration.subscriptions:
+            topics = one.handlers(self.configuration.application, existing)[1]
+            if len(topics) > self._left_out.get(one.name, 0):
+                self._control.warning(
+                    "more topics match than max_topics: the others are not read",
+                    queue=one.name,
+                    max_topics=one.max_topics,
+                    count=len(topics),
+                    first=topics[0],
+                )
+            self._left_out[one.name] = len(topics)
 
     def _tell_stopped(self, stopped: Mapping[str, StoppedTopic]) -> None:
         for topic, lost in stopped.items():

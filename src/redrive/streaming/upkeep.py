@@ -172,6 +172,7 @@ class Upkeep:
     def _look_at_layout(self) -> None:
         """Ends a run whose topics are others now, by partitions, leaders, rights or Kafka's ids."""
         topics = self._cluster.topics()
+        self.ends_run |= self._configuration.with_topics(topics) is not self._configuration
         names = read_topics(self._configuration)
         denied = self._cluster.unreadable(names)
         found = {name: topics[name] for name in names if name in topics and name not in denied}

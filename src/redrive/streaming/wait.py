@@ -51,7 +51,8 @@ class WaitRule:
 def wait_rule(configuration: JobConfiguration) -> WaitRule:
     """The WAIT of a job's tables, beginning now."""
     waits: dict[str, float | None] = {}
-    for handler in configuration.handlers:
+    subscribed = (one.handler for one in configuration.subscriptions)  # topics may come later
+    for handler in (*configuration.handlers, *subscribed):
         seconds = table_of(handler).control.wait.seconds
         waits[handler.identity.name] = None if seconds is None else float(seconds)
     if sources_of(configuration):

@@ -1,0 +1,107 @@
+"""One handler's settings for every dead-letter topic whose name matches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import re2
+
+from redrive.engine.names import HandlerIdentity
+from redrive.topology.names import MAX_TOPIC_NAME, is_reserved, unescape
+
+if TYPE_CHECKING:
+    from redrive.configuration import HandlerConfiguration
+
+__all__ = ["MAX_TOPICS", "Subscription", "expression_of", "problem_with"]
+
+MAX_TOPICS: Final = 500
+"""Topics that a subscription takes at most, unless the settings say otherwise: each has topics of
+its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A handler for each topic that matches, now or later."""
+
+    expressions: tuple[str, ...]
+    """Expressions of RE2; the whole name of a topic has to match one of them."""
+    exclude: tuple[str, ...] = ()
+    """Expressions of topics that do not belong to it."""
+    max_topics: int = MAX_TOPICS
+    handler: HandlerConfiguration
+    """What its handlers have in common; its identity is a stand-in."""
+
+    @property
+    def name(self) -> str:
+        """What users know it by: its expressions, as they are written in settings."""
+        return self.handler.identity.name
+
+    def handlers(
+        self, application: str, existing: Collection[str]
+    ) -> tuple[tuple[HandlerConfiguration, ...], tuple[str, ...]]:
+        """Its handlers, and the topics that match but are more than ``max_topics``.
+
+        A topic that is gone keeps its handler as long as the handler's own topics exist: messages
+        may wait there. Topics that have been handled before come first, so that the bound never
+        takes one away for a new one.
+
+        Args:
+            application: Name of the application.
+            existing: Every topic of the cluster.
+        """
+        found = sorted(self._matching(application, existing))
+        topics = [topic for _, topic in found]
+        kept = [
+            replace(self.handler, identity=HandlerIdentity.of(application, topic))
+            for topic in topics[: self.max_topics]
+        ]
+        return tuple(kept), tuple(topics[self.max_topics :])
+
+    def _matching(self, application: str, existing: Collection[str]) -> Iterator[tuple[bool, str]]:
+        """Whether each topic that matches is new to the application, and its name."""
+        prefix = HandlerIdentity.of(application, "").remaining_topic.removesuffix("-remaining")
+        handled = {
+            unescape(name.removeprefix(prefix).removesuffix("-remaining"))
+            for name in existing
+            if name.startswith(prefix) and name.endswith("-remaining")
+        }
+        for topic in {*existing, *filter(None, handled)}:
+            if self._matches(topic) and not is_reserved(topic):
+                own = HandlerIdentity.of(application, topic).retry_topic
+                if len(own) <= MAX_TOPIC_NAME and is_reserved(own):
+                    yield topic not in handled, topic
+
+    def _matches(self, topic: str) -> bool:
+        return any(_compiled(one).fullmatch(topic) for one in self.expressions) and not any(
+            _compiled(one).fullmatch(topic) for one in self.exclude
+        )
+
+
+def expression_of(written: str) -> str | None:
+    """The expression in ``/expression/``; None if the text is a name.
+
+    Args:
+        written: As in the settings.
+    """
+    is_expression = len(written) > 1 and written.startswith("/") and written.endswith("/")
+    return written[1:-1] if is_expression else None
+
+
+def problem_with(expression: str) -> str:
+    """Why an expression can't be used; empty if it can."""
+    try:
+        _compiled(expression)
+    except re2.error as error:
+        told = error.args[0] if error.args else ""
+        return told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+    return ""
+
+
+@lru_cache(maxsize=1_000)
+def _compiled(expression: str) -> Any:  # noqa: ANN401 - re2 has no types
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(expression, options)
