@@ -55,11 +55,12 @@ def diff(context: click.Context, old: Path, new: Path, *, lenient: bool, as_json
         }
         print_json(content)
     else:
-        print_lines(_lines(found, *tables))
+        print_lines(difference_lines(found, *tables))
     context.exit(0 if found.is_equal else 1)
 
 
-def _lines(found: Comparison, old: RulesTable, new: RulesTable) -> Iterator[str]:
+def difference_lines(found: Comparison, old: RulesTable, new: RulesTable) -> Iterator[str]:
+    """A comparison in words, line by line."""
     if found.is_equal:
         yield "equal: both tables treat every message alike"
         return

@@ -139,7 +139,7 @@ def explain(
     explanation = explain_message(rules, fields)
     fields = {name: hidden_field(mask, name, it) for name, it in fields.items()}
     if as_json:
-        print_json(_document(rules, fields, explanation, mask, form))
+        print_json(explanation_document(rules, fields, explanation, mask, form))
     else:
         click.echo("\n".join(_lines(rules, fields, explanation, mask, form)))
 
@@ -263,13 +263,22 @@ def _effect(rule: Rule, fields: Mapping[str, FieldValue], form: str) -> str:
     return f"put to {queue or 'a blank queue'}{where}, {header} dead-letter header"
 
 
-def _document(
+def explanation_document(
     table: RulesTable,
     fields: Mapping[str, FieldValue],
     explanation: Explanation,
     mask: Mask,
     form: str,
 ) -> dict[str, Any]:
+    """What ``redrive explain --json`` prints.
+
+    Args:
+        table: The rules table.
+        fields: The fields of the message, without secrets.
+        explanation: What the table says of the message.
+        mask: Hides secrets in the values that clauses look at.
+        form: See ``JobConfiguration.group_topic``.
+    """
     return {
         "table": table.hash,
         "order": "key" if table.control.is_ordered else "",

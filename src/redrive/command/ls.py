@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 import click
 from rich.text import Text
 
 from redrive.command.failures import cause, failure_text, reason_text, short_class, shows_mq, why
 from redrive.command.history import STYLES, due_text, plain
-from redrive.command.opening import ask_inventory
+from redrive.command.opening import Answer, ask_inventory
 from redrive.command.options import config_option, mq_option, number_option, table_options
 from redrive.command.output import print_json, print_notes, print_table
 from redrive.command.selection import none_in_words, reserve, selection_options
@@ -21,7 +21,7 @@ from redrive.operations.durations import clock, duration
 from redrive.outcomes.history import Next, next_steps
 from redrive.outcomes.inventory import Group, Inventory, Listing, Selection, state_of
 from redrive.outcomes.rows import Row
-from redrive.settings import read_settings
+from redrive.settings import Settings, read_settings
 
 _HIDDEN: Final = ("destination", "application", "error_class", "consumer_group", "failure")
 """Fields of a group that may hold what ``[mask]`` hides."""
@@ -48,29 +48,47 @@ def ls(*, config: Path, selection: Selection, limit: int, mq: bool, as_json: boo
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-
-    def ask(inventory: Inventory) -> tuple[Listing, dict[str, Next]]:
-        found = inventory.letters(selection, limit=limit)
-        return found, next_steps(settings.job, inventory, found.letters)
-
-    answer = ask_inventory(settings, selection, ask)
-    found, steps = answer.found
-    letters = [settings.mask.row(row) for row in found.letters]
-    listing = replace(found, letters=letters)
+    found = Letters.of(settings, selection, limit=limit)
     if as_json:
+        print_json(found.document())
+        return
+    mq = shows_mq(settings.job, mq=mq)
+    _show(found.listing, found.steps, selection, mq=mq, is_complete=not found.answer.notes)
+    print_notes(found.answer.all_notes())
+
+
+class Letters(NamedTuple):
+    """Dead letters without secrets, and what comes next for each."""
+
+    listing: Listing
+    steps: Mapping[str, Next]
+    """By the identity of a message."""
+    answer: Answer[Any]
+
+    @classmethod
+    def of(cls, settings: Settings, selection: Selection, *, limit: int) -> Self:
+        """The dead letters of a selection; errors as for ``Inventory.letters``."""
+
+        def ask(inventory: Inventory) -> tuple[Listing, dict[str, Next]]:
+            found = inventory.letters(selection, limit=limit)
+            return found, next_steps(settings.job, inventory, found.letters)
+
+        answer = ask_inventory(settings, selection, ask)
+        found, steps = answer.found
+        letters = [settings.mask.row(row) for row in found.letters]
+        return cls(replace(found, letters=letters), steps, answer)
+
+    def document(self) -> dict[str, Any]:
+        """What ``redrive ls --json`` prints."""
         rows = [
             {
                 **plain(row),
-                **_next_of(steps.get(row["message"])),
-                "acknowledged": row["message"] in listing.acknowledged,
+                **_next_of(self.steps.get(row["message"])),
+                "acknowledged": row["message"] in self.listing.acknowledged,
             }
-            for row in letters
+            for row in self.listing.letters
         ]
-        print_json({"total": listing.total, "dead_letters": rows, **answer.document()})
-        return
-    mq = shows_mq(settings.job, mq=mq)
-    _show(listing, steps, selection, mq=mq, is_complete=not answer.notes)
-    print_notes(answer.all_notes())
+        return {"total": self.listing.total, "dead_letters": rows, **self.answer.document()}
 
 
 def _next_of(step: Next | None) -> dict[str, Any]:
@@ -141,20 +159,71 @@ def groups(*, config: Path, selection: Selection, limit: int, mq: bool, as_json:
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    answer = ask_inventory(settings, selection, lambda it: it.groups(selection, limit=limit))
-    groups, total = answer.found
-    hide = settings.mask.text
-    found = []
-    for one in groups:
-        shown: dict[str, Any] = {it: hide(getattr(one, it)) for it in _HIDDEN}
-        found.append(replace(one, **shown))
+    found = Groups.of(settings, selection, limit=limit)
     if as_json:
-        rows = [asdict(group) for group in found]
-        print_json({"total": total, "groups": rows, **answer.document()})
+        print_json(found.document())
         return
-    mq = shows_mq(settings.job, mq=mq)
-    _show_groups(found, total, selection, mq=mq, is_complete=not answer.notes)
+    mq, answer = shows_mq(settings.job, mq=mq), found.answer
+    _show_groups(found.groups, found.total, selection, mq=mq, is_complete=not answer.notes)
     print_notes(answer.all_notes())
+
+
+class Groups(NamedTuple):
+    """Dead letters by cause, without secrets."""
+
+    groups: Sequence[Group]
+    total: int
+    """Dead letters in all groups that there are."""
+    answer: Answer[Any]
+    conditions: Sequence[str]
+    """For each group the condition that selects it, empty if it would show a secret."""
+    trends: Sequence[Sequence[int]]
+    """For each group how many of its dead letters came in each of some equal spans of time."""
+
+    @classmethod
+    def of(cls, settings: Settings, selection: Selection, *, limit: int, bars: int = 0) -> Self:
+        """The groups of a selection; errors as for ``Inventory.groups``.
+
+        Args:
+            settings: The job's settings.
+            selection: Which dead letters.
+            limit: How many groups at most, the largest ones.
+            bars: Spans of the trends; none if 0.
+        """
+
+        def ask(inventory: Inventory) -> tuple[Sequence[Group], int, Sequence[Sequence[int]]]:
+            groups, total = inventory.groups(selection, limit=limit)
+            return groups, total, _trends(inventory, selection, groups, bars)
+
+        answer = ask_inventory(settings, selection, ask)
+        groups, total, trends = answer.found
+        hide, found, conditions = settings.mask.text, [], []
+        for one in groups:
+            shown: dict[str, Any] = {it: hide(getattr(one, it)) for it in _HIDDEN}
+            found.append(replace(one, **shown))
+            conditions.append(one.condition() if found[-1] == one else "")
+        return cls(found, total, answer, conditions, trends)
+
+    def document(self) -> dict[str, Any]:
+        """What ``redrive groups --json`` prints."""
+        rows = [asdict(group) for group in self.groups]
+        return {"total": self.total, "groups": rows, **self.answer.document()}
+
+
+def _trends(
+    inventory: Inventory, selection: Selection, groups: Sequence[Group], bars: int
+) -> Sequence[Sequence[int]]:
+    if not groups or not bars:
+        return ()
+    since = min(one.first for one in groups)
+    seconds = max(1.0, (max(one.last for one in groups) - since).total_seconds() / bars)
+    trends: dict[str, list[int]] = {one.condition(): [0] * bars for one in groups}
+    for row in inventory.arrivals(selection, since, seconds):
+        about = {"n": 0, "first": since, "last": since, "example": "", "acknowledged": 0}
+        trend = trends.get(Group.of({**row, **about}).condition())
+        if trend is not None:
+            trend[min(bars - 1, row["part"])] += row["n"]
+    return [trends[one.condition()] for one in groups]
 
 
 def _show_groups(

@@ -112,8 +112,8 @@ def plan(
     index = _index_of(job, name, new)
     answer = asked(
         Question(
-            old=job if old is None else _with_table(config, index, old).job,
-            new=_with_table(config, index, new).job,
+            old=job if old is None else with_table(config, index, old).job,
+            new=with_table(config, index, new).job,
             handler=job.handlers[index].identity.name,
             over=over,
             since=None if since is None else parse_time("--since", since),
@@ -174,8 +174,17 @@ def _index_of(job: JobConfiguration, name: str | None, new: Path) -> int:
     )
 
 
-def _with_table(config: Path, index: int, table: Path) -> Settings:
-    """The settings with another table; it is checked as ``run`` does."""
+def with_table(config: Path, index: int, table: Path) -> Settings:
+    """The settings with another table; it is checked as ``run`` does.
+
+    Args:
+        config: The file of the settings.
+        index: Number of the handler, from 0.
+        table: The file of the table.
+
+    Raises:
+        ConfigurationError: The settings or the table have errors.
+    """
     return read_settings(config, options=[_table_option(index, table)])
 
 
@@ -204,7 +213,7 @@ def try_table(
     if config is None:
         settings = _without_file(table, topic, bootstrap_server)
     else:
-        settings = _with_table(config, _handler_of(read_settings(config).job, topic), table)
+        settings = with_table(config, _handler_of(read_settings(config).job, topic), table)
     try_tables(settings, topic=topic, as_json=as_json)
 
 

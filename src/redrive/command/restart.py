@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -102,14 +102,16 @@ def restart(
     if (places and not shows_plan) or (handler is not None and digits is None):
         raise UsageError("--over belongs to --plan, and --handler to --table")
     over = (tuple(map(Over, places)) or _WAITING) if shows_plan else ()
-    one = _Restart(path, instance_settings(instance, directory), over, yes)
+    one = Restart(path, instance_settings(instance, directory), over, yes)
     answer = one.here(timeout) if digits is None else one.with_kept(digits, handler, timeout)
     click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
     print_lines(_tables(answer))
 
 
 @dataclass(frozen=True, slots=True)
-class _Restart:
+class Restart:
+    """One restart of a job."""
+
     path: Path
     options: Sequence[Option]
     over: Sequence[Over]
@@ -138,11 +140,8 @@ class _Restart:
         if file.holds(text):
             click.echo(f"{file.path} holds the table {kept.hash[:SHORT_HASH]} already")
             return self.here(timeout)
-        with file.prepared(text) as candidate:
-            settings = self._checked(
-                Option(("handlers", index, "rules"), f"--table {digits}", str(candidate))
-                for index in handlers
-            )
+
+        def confirm(settings: Settings) -> None:
             if self.over:
                 _show_plan(settings, ran, self.over)
             ask(
@@ -150,16 +149,42 @@ class _Restart:
                 f" restart? What it holds now is kept as {printable(file.saved.name)}.",
                 yes=self.yes,
             )
-            file.replace()
-            try:
-                answer = _restarted(settings.job, timeout)
-            except _RefusedError:
-                file.put_back()
-                raise
+
+        answer = self.with_text(file, handlers, text, timeout, confirm)
         before = f"; what it held is kept as {file.saved.name}" if file.saved.exists() else ""
         line = f"{file.path} holds the table {kept.hash[:SHORT_HASH]} again{before}"
         click.echo(printable(line))
         return answer
+
+    def with_text(
+        self,
+        file: RulesFile,
+        handlers: Sequence[int],
+        text: str,
+        timeout: float,
+        confirm: Callable[[Settings], None],
+    ) -> RestartAnswer:
+        """Restarts with another text in a file, which gets the old one back if the job refuses.
+
+        Args:
+            file: The file of the table.
+            handlers: The handlers by number that read it.
+            text: The table.
+            timeout: Seconds to wait for the job's answer.
+            confirm: Called with the settings before anything changes; may raise.
+        """
+        with file.prepared(text) as candidate:
+            settings = self._checked(
+                Option(("handlers", index, "rules"), "the new table", str(candidate))
+                for index in handlers
+            )
+            confirm(settings)
+            file.replace()
+            try:
+                return _restarted(settings.job, timeout)
+            except _RefusedError:
+                file.put_back()
+                raise
 
     def _checked(self, more: Iterable[Option] = ()) -> Settings:
         """The settings, as the job will read them."""
@@ -189,16 +214,22 @@ def _file_of(job: JobConfiguration, kept: KeptTable) -> tuple[RulesFile, Sequenc
             " settings do not have",
             hint=f"they have {', '.join(names)}",
         )
-    path = Path(job.handlers[names.index(kept.handler)].rules_name)
-    reading = [
-        index
-        for index, handler in enumerate(job.handlers)
-        if Path(handler.rules_name).resolve() == path.resolve()
-    ]
+    path, reading = table_file(job, names.index(kept.handler))
     if len(reading) > 1:
         shared = ", ".join(names[index] for index in reading)
         click.echo(f"{path} is read by several handlers: {shared}", err=True)
     return RulesFile(path), reading
+
+
+def table_file(job: JobConfiguration, index: int) -> tuple[Path, Sequence[int]]:
+    """The file of a handler's table, and the handlers by number that read it."""
+    path = Path(job.handlers[index].rules_name)
+    reading = [
+        number
+        for number, handler in enumerate(job.handlers)
+        if Path(handler.rules_name).resolve() == path.resolve()
+    ]
+    return path, reading
 
 
 def _show_plan(settings: Settings, ran: Tables, over: Sequence[Over]) -> None:

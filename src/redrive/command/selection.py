@@ -54,21 +54,44 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         where: str,
         **others: Any,  # noqa: ANN401 - the command's own
     ) -> Any:  # noqa: ANN401 - the command's own
-        selection = Selection(
-            state=State(status),
-            reason=None if reason is None else parse_reason(reason),
-            destination=destq,
-            rule=rule,
-            handler=handler,
-            key=None if key is None else parse_key(key),
-            since=None if since is None else parse_time("--since", since),
-            before=None if older_than is None else parse_time("--older-than", older_than),
-            where=where,
-        )
+        selection = parse_selection(
+            status=status, reason=reason, destq=destq, rule=rule, handler=handler, key=key,
+            since=since, older_than=older_than, where=where,
+        )  # fmt: skip
         return command(selection=selection, **others)
 
     added: Callable[..., Any] = _OPTIONS(selecting)
     return added
+
+
+def parse_selection(
+    *,
+    status: str,
+    reason: str | None,
+    destq: str | None,
+    rule: int | None,
+    handler: str | None,
+    key: str | None,
+    since: str | None,
+    older_than: str | None,
+    where: str,
+) -> Selection:
+    """The selection of the options, as they were written.
+
+    Raises:
+        UsageError: A reason, a key or a time is none.
+    """
+    return Selection(
+        state=State(status),
+        reason=None if reason is None else parse_reason(reason),
+        destination=destq,
+        rule=rule,
+        handler=handler,
+        key=None if key is None else parse_key(key),
+        since=None if since is None else parse_time("--since", since),
+        before=None if older_than is None else parse_time("--older-than", older_than),
+        where=where,
+    )
 
 
 def reserve(*, is_complete: bool) -> str:

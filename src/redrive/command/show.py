@@ -52,18 +52,37 @@ def show(*, identity: str, config: Path, form: str, whole: bool, mq: bool, as_js
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
     how = _Form(form, whole, as_json, shows_mq(settings.job, mq=mq))
+    answer, found = find_message(settings, identity)
+    _show(answer, found, settings, how)
+
+
+def find_message(settings: Settings, identity: str) -> tuple[History | None, StoredRecord | Lost]:
+    """The history of a message, without secrets, and its record, which is as it was written.
+
+    Returns:
+        The history, None of a record that the job has not handled; and the record.
+
+    Raises:
+        RedriveError: There is neither an outcome nor a record.
+        EnvironmentFault: The ledger can't be read.
+    """
     archive = Archive(settings.job)
     answer = archive.history(identity)
-    if isinstance(answer, NotFound):
-        try:
-            with open_cluster(settings.job.connection) as cluster:
-                record_found = read_record(cluster, *record_place(identity))
-        except (RedriveError, TransientFault):
-            raise RedriveError(answer.reason, hint=answer.hint) from None
-        _show(None, record_found, settings, how)
-        return
-    found = archive.record(answer.last)
-    _show(masked(answer, settings.mask), found, settings, how)
+    if not isinstance(answer, NotFound):
+        return masked(answer, settings.mask), archive.record(answer.last)
+    try:
+        with open_cluster(settings.job.connection) as cluster:
+            return None, read_record(cluster, *record_place(identity))
+    except (RedriveError, TransientFault):
+        raise RedriveError(answer.reason, hint=answer.hint) from None
+
+
+def message_document(
+    settings: Settings, answer: History | None, found: StoredRecord | Lost
+) -> dict[str, Any]:
+    """What ``redrive show --json`` prints of what ``find_message`` found."""
+    content = document_of(answer) if answer else {"outcomes": []}
+    return {**content, "record": _in_json(found, settings)}
 
 
 class _Form(NamedTuple):
@@ -79,8 +98,7 @@ def _show(
     answer: History | None, found: StoredRecord | Lost, settings: Settings, form: _Form
 ) -> None:
     if form.as_json:
-        content = document_of(answer) if answer else {"outcomes": []}
-        print_json({**content, "record": _in_json(found, settings)})
+        print_json(message_document(settings, answer, found))
         return
     lines = console()
     if answer:

@@ -89,7 +89,7 @@ def status(
     if watch:
         _watch(settings, as_json=as_json)
         return
-    view = _View.of(settings)
+    view = StatusView.of(settings)
     if as_json:
         print_json(view.as_json())
     else:
@@ -101,7 +101,7 @@ def _watch(settings: Settings, *, as_json: bool) -> None:
     live = nullcontext() if as_json else Live(console=console(), auto_refresh=False)
     with suppress(KeyboardInterrupt), live as shown:
         while True:
-            view = _View.of(settings)
+            view = StatusView.of(settings)
             if shown is None:
                 print_json(view.as_json(), indent=False)
             else:
@@ -110,7 +110,7 @@ def _watch(settings: Settings, *, as_json: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
+class StatusView:
     """The state of a job, as observed and as it reports itself."""
 
     now: Status
@@ -122,6 +122,11 @@ class _View:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
+        """Asks the brokers, the ledger and the job's own report.
+
+        Raises:
+            EnvironmentFault: Neither the brokers nor the ledger can be read.
+        """
         job = settings.job
         now = status_of(job, acknowledgements=partial(acknowledgements_in_effect, job))
         reported = read_supervision(supervision_file(job))
@@ -150,6 +155,7 @@ class _View:
         return state.describe(now)
 
     def shown(self) -> RenderableType:
+        """The state for a terminal."""
         now = self.now
         parts: list[RenderableType] = [Text(_title(now, self.supervision), style="bold")]
         if self.description:
@@ -162,7 +168,7 @@ class _View:
             if look is not None and handler.remaining.number:
                 line = f"remaining messages of {handler.identity.name} are evaluated again {look}"
                 parts.append(Text(line))
-        parts += [Text(printable(f"{line}\n"), style="bold red") for line in self._alarms()]
+        parts += [Text(printable(f"{line}\n"), style="bold red") for line in self.alarms()]
         if now.puts is not None and now.puts.retried:
             parts.append(_waiting("retried by a receiver, on", now.puts.retried))
         if now.puts is not None and now.puts.undelivered:
@@ -176,7 +182,7 @@ class _View:
         notes = [*now.notes, *_missing(now), *filter(None, waits)]
         return Group(*parts, *(Text(printable(f"note: {note}"), style="yellow") for note in notes))
 
-    def _alarms(self) -> Iterator[str]:
+    def alarms(self) -> Iterator[str]:
         """What a person has to see to, though the job itself is well."""
         now = self.now.time.timestamp()
         state = self.supervision
@@ -191,6 +197,7 @@ class _View:
             yield one.sentence(now)
 
     def as_json(self) -> dict[str, Any]:
+        """The state as JSON takes it."""
         now, puts, state = self.now, self.now.puts, self.supervision
         return {
             "application": now.application,

@@ -57,7 +57,7 @@ def tables(
     notes = (*found.notes, *notes)
     if as_json:
         content = {
-            "tables": [_as_json(one, found, counted) for one in listed],
+            "tables": [table_document(one, found, counted) for one in listed],
             "complete": not notes,
             "notes": notes,
         }
@@ -107,7 +107,7 @@ def show(
         raise EnvironmentFault(fault.message, hint=hint) from fault
     notes = (*found.notes, *notes)
     if as_json:
-        content = {**_as_json(kept, found, counted), "text": text, "notes": notes}
+        content = {**table_document(kept, found, counted), "text": text, "notes": notes}
         print_json(content)
         return
     current = ", which decides now" if found.is_current(kept) else ""
@@ -190,7 +190,10 @@ def _moment(seconds: float) -> str:
     return clock(datetime.fromtimestamp(seconds, UTC))[:-4]
 
 
-def _as_json(kept: KeptTable, found: Tables, counted: Mapping[str, TableHits]) -> dict[str, Any]:
+def table_document(
+    kept: KeptTable, found: Tables, counted: Mapping[str, TableHits]
+) -> dict[str, Any]:
+    """A table as ``redrive tables --json`` prints it; with ``counted``, also how often it hit."""
     hits = counted.get(kept.key)
     lines = kept.layouts[-1].lines
     return {

@@ -119,6 +119,14 @@ class Group:
     acknowledged: int = 0
     """Of them, those that an operator acknowledged."""
 
+    def condition(self) -> str:
+        """The group as a condition in SQL, for ``Selection.where``."""
+        values = (
+            self.handler, self.reason, self.destination, self.application, self.error_class,
+            self.consumer_group, self.failure,
+        )  # fmt: skip
+        return " AND ".join(map(_is, _GROUPED, values))
+
     @classmethod
     def of(cls, row: Row) -> Self:
         """A group as the engine counted it."""
@@ -312,6 +320,46 @@ class Inventory:
         )
         return [*map(Group.of, found)], found[0]["total"] if found else 0
 
+    def arrivals(self, selection: Selection, since: datetime, seconds: float) -> Sequence[Row]:
+        """When the dead letters of each group were first decided about; errors as for ``letters``.
+
+        Args:
+            selection: Which ones.
+            since: The beginning of the first part; earlier ones count as of the first part.
+            seconds: The length of a part.
+
+        Returns:
+            Rows with the columns that ``Group.of`` takes, less the counts; ``part`` (from 0) and
+            the number ``n``.
+        """
+        part = f"floor((date_part('epoch', first_time) - {since.timestamp()}) / {seconds})"
+        return self._asked(
+            selection,
+            lambda where: (
+                f"{self._letters_of(selection)} SELECT handler, {_REASON} cause,"
+                f" {', '.join(_CAUSES)}, greatest(0, CAST({part} AS BIGINT)) part, count(*) n"
+                f" FROM letters {where} GROUP BY {', '.join(_GROUPED)}, part"
+            ),
+        )
+
+    def rates(self, since: datetime, seconds: float) -> Sequence[Row]:
+        """Outcomes by result in equal parts of the time since a moment; errors as for ``places``.
+
+        Args:
+            since: The beginning of the first part.
+            seconds: The length of a part.
+
+        Returns:
+            Rows with ``part`` (from 0), ``result``, the number ``n``, and ``came``: those of them
+            that were the first outcome of a dead letter.
+        """
+        part = f"floor((date_part('epoch', time) - {since.timestamp()}) / {seconds})"
+        return self._engine.asked(
+            f"{self._outcomes()} SELECT CAST({part} AS BIGINT) part, result, count(*) n,"
+            " count(CASE WHEN outcome = origin THEN 1 END) came"
+            f" FROM outcomes WHERE {time_from(since)} GROUP BY 1, 2"
+        )
+
     def standing(self) -> dict[tuple[str, State], Standing]:
         """Parked, remaining and quarantined dead letters, by handler; errors as for ``places``."""
         state = (
@@ -403,6 +451,15 @@ class Inventory:
 
     def _letters_of(self, selection: Selection) -> str:
         return last_outcomes(selection.state.results, self._sources, self._known)
+
+
+def _is(column: str, value: str | int | None) -> str:
+    """A condition on a column of a group; an empty text stands for NULL too."""
+    if value is None:
+        return f"({column}) IS NULL"
+    if isinstance(value, int):
+        return f"({column}) = {value}"
+    return f"coalesce({column}, '') = {sql_text(value)}"
 
 
 def _where(selection: Selection) -> str:
