@@ -14,6 +14,7 @@
 #   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
 #   make resilience  a real broker that is stopped, killed and paused under the job, topics that change, a full disk, a Java that dies, calls that hang
 #   make security  the least rights on a broker with passwords, TLS and an authorizer, each left out once
+#   make test-console  the console in a real Chromium beside a real job; SCREENSHOTS=docs/console keeps pictures
 #   make fuzz     damaged records, RECORDS of them, and damaged texts for SECONDS each
 #   make mutations  plant mistakes in the protocol, and let the simulation find each of them
 #   make restarts  RESTARTS restarts under load, some with broken tables; each message has one whole table
@@ -39,7 +40,7 @@ UV     := uv==0.13.8
 # Much of the time a test waits for a broker or for Spark: two at once take little more than half.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts bench bench-peers docs dist release-test lock clean
+.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts test-console bench bench-peers docs dist release-test lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -85,6 +86,9 @@ resilience: setup
 
 security: setup
 	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/security
+
+test-console: setup
+	$(if $(SCREENSHOTS),SCREENSHOTS=$(SCREENSHOTS)) $(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/console/test_browser.py
 
 fuzz: setup
 	$(BIN)/python -m tests.fuzz.random_inputs records --count $(or $(RECORDS),100000) --seconds inf $(if $(SEED),--seed $(SEED))

@@ -88,7 +88,7 @@ def bill_of_materials(project: Mapping[str, Any], pins: list[Pin], moment: int) 
         moment: When the release was made, in seconds since the epoch.
     """
     required = installed(pins, project["dependencies"])
-    optional = installed(pins, project["optional-dependencies"]["registry"]) - required
+    optional = installed(pins, _optional(project)) - required
     shipped = [pin for pin in pins if pin.name in required | optional]
     root = f"pkg:pypi/{project['name']}@{project['version']}"
     components = [
@@ -147,11 +147,17 @@ def _jar(jar: Jar) -> dict[str, Any]:
     }
 
 
+def _optional(project: Mapping[str, Any]) -> list[str]:
+    """What users may install besides: the extras, less that of developers."""
+    extras = project["optional-dependencies"].items()
+    return [text for name, texts in extras if name != "dev" for text in texts]
+
+
 def _dependencies(
     root: str, project: Mapping[str, Any], shipped: list[Pin]
 ) -> Iterator[dict[str, Any]]:
     """What the project and each Python package require; jars are the project's own choice."""
-    texts = [*project["dependencies"], *project["optional-dependencies"]["registry"]]
+    texts = [*project["dependencies"], *_optional(project)]
     direct = {canonicalize_name(Requirement(text).name) for text in texts}
     own = [pin.reference for pin in shipped if pin.name in direct]
     jars = [f"{jar.group}:{jar.coordinate}" for jar in locked_jars()]

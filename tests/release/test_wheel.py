@@ -17,6 +17,8 @@ ACTION(FWD) FWDQ(ASIDE) HEADER(YES)
 _IMPORT_EVERYTHING = """
 import importlib, pkgutil, redrive
 for module in pkgutil.walk_packages(redrive.__path__, "redrive."):
+    if module.name.startswith("redrive.console."):
+        continue  # needs the extra of this name
     importlib.import_module(module.name)
 print(redrive.__file__)
 """

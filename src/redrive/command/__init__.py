@@ -54,6 +54,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "ack": "Acknowledge messages that remain on purpose: no alert is about them for a while.",
         "history": "Show every outcome of the message ID in order, and what comes next.",
         "ledger": "Maintain the ledger, while no job runs.",
+        "console": "Serve a web console: look at groups, understand a message, send it back.",
         "demo": "Run the whole job on sample dead letters and an embedded broker.",
         "broker": "Run a Kafka broker, or a cluster of brokers, in the background.",
         "acls": "Print the kafka-acls commands that grant a job the rights it needs.",

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import secrets
+import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import click
 from rich.console import Console
 
+from redrive.broker.ports import free_port
+from redrive.command.console import check_console, serve_console
 from redrive.command.options import json_option
 from redrive.command.output import print_json
 from redrive.demo import Demonstration
@@ -47,6 +53,12 @@ _INTERRUPTED: Final = 130
     help="New folder for everything the demo writes; by default one that is removed.",
 )
 @click.option("--keep", is_flag=True, help="Leave the broker running, to look around.")
+@click.option(
+    "--console",
+    "shows_console",
+    is_flag=True,
+    help="In the end, run the job and the web console on the demo's data until Ctrl+C.",
+)
 @click.option("--fast", is_flag=True, help="Retry every second; over in a few seconds.")
 @json_option
 @click.pass_context
@@ -58,6 +70,7 @@ def demo(
     seed: int | None,
     directory: Path | None,
     keep: bool,
+    shows_console: bool,
     fast: bool,
     as_json: bool,
 ) -> None:
@@ -88,33 +101,63 @@ def demo(
         raise UsageError(
             "--keep needs a folder to keep things in", hint="redrive demo --keep --directory demo"
         )
-    if fast and which in NETWORKS:
+    script = _script(which, messages, secrets.randbelow(1_000_000) if seed is None else seed, fast)
+    with ExitStack() as stack:
+        if shows_console:
+            check_console()
+            temporary = stack.enter_context(TemporaryDirectory(prefix="redrive-demo-"))
+            directory, keep = directory or Path(temporary) / "demo", True
+        try:
+            report = Demonstration(script, directory=directory, keep=keep).run()
+        except KeyboardInterrupt:
+            click.echo("interrupted; everything is stopped", err=True)
+            context.exit(_INTERRUPTED)
+        if as_json:
+            print_json(report.document())
+        else:
+            report.show(Console(highlight=False))
+        if shows_console:
+            assert directory is not None
+            _serve(directory)
+        elif directory is not None and not as_json:
+            _name_places(directory, keep=keep)
+    context.exit(0 if report.adds_up else 1)
+
+
+def _script(which: str | None, messages: int | None, seed: int, fast: bool) -> Script:  # noqa: FBT001
+    if which is None:
+        return Orders(messages or _DEAD_LETTERS, seed, fast=fast)
+    if which == _KAFKA:
+        return KafkaTeams(messages or _OF_KAFKA, seed, fast=fast)
+    if fast:
         raise UsageError(
             "--fast is for the demos with dead letters", hint="--messages 100 makes a small one"
         )
-    if seed is None:
-        seed = secrets.randbelow(1_000_000)
-    script: Script
-    if which is None:
-        script = Orders(messages or _DEAD_LETTERS, seed, fast=fast)
-    elif which == _KAFKA:
-        script = KafkaTeams(messages or _OF_KAFKA, seed, fast=fast)
-    else:
-        script = NetworkScript(NETWORKS[which], messages or _PUTS, seed)
-    try:
-        report = Demonstration(script, directory=directory, keep=keep).run()
-    except KeyboardInterrupt:
-        click.echo("interrupted; everything is stopped", err=True)
-        context.exit(_INTERRUPTED)
-    if as_json:
-        print_json(report.document())
-    else:
-        report.show(Console(highlight=False))
-        if directory is not None:
-            click.echo(f"\nEverything is in {directory}: settings, table, logs, the broker's data.")
-            broker = directory / "broker"
-            if not keep:
-                click.echo(f"  redrive broker start -d {broker}    start the broker again")
-            click.echo(f"  redrive status -c {directory / 'redrive.toml'}")
-            click.echo(f"  redrive broker stop -d {broker}")
-    context.exit(0 if report.adds_up else 1)
+    return NetworkScript(NETWORKS[which], messages or _PUTS, seed)
+
+
+def _name_places(directory: Path, *, keep: bool) -> None:
+    """Says where everything is that the demo leaves behind."""
+    click.echo(f"\nEverything is in {directory}: settings, table, logs, the broker's data.")
+    broker = directory / "broker"
+    if not keep:
+        click.echo(f"  redrive broker start -d {broker}    start the broker again")
+    click.echo(f"  redrive status -c {directory / 'redrive.toml'}")
+    click.echo(f"  redrive broker stop -d {broker}")
+
+
+def _serve(directory: Path) -> None:
+    """Runs the job and the console until a signal, and stops the broker."""
+    settings, redrive = directory / "redrive.toml", [sys.executable, "-m", "redrive"]
+    with (directory / "run.log").open("wb") as log:
+        job = subprocess.Popen([*redrive, "run", "-c", settings], stdout=log, stderr=log)
+        try:
+            serve_console(settings, "127.0.0.1", free_port())
+        finally:
+            job.terminate()
+            job.wait()
+            subprocess.run(
+                [*redrive, "broker", "stop", "-d", directory / "broker"],
+                check=False,
+                stdout=subprocess.DEVNULL,
+            )

@@ -1,0 +1,249 @@
+"""``redrive console``: the web console."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import ipaddress
+import signal
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from redrive.command.options import config_option
+from redrive.errors import EnvironmentFault, UsageError
+from redrive.settings import read_settings
+
+_NEEDED: Final = ("fastapi", "uvicorn", "jinja2", "js_lib_htmx", "python_multipart")
+_LAST_PORT: Final = 65_535
+_LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """How users sign in, and under which names and with which certificate they come."""
+
+    tokens: Path | None = None
+    access: Path | None = None
+    proxy_header: str = ""
+    proxy_groups_header: str = ""
+    proxy_from: tuple[str, ...] = ()
+    certificate: Path | None = None
+    key: Path | None = None
+    names: tuple[str, ...] = ()
+
+    @property
+    def has_login(self) -> bool:
+        """Whether it asks who somebody is."""
+        return bool(self.tokens or self.proxy_header)
+
+    def check(self) -> None:
+        """Raises ``UsageError`` for options that do not fit each other."""
+        if bool(self.proxy_header) != bool(self.proxy_from):
+            raise UsageError(
+                "--proxy-header and --proxy-from go together",
+                hint="anybody else could send the header: name the proxy's address",
+            )
+        if self.proxy_groups_header and not self.proxy_header:
+            raise UsageError("--proxy-groups-header needs --proxy-header")
+        if bool(self.access) != bool(self.proxy_header):
+            raise UsageError(
+                "--proxy-header and --access go together",
+                hint="--access gives roles to the proxy's users; tokens have theirs in --tokens",
+            )
+        if bool(self.certificate) != bool(self.key):
+            raise UsageError("--certificate and --key go together")
+
+
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command(name="console")
+@config_option
+@click.option(
+    "--listen", default="127.0.0.1:8470", show_default=True, metavar="HOST:PORT", help="Where."
+)
+@click.option(
+    "--four-eyes-above",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Plans for more messages are applied by somebody else than who made them.",
+)
+@click.option("--tokens", type=_FILE, help="Users and their tokens; asks for a login.")
+@click.option("--access", type=_FILE, help="Roles of the users and groups that a proxy names.")
+@click.option("--proxy-header", default="", metavar="NAME", help="Names the user of a proxy.")
+@click.option("--proxy-groups-header", default="", metavar="NAME", help="Names the groups.")
+@click.option(
+    "--proxy-from", multiple=True, metavar="NET", help="Where the proxy connects from; repeatable."
+)
+@click.option("--certificate", type=_FILE, help="TLS: the certificate, PEM.")
+@click.option("--key", type=_FILE, help="TLS: its key, PEM, without a password.")
+@click.option(
+    "--name", "names", multiple=True, metavar="HOST", help="A name it is reached by; repeatable."
+)
+def console(
+    *,
+    config: Path,
+    listen: str,
+    four_eyes_above: int | None,
+    **entrance: Any,  # noqa: ANN401 - the options of Entrance
+) -> None:
+    """Serve a web console: look at groups, understand a message, send it back.
+
+    \b
+    redrive console
+    redrive console -c redrive.toml --listen 127.0.0.1:9000
+
+    It runs beside the job, reads what the other commands read, and does what they do. Without
+    --tokens or --proxy-header it listens on this machine only and asks for no login: everyone on
+    it acts as the user who started it. The same as JSON is under /api, described in
+    /api/openapi.json.
+
+    It needs more packages: pip install 'redrive[console]'.
+
+    Exit codes: 0 ended by SIGINT or SIGTERM; 1 error, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    check_console()
+    way = Entrance(**entrance)
+    way.check()
+    host, port = _address(listen, way)
+    read_settings(config)
+    serve_console(config, host, port, four_eyes_above=four_eyes_above, entrance=way)
+
+
+def check_console() -> None:
+    """Raises ``EnvironmentFault`` if packages are missing."""
+    missing = [one for one in _NEEDED if importlib.util.find_spec(one) is None]
+    if missing:
+        raise EnvironmentFault(
+            f"the console needs packages that are not installed: {', '.join(missing)}",
+            hint="pip install 'redrive[console]'",
+        )
+
+
+def serve_console(
+    config: Path,
+    host: str,
+    port: int,
+    *,
+    four_eyes_above: int | None = None,
+    entrance: Entrance | None = None,
+) -> None:
+    """Serves the console until SIGINT or SIGTERM.
+
+    Args:
+        config: The file of the job's settings.
+        host: Address to listen on.
+        port: Port to listen on.
+        four_eyes_above: Messages of a plan above which somebody else has to apply it; None
+            for no limit.
+        entrance: How users sign in; None for no login.
+    """
+    import uvicorn  # noqa: PLC0415 - only with the extra
+
+    # By its name: the console stands above the commands, whose views it shows.
+    console_application = importlib.import_module("redrive.console.server").console_application
+    way = entrance or Entrance()
+    if way.certificate and way.key:
+        _check_certificate(way.certificate, way.key)
+    application = console_application(
+        config,
+        access=_access(way),
+        four_eyes_above=four_eyes_above,
+        hosts={host, *way.names, *_LOOPBACK_NAMES},
+    )
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application,
+            log_level="warning",
+            server_header=False,
+            proxy_headers=False,
+            ssl_certfile=way.certificate,
+            ssl_keyfile=way.key,
+            timeout_graceful_shutdown=3,
+        )
+    )
+    shown = f"[{host}]" if ":" in host else host
+    with _listening(host, port) as listener:
+        scheme = "https" if way.certificate else "http"
+        click.echo(f"{scheme}://{shown}:{port}/  (Ctrl+C ends it)")
+        # The server ends in order at a signal, and then raises it again: nothing is left to do.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        server.run(sockets=[listener])
+
+
+def _access(way: Entrance) -> Any:  # noqa: ANN401 - the console is imported by its name
+    """Who may come in; None for everybody on this machine."""
+    if not way.has_login:
+        return None
+    logins = importlib.import_module("redrive.console.logins")
+    tokens = logins.read_tokens(way.tokens) if way.tokens else {}
+    proxy = None
+    if way.proxy_header:
+        try:
+            networks = tuple(ipaddress.ip_network(one) for one in way.proxy_from)
+        except ValueError as error:
+            raise UsageError(
+                f"--proxy-from: {error}", hint="give 10.0.0.7 or 10.0.0.0/24"
+            ) from error
+        proxy = logins.Proxy(
+            way.proxy_header, way.proxy_groups_header, networks, logins.read_grants(way.access)
+        )
+    return logins.Logins(tokens, proxy)
+
+
+def _check_certificate(certificate: Path, key: Path) -> None:
+    """Raises ``UsageError`` if they can't be used."""
+    try:
+        # An empty password: without one, an encrypted key would ask at the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except OSError as error:  # among them ssl.SSLError
+        raise UsageError(
+            f"--certificate {certificate} and --key {key} can't be used: {error}",
+            hint="give PEM files that belong together, the key without a password",
+        ) from error
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens; raises ``EnvironmentFault``."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{host}:{port} can't be listened on: {error.strerror}",
+            hint="does another console run? --listen takes another port",
+        ) from error
+
+
+def _address(listen: str, way: Entrance) -> tuple[str, int]:
+    """Host and port of ``--listen``.
+
+    Raises:
+        UsageError: It is none, or others could reach it without a login or in plain text.
+    """
+    host, _, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not port.isdecimal() or not host or int(port) > _LAST_PORT:
+        raise UsageError(f"--listen {listen} is no address", hint="give 127.0.0.1:8470")
+    if host != "localhost":
+        try:
+            is_loopback = ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            is_loopback = False
+        if not is_loopback and not way.has_login:
+            raise UsageError(
+                f"--listen {listen}: others could reach it, and it asks nobody who they are",
+                hint="add --tokens or --proxy-header, or listen on 127.0.0.1 and use ssh -L",
+            )
+        if not is_loopback and not (way.certificate or way.proxy_header):
+            raise UsageError(
+                f"--listen {listen}: tokens would cross the network in plain text",
+                hint="add --certificate and --key, or listen on 127.0.0.1 behind a proxy",
+            )
+    return host, int(port)

@@ -1,0 +1,67 @@
+"""Who did what in the console: a file of JSON, one entry a line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from fastapi import Request
+
+from redrive.console.access import User, current_user
+from redrive.errors import EnvironmentFault
+from redrive.printable import printable
+
+_NAME: Final = "console-audit.jsonl"
+
+
+class Audit:
+    """The audit of one job's console.
+
+    Args:
+        folder: Gives the job's folder, in which the file is.
+    """
+
+    def __init__(self, folder: Callable[[], Path]) -> None:
+        self._folder = folder
+
+    def write(self, user: User, action: str, about: str = "") -> None:
+        """Appends an entry.
+
+        An entry is written before its action: what can't be recorded is not done.
+
+        Raises:
+            EnvironmentFault: The file can't be written.
+        """
+        entry = {
+            "time": datetime.now(UTC).isoformat(),
+            "user": printable(user.name),
+            "role": user.role.name.lower(),
+            "by": user.by.value,
+            "action": action,
+            "about": printable(about),
+        }
+        path = self._folder() / _NAME
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            target = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(target, json.dumps(entry).encode() + b"\n")
+            finally:
+                os.close(target)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"the audit {path} can't be written: {error.strerror}",
+                hint="run the console as a user who may write the folder of the job",
+            ) from error
+
+    def of(self, action: str) -> Callable[[Request], Awaitable[None]]:
+        """A dependency that records a request before it is carried out."""
+
+        async def record(request: Request) -> None:
+            self.write(current_user(request), action, "/".join(request.path_params.values()))
+
+        return record

@@ -1,0 +1,93 @@
+"""Plans of replays that wait for somebody to apply them: files, as the command line writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from redrive.configuration import JobConfiguration
+from redrive.errors import EnvironmentFault, UsageError
+from redrive.operations.replay.plan import ReplayPlan
+
+_FOLDER: Final = "plans"
+_PLANNED_BY: Final = "planned_by"
+"""Who made a plan: a key that the command line leaves alone."""
+_ID: Final = re.compile(r"[0-9a-f]{12}")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """A plan that nobody has applied yet."""
+
+    plan: ReplayPlan
+    planned_by: str
+    """Who made it; empty for a file of the command line."""
+
+    def document(self) -> dict[str, Any]:
+        """The plan as a JSON object, without the offsets of its messages."""
+        content = self.plan.document()
+        del content["messages"]
+        return {**content, "description": str(self.plan.order), _PLANNED_BY: self.planned_by}
+
+
+class SavedPlans:
+    """The plans in a job's folder.
+
+    ``redrive replay apply`` takes such a file, and a file that ``redrive replay plan`` writes into
+    the folder appears in the console.
+    """
+
+    def __init__(self, job: JobConfiguration) -> None:
+        self.folder = job.directory / _FOLDER
+        self._application = job.application
+
+    def save(self, plan: ReplayPlan, planned_by: str) -> Path:
+        """Writes a plan; raises ``EnvironmentFault`` if the folder can't be written."""
+        path = self.folder / f"{plan.plan}.json"
+        content = {**plan.document(), _PLANNED_BY: planned_by}
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
+        except OSError as error:
+            raise EnvironmentFault(
+                f"the plan can't be kept in {self.folder}: {error.strerror}",
+                hint="run the console as a user who may write the folder of the job",
+            ) from error
+        return path
+
+    def find(self, plan: str) -> SavedPlan | None:
+        """A plan by its id; None if there is none."""
+        if not _ID.fullmatch(plan):
+            return None
+        path = self.folder / f"{plan}.json"
+        return self._read(path) if path.is_file() else None
+
+    def every(self) -> Iterator[SavedPlan]:
+        """All plans that can be read, the newest first."""
+        try:
+            files = sorted(self.folder.glob("*.json"), key=lambda it: -it.stat().st_mtime)
+        except OSError:
+            return
+        for path in files:
+            try:
+                found = self._read(path)
+            except (UsageError, EnvironmentFault):
+                continue  # some other file
+            if found.plan.application == self._application:
+                yield found
+
+    def forget(self, plan: str) -> None:
+        """Removes the file of a plan."""
+        if _ID.fullmatch(plan):
+            (self.folder / f"{plan}.json").unlink(missing_ok=True)
+
+    @staticmethod
+    def _read(path: Path) -> SavedPlan:
+        plan = ReplayPlan.read(path)
+        told = orjson.loads(path.read_bytes()).get(_PLANNED_BY, "")
+        return SavedPlan(plan, str(told))

@@ -1,0 +1,204 @@
+"""Pages from documents: templates, their filters, and the texts of both languages."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import orjson
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from redrive import __version__
+from redrive.command.failures import cause, failure_text, reason_text, short_class, why
+from redrive.console.access import Role, User
+from redrive.operations.durations import clock, duration
+from redrive.outcomes.inventory import State, state_of
+from redrive.printable import printable
+
+__all__ = ["LANGUAGES", "Pages"]
+
+LANGUAGES: Final = ("en", "de")
+_SHOWN: Final = 64 * 1024
+"""Characters of a body that a page shows; the whole is to be downloaded."""
+_WIDTH: Final = 120
+_HEIGHT: Final = 24
+"""Of a curve, in its own units."""
+_RESULTS: Final = ("retried", "forwarded", "discarded", "parked", "remains")
+"""The results that curves show, in this order."""
+
+
+class Pages:
+    """Renders templates in the language of the reader."""
+
+    def __init__(self) -> None:
+        self._texts = {one: _texts(one) for one in LANGUAGES if one != "en"}
+        self._environment = Environment(
+            loader=PackageLoader("redrive.console"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            finalize=_finalized,
+        )
+        self._environment.filters |= {
+            "cause": lambda row, mq: cause(row, mq=mq),
+            "why": lambda row, mq: why(row, mq=mq),
+            "failure": lambda name, mq: failure_text(name, mq=mq),
+            "state": state_of,
+            "reason": reason_text,
+            "short_class": short_class,
+            "moment": moment,
+            "ago": ago,
+            "number": lambda number: f"{number:,}",
+            "share": share,
+            "curve": curve,
+            "link": link,
+            "path": lambda text: quote(str(text), safe=""),
+            "pretty": pretty,
+        }
+
+    def render(self, template: str, language: str, user: User, **content: Any) -> str:  # noqa: ANN401
+        """A page.
+
+        Args:
+            template: The name of its template.
+            language: One of ``LANGUAGES``.
+            user: Who looks at it.
+            content: What the template shows.
+        """
+        texts = self._texts.get(language, {})
+
+        def text(english: str, **values: object) -> str:
+            found = texts.get(english, english)
+            return found.format_map(values) if values else found
+
+        return self._environment.get_template(template).render(
+            **content,
+            _=text,
+            language=language,
+            user=user,
+            Role=Role,
+            states=[*State],
+            results=_RESULTS,
+            version=__version__,
+            now=datetime.now(UTC),
+        )
+
+
+def language_of(chosen: str | None, accepted: str) -> str:
+    """The language of a page.
+
+    Args:
+        chosen: What the reader chose, if anything.
+        accepted: The header ``Accept-Language`` (RFC 9110, 12.5.4).
+    """
+    if chosen in LANGUAGES:
+        return chosen
+    for part in accepted.split(","):
+        language = part.partition(";")[0].strip().lower().partition("-")[0]
+        if language in LANGUAGES:
+            return language
+    return LANGUAGES[0]
+
+
+def _texts(language: str) -> Mapping[str, str]:
+    source = files("redrive.console").joinpath("texts", f"{language}.toml")
+    texts: dict[str, str] = tomllib.loads(source.read_text(encoding="utf-8"))
+    return texts
+
+
+def _finalized(value: object) -> object:
+    """Texts without control characters: some turn the direction of writing or hide a part."""
+    if isinstance(value, Markup):
+        return value
+    if value is None:
+        return ""
+    return printable(value) if isinstance(value, str) else value
+
+
+def _time(value: datetime | str | float) -> datetime:
+    match value:
+        case datetime():
+            return value.astimezone(UTC)
+        case str():
+            return datetime.fromisoformat(value).astimezone(UTC)
+        case _:
+            return datetime.fromtimestamp(value, UTC)
+
+
+def moment(value: datetime | str | float | None) -> Markup:
+    """A time, which the browser shows in the reader's zone; in UTC without scripts.
+
+    Args:
+        value: A time, ISO 8601, or seconds since 1970; None for nothing.
+    """
+    if value is None:
+        return Markup("")
+    time = _time(value)
+    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
+        time.isoformat(), clock(time), clock(time)[:-4]
+    )
+
+
+def ago(value: datetime | str | float | None, now: datetime) -> Markup:
+    """How long ago a time was, with the time itself beside the pointer."""
+    if value is None:
+        return Markup("")
+    time = _time(value)
+    seconds = (now - time).total_seconds()
+    text = f"{duration(seconds)} ago" if seconds >= 0 else f"in {duration(-seconds)}"
+    return Markup('<time datetime="{}" title="{} UTC" data-relative>{}</time>').format(
+        time.isoformat(), clock(time), text
+    )
+
+
+def share(part: int, whole: int) -> str:
+    """A part of a whole in per cent."""
+    return f"{100 * part / whole:.1f} %" if whole else ""
+
+
+def curve(values: Sequence[int], label: str) -> Markup:
+    """Numbers as a small picture, with a text for those who can't see it.
+
+    Args:
+        values: Numbers, at least 0.
+        label: What they count.
+    """
+    most, step = max(values, default=0), _WIDTH / max(1, len(values))
+    bars = Markup("").join(
+        Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>').format(
+            place * step,
+            _HEIGHT - (height := max(1.5, value * _HEIGHT / most)),
+            max(0.5, step - 0.6),
+            height,
+        )
+        for place, value in enumerate(values)
+        if value
+    )
+    return Markup(
+        '<svg class="curve" viewBox="0 0 {} {}" role="img" preserveAspectRatio="none"'
+        ' aria-label="{}">{}</svg>'
+    ).format(_WIDTH, _HEIGHT, f"{label}: {sum(values):,}, at most {most:,}", bars)
+
+
+def link(path: str, values: Mapping[str, object], **changed: object) -> str:
+    """A link to a page with parameters; empty ones are left out."""
+    found = {
+        name: value for name, value in {**values, **changed}.items() if value not in {"", None}
+    }
+    return f"{path}?{urlencode(found)}" if found else path
+
+
+def pretty(text: str) -> str:
+    """A body as people read it: JSON with a member a line, other text as it is."""
+    if len(text) <= _SHOWN and text.lstrip()[:1] in {"{", "["}:
+        try:
+            return orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
+        except orjson.JSONDecodeError:
+            return text
+    return text[:_SHOWN]

@@ -1,0 +1,294 @@
+"""The console in a real browser, beside a real job: what people come for, and everybody can use it.
+
+``make test-console`` runs this: it needs Debian's chromium and chromium-driver. With
+SCREENSHOTS=FOLDER it leaves a picture of each page there, in light and in dark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_core_python.selenium import Axe
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
+from tests.conftest import eventually, send_records
+
+from redrive.broker.ports import free_port
+from redrive.operations.process import this_user
+
+PATIENCE = 120.0
+"""Seconds for what takes two on a quiet machine."""
+PAGES = {
+    "now": "/", "groups": "/groups?status=quarantined", "messages": "/messages?status=all",
+    "plans": "/plans", "tables": "/tables", "table": "/tables/counts.dlq",
+}  # fmt: skip
+
+_WIDE = """
+return [...document.querySelectorAll("main *")]
+  .filter(one => one.getBoundingClientRect().right > 320 && !one.closest(".scroll, details, pre"))
+  .map(one => one.outerHTML.slice(0, 80))
+"""
+"""What reaches beyond the screen of a small telephone, less what scrolls by itself."""
+
+_ANONYMOUS = """
+const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (texts.nextNode()) {
+  const text = texts.currentNode;
+  text.data = text.data.replaceAll(arguments[0], "ann@shop").replaceAll(arguments[1], "");
+}
+"""
+"""Pictures name neither who made them nor their machine."""
+
+
+def redrive(*arguments: str) -> list[str]:
+    """A command line."""
+    return [sys.executable, "-m", "redrive", *arguments]
+
+
+@contextlib.contextmanager
+def running(log: Path, *arguments: str) -> Iterator[None]:
+    """A command that runs beside the tests."""
+    with log.open("wb") as out, subprocess.Popen(redrive(*arguments), stdout=out, stderr=out) as it:
+        try:
+            yield
+        finally:
+            it.send_signal(signal.SIGTERM)
+            it.wait(PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The settings of a job that runs, after a demo."""
+    folder = tmp_path_factory.mktemp("console") / "demo"
+    made = redrive("demo", "kafka", "--keep", "--fast", "-n", "300", "--directory", str(folder))
+    subprocess.run(made, check=True, capture_output=True)
+    config = folder / "redrive.toml"
+    try:
+        with running(folder / "run.log", "run", "-c", str(config)):
+            yield config
+    finally:
+        subprocess.run(redrive("broker", "stop", "-d", str(folder / "broker")), check=True)
+
+
+@pytest.fixture(scope="module")
+def address(settings: Path) -> Iterator[str]:
+    """Where the console is."""
+    address = f"127.0.0.1:{free_port()}"
+    log = settings.parent / "console.log"
+    with running(log, "console", "-c", str(settings), "--listen", address):
+
+        def answers() -> bool:
+            with contextlib.suppress(OSError):
+                return bool(urllib.request.urlopen(f"http://{address}/api/status").status)
+            return False
+
+        eventually(answers, "the console answers")
+        yield f"http://{address}"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[webdriver.Chrome]:
+    """Debian's Chromium, without a screen."""
+    found, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if found is None or driver is None:
+        pytest.fail("this needs chromium and chromium-driver: apt-get install them")
+    options = webdriver.ChromeOptions()
+    options.binary_location = found
+    for one in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(one)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=Service(driver))
+    browser.set_window_size(1280, 900)
+    yield browser
+    browser.quit()
+
+
+class Reader:
+    """Somebody before the console."""
+
+    def __init__(self, browser: webdriver.Chrome, address: str) -> None:
+        self.browser = browser
+        self.address = address
+
+    def open(self, path: str) -> None:
+        """Opens a page."""
+        self.browser.get(self.address + path)
+        self.until(lambda: self.browser.execute_script("return document.readyState") == "complete")
+
+    def until(self, holds: Callable[[], Any]) -> Any:
+        """Waits."""
+        return WebDriverWait(self.browser, PATIENCE).until(lambda _: holds())
+
+    def all(self, selector: str) -> list[Any]:
+        """Elements by CSS."""
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def click(self, selector: str) -> None:
+        """Clicks the first, and waits for the next page."""
+        root = self.browser.find_element(By.TAG_NAME, "html")
+
+        def clicked() -> bool:
+            with contextlib.suppress(StaleElementReferenceException):  # it is being replaced
+                self.all(selector)[0].click()
+                return True
+            return False
+
+        self.until(clicked)
+        self.until(lambda: self.browser.find_element(By.TAG_NAME, "html") != root)
+        self.until(lambda: self.browser.execute_script("return document.readyState") == "complete")
+
+    def text(self, selector: str = "main") -> str:
+        """What stands there."""
+        return str(self.browser.find_element(By.CSS_SELECTOR, selector).text)
+
+
+@pytest.fixture
+def reader(chromium: webdriver.Chrome, address: str) -> Iterator[Reader]:
+    """Somebody, on whose console nothing is logged that a page should not do."""
+    reader = Reader(chromium, address)
+    yield reader
+    logged = [one["message"] for one in chromium.get_log("browser")]  # type: ignore[no-untyped-call]
+    assert [one for one in logged if "Content Security" in one or "Uncaught" in one] == []
+
+
+def waiting(handler: str, state: str) -> str:
+    """The number of a handler's messages in a state, on the first page."""
+    return f'a[href="/groups?handler={handler}&status={state}"]'
+
+
+def test_why_one_message_died_is_three_clicks_away(reader: Reader) -> None:
+    """From what waits over the groups to the exception, the story and the rules."""
+    reader.open("/")
+    reader.click(waiting("payments-dlt", "quarantined"))
+    reader.click("tbody td a")
+    reader.click("tbody th a")
+    shown = reader.text()
+    assert reader.text("p.quote")
+    assert "quarantined by the rule at line" in shown
+    assert "What each rule of the present table of payments-dlt says" in shown
+    assert '"amount":' in shown
+
+
+def test_what_comes_is_shown_without_loading_the_page_again(reader: Reader, settings: Path) -> None:
+    reader.open("/")
+    reader.browser.execute_script("window.same = true")
+    number = waiting("counts.dlq", "remaining")
+    before = int(reader.text(number))
+    servers = next(
+        line.split('"')[1]
+        for line in settings.read_text().splitlines()
+        if line.startswith("bootstrap_servers")
+    )
+    send_records(servers, "counts.dlq", [{"value": b"no header"}] * 5)
+
+    def rises() -> bool:
+        with contextlib.suppress(StaleElementReferenceException):
+            return int(reader.text(number)) == before + 5
+        return False
+
+    reader.until(rises)
+    assert reader.browser.execute_script("return window.same")
+
+
+def is_done(reader: Reader) -> bool:
+    """Whether the page of a replay says so."""
+    with contextlib.suppress(StaleElementReferenceException):
+        return "done" in reader.text("h1")
+    return False
+
+
+def test_all_of_one_cause_are_sent_back(reader: Reader) -> None:
+    """A plan with its warnings, applied with a reason, followed to its end, each message listed."""
+    reader.open("/groups?status=quarantined")
+    reader.click("tbody td a")
+    count = int(reader.text("#live p").split(" of ")[1].split(",")[0])
+    reader.click("button.main")
+    assert f"{count} messages to their original destinations" in reader.text()
+    reader.all("input[name=because]")[0].send_keys("ticket 4711")
+    reader.click("button.main")
+    reader.until(lambda: is_done(reader))
+    assert "ticket 4711" in reader.text()
+    assert f"{count} of {count} done" in reader.text()
+    reader.click("dl.facts dd a")
+    assert f"of {count}, the newest first" in reader.text()
+
+
+def test_a_table_is_tried_on_what_waits_and_put_live(reader: Reader) -> None:
+    """An error shows while it is typed; then the difference, the messages, and the restart."""
+    reader.open("/tables/counts.dlq")
+    area = reader.all("textarea")[0]
+    text = str(area.get_property("value"))
+    area.send_keys(Keys.CONTROL, Keys.END)
+    area.send_keys("ACTION(RETRI)")
+    reader.until(lambda: "RETRI" in reader.text("#trial"))
+    script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))"
+    rule = "SCHEME('none') ACTION(QUARANTINE)"
+    changed = re.sub(r"(DIALECT.*\n)", rf"\1{rule}\n", text, count=1)
+    reader.browser.execute_script(script, area, changed)
+    reader.until(lambda: "RETRI" not in reader.text("#trial"))
+    reader.all("button.main")[0].click()
+    reader.until(lambda: "What it would do with what waits" in reader.text("#trial"))
+    assert "quarantined" in reader.text("#trial").lower()
+    reader.click("button[formaction]")
+    assert reader.browser.current_url.endswith("/tables")
+    assert "decides now" in reader.text()
+    reader.open("/tables/counts.dlq")
+    assert rule in str(reader.all("textarea")[0].get_property("value"))
+
+
+def test_everybody_can_use_every_page(reader: Reader, settings: Path) -> None:
+    """No violation that axe finds, in light and dark; no page wider than a small telephone."""
+    reader.open("/messages?status=all&handler=payments-dlt")
+    message = "/messages/" + reader.text("tbody th a")
+    folder = os.environ.get("SCREENSHOTS")
+    for name, path in {**PAGES, "message": message}.items():
+        reader.open(path)
+        for theme in ("light", "dark"):
+            reader.browser.execute_script(
+                "document.documentElement.dataset.theme = arguments[0]", theme
+            )
+            found = Axe().run(reader.browser)["violations"]
+            assert [(one["id"], one["nodes"]) for one in found] == [], (name, theme)
+            if folder:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                reader.browser.execute_script(_ANONYMOUS, this_user(), f"{settings.parent}/")
+                assert reader.browser.save_screenshot(f"{folder}/{name}-{theme}.png")
+        reader.browser.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": 320, "height": 640, "deviceScaleFactor": 1, "mobile": True},
+        )
+        try:
+            width = reader.browser.execute_script("return document.documentElement.scrollWidth")
+            wide = reader.browser.execute_script(_WIDE)
+        finally:
+            reader.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        assert (width, wide) == (320, []), name
+
+
+def test_the_keyboard_is_enough(reader: Reader) -> None:
+    """Letters open pages, a slash goes to the search, and what is typed there opens nothing."""
+    reader.open("/")
+    body = reader.browser.find_element(By.TAG_NAME, "body")
+    body.send_keys("g")
+    reader.until(lambda: reader.browser.current_url.endswith("/groups"))
+    reader.browser.find_element(By.TAG_NAME, "body").send_keys("/")
+    search = reader.browser.switch_to.active_element
+    assert search.get_attribute("name") == "where"
+    search.send_keys("hop > 0", Keys.ENTER)
+    reader.until(lambda: "where=hop" in reader.browser.current_url)
+    assert [one.text for one in reader.all(".chip")] == ["where: hop > 0 \N{MULTIPLICATION SIGN}"]

@@ -1,0 +1,282 @@
+"""Who comes into the console: tokens, sessions, a proxy's headers, and what is recorded of them."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from starlette.testclient import TestClient
+
+from redrive.command import main
+from redrive.console.access import Role, SignedInBy, User
+from redrive.console.logins import (
+    SESSION_SECONDS,
+    Grants,
+    Logins,
+    Proxy,
+    Sessions,
+    read_grants,
+    read_tokens,
+)
+from redrive.console.server import console_application
+from redrive.errors import UsageError
+from redrive.settings import read_settings
+
+SCRIPT = {"Accept": "application/json"}
+SETTINGS = """\
+[application]
+name = "logins"
+[kafka]
+bootstrap_servers = "127.0.0.1:1"
+[[handlers]]
+name = "orders"
+queue = "dlq"
+rules = "orders.rul"
+"""
+CONFIG = Path("redrive.toml")
+GRANTS = Grants({"bob": Role.APPROVER}, {"ops": Role.OPERATOR})
+PROXY = Proxy("X-User", "X-Groups", (ipaddress.ip_network("10.0.0.0/24"),), GRANTS)
+
+
+def digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+TOKENS = {
+    digest(f"t-{role.name}"): User(f"u{role.name.lower()}", role, SignedInBy.TOKEN)
+    for role in Role
+    if role
+}
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TestClient]:
+    """Makes a client of a console without brokers, at an address."""
+    monkeypatch.chdir(tmp_path)
+    Path("orders.rul").write_text("DIALECT(KAFKA)\nACTION(RETRY)\n")
+    CONFIG.write_text(SETTINGS)
+
+    def make(logins: Logins, address: str = "192.0.2.1", scheme: str = "https") -> TestClient:
+        return TestClient(
+            console_application(CONFIG, access=logins, hosts={"here"}),
+            base_url=f"{scheme}://here",
+            follow_redirects=False,
+            client=(address, 50_000),
+        )
+
+    return make
+
+
+def sign_in(browser: TestClient, token: str) -> Any:
+    page = browser.get("/sign-in", headers={"Accept": "text/html"}).text
+    (word,) = set(re.findall(r'name="word" value="([^"]+)"', page))
+    return browser.post("/sign-in", data={"word": word, "token": token})
+
+
+def audited() -> list[Any]:
+    path = read_settings(CONFIG).job.directory / "console-audit.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_every_route_refuses_who_is_not_signed_in(client: Callable[..., TestClient]) -> None:
+    """Each route of the application but the sign-in, with no token, a wrong one, an old session."""
+    browser = client(Logins(TOKENS))
+    known = {"Authorization": "Bearer t-VIEWER"}
+    paths = browser.get("/api/openapi.json", headers=known).json()["paths"]
+    assert len(paths) >= 11
+    every = [(method, path) for path, methods in paths.items() for method in methods]
+    every += [
+        ("get", one) for one in ("/", "/groups", "/live", "/api/openapi.json", "/language/de")
+    ]
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Cookie": "redrive-session=old"}):
+        for method, path in every:
+            answer = browser.request(method, path, headers={**SCRIPT, **headers})
+            assert answer.status_code == 401, (method, path, headers)
+    answer = browser.get("/groups", headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/sign-in")
+
+
+@pytest.mark.parametrize("role", [one for one in Role if one])
+def test_each_token_may_do_what_its_role_may(client: Callable[..., TestClient], role: Role) -> None:
+    """Every action of the OpenAPI document: refused below its ``x-role``, and only there."""
+    script = client(Logins(TOKENS))
+    headers = {**SCRIPT, "Authorization": f"Bearer t-{role.name}"}
+    for path, methods in script.get("/api/openapi.json", headers=headers).json()["paths"].items():
+        for method, described in methods.items():
+            if method != "post":
+                continue
+            answer = script.request(method, path, headers=headers)
+            refused = f"u{role.name.lower()} is {role.name.lower()}, and this takes"
+            is_refused = answer.json().get("error", "").startswith(refused)
+            assert is_refused == (role < Role[described["x-role"].upper()]), (path, answer.text)
+
+
+def test_a_session_begins_with_a_token_and_ends_at_the_sign_out(
+    client: Callable[..., TestClient],
+) -> None:
+    browser = client(Logins(TOKENS))
+    assert sign_in(browser, "wrong").status_code == 401
+    assert browser.get("/tables/orders", headers=SCRIPT).status_code == 401
+    done = sign_in(browser, "t-VIEWER")
+    cookie = next(one for one in done.headers.get_list("Set-Cookie") if "session" in one)
+    assert {"HttpOnly", "SameSite=strict", "Secure", f"Max-Age={SESSION_SECONDS}"} <= {
+        *cookie.split("; ")
+    }
+    page = browser.get("/tables/orders", headers={"Accept": "text/html"}).text
+    assert "uviewer, viewer" in page
+    session, form = browser.cookies["redrive-session"], browser.cookies["redrive-form"]
+    forged = {"Authorization": "Basic eDp5"}
+    assert browser.post("/sign-out", headers=forged).status_code == 403
+    assert browser.post("/sign-out", data={"word": form}).status_code == 303
+    again = browser.get(
+        "/tables/orders", headers={"Cookie": f"redrive-session={session}", **SCRIPT}
+    )
+    assert again.status_code == 401
+    assert [(one["user"], one["action"], one["by"]) for one in audited()] == [
+        ("uviewer", "sign in", "token"),
+        ("uviewer", "sign out", "session"),
+    ]
+
+
+def test_a_cookie_is_secure_behind_a_proxy_that_ends_tls(
+    client: Callable[..., TestClient],
+) -> None:
+    done = sign_in(client(Logins(TOKENS), scheme="http"), "t-VIEWER")
+    cookie = next(one for one in done.headers.get_list("Set-Cookie") if "session" in one)
+    assert "Secure" in cookie.split("; ")
+
+
+def test_a_session_ends_after_its_time() -> None:
+    now = [0.0]
+    sessions = Sessions(lambda: now[0])
+    identity = sessions.begin(User("ann", Role.VIEWER))
+    now[0] = SESSION_SECONDS - 1
+    assert sessions.user(identity) == User("ann", Role.VIEWER, SignedInBy.SESSION)
+    now[0] = SESSION_SECONDS
+    assert sessions.user(identity) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "headers", "expected"),
+    [
+        ("10.0.0.7", [("X-User", "bob")], 200),
+        ("::ffff:10.0.0.7", [("X-User", "bob")], 200),
+        ("10.0.0.7", [("X-User", "eve"), ("X-Groups", "all, ops")], 200),
+        ("10.0.0.7", [("X-User", "eve"), ("X-Groups", "other")], 403),
+        ("10.0.0.7", [("X-User", "eve")], 403),
+        ("10.0.0.7", [], 401),
+        ("10.0.0.7", [("X-User", "")], 401),
+        ("10.0.0.7", [("X-User", "bob"), ("X-User", "eve")], 401),
+        ("10.0.0.7", [("X-User", "eve"), ("X-Groups", "a"), ("X-Groups", "ops")], 401),
+        ("10.0.1.7", [("X-User", "bob")], 401),
+        ("192.0.2.1", [("X-User", "bob"), ("X-Forwarded-For", "10.0.0.7")], 401),
+    ],
+)
+def test_headers_are_believed_from_the_proxy_only(
+    client: Callable[..., TestClient], address: str, headers: list[tuple[str, str]], expected: int
+) -> None:
+    found = client(Logins({}, PROXY), address).get(
+        "/api/tables/orders", headers=[*headers, *SCRIPT.items()]
+    )
+    assert found.status_code == expected
+
+
+def test_a_form_through_the_proxy_needs_its_word_whatever_the_proxy_adds(
+    client: Callable[..., TestClient],
+) -> None:
+    """Browsers and proxies add Authorization to the requests of other sites too."""
+    browser = client(Logins({}, PROXY), "10.0.0.7")
+    for scheme in ("Basic eDp5", "Bearer x"):
+        headers = {**SCRIPT, "X-User": "bob", "Authorization": scheme}
+        answer = browser.post("/api/plans", headers=headers)
+        assert answer.status_code == 403
+        assert "out of date" in answer.text
+
+
+def test_the_audit_holds_one_line_for_each_action_whatever_a_name_holds(
+    client: Callable[..., TestClient],
+) -> None:
+    script = client(Logins(TOKENS))
+    headers = {**SCRIPT, "Authorization": "Bearer t-APPROVER"}
+    evil = "a%0A%7B%22user%22%3A1%7D%1B%5B2J%E2%80%AE"
+    script.post(f"/api/plans/{evil}/discard", headers=headers)
+    script.post("/api/tables/orders/live", headers=headers, data={"text": ""})
+    (one,) = audited()
+    assert (one["user"], one["role"], one["action"]) == ("uapprover", "approver", "discard")
+    assert not {"\x1b", "\u202e"} & {*one["about"]}
+    path = read_settings(CONFIG).job.directory / "console-audit.jsonl"
+    assert path.read_text().removesuffix("\n").isprintable()
+    assert path.stat().st_mode & 0o077 == 0
+    path.unlink()
+    path.mkdir()
+    assert script.post("/api/plans/0123456789ab/discard", headers=headers).status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "problem"),
+    [
+        (f'[[tokens]]\nname="a"\nrole="viewer"\nsha256="{"0" * 64}"', 0o640, "other users"),
+        (f'[[tokens]]\nname="a"\nrole="root"\nsha256="{"0" * 64}"', 0o600, "has no role"),
+        ('[[tokens]]\nname="a"\nrole="viewer"\nsha256="plain"', 0o600, "64 hexadecimal"),
+        (f'[[tokens]]\nrole="viewer"\nsha256="{"0" * 64}"', 0o600, "has no name"),
+        ('[[tokens]]\ntoken="x"', 0o600, "may have name, role, sha256 only"),
+        ("", 0o600, "holds no token"),
+        ("[[tokens]", 0o600, "is not TOML"),
+    ],
+)
+def test_a_wrong_file_of_tokens_is_refused(
+    tmp_path: Path, text: str, mode: int, problem: str
+) -> None:
+    path = tmp_path / "tokens.toml"
+    path.write_text(text)
+    path.chmod(mode)
+    with pytest.raises(UsageError, match=problem):
+        read_tokens(path)
+
+
+def test_the_highest_role_of_a_user_and_its_groups_counts(tmp_path: Path) -> None:
+    path = tmp_path / "access.toml"
+    path.write_text(
+        '[[roles]]\nrole = "viewer"\nusers = ["ann"]\ngroups = ["all"]\n'
+        '[[roles]]\nrole = "operator"\ngroups = ["ops"]\n'
+    )
+    grants = read_grants(path)
+    assert grants.role("ann", frozenset({"ops"})) is Role.OPERATOR
+    assert grants.role("ann", frozenset()) is Role.VIEWER
+    assert grants.role("eve", frozenset({"ann"})) is Role.NOBODY
+    path.write_text('[[roles]]\nrole = "viewer"\ntopics = ["orders.*"]\n')
+    with pytest.raises(UsageError, match="may have groups, role, users only"):
+        read_grants(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--listen", "0.0.0.0:8470"], "asks nobody who they are"),
+        (["--listen", "0.0.0.0:8470", "--tokens", "f"], "in plain text"),
+        (["--proxy-header", "X-User"], "--proxy-from go together"),
+        (["--proxy-header", "X-User", "--proxy-from", "10.0.0.1"], "--access go together"),
+        (["--tokens", "f", "--access", "f"], "--access go together"),
+        (["--certificate", "f"], "--certificate and --key go together"),
+        (["--tokens", "f", "--certificate", "f", "--key", "f"], "can't be used"),
+        (
+            ["--proxy-header", "X", "--proxy-from", "10.0.0.1/8", "--access", "f"],
+            "has host bits set",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("client")
+def test_options_that_would_leave_the_door_open_are_refused(
+    options: list[str], problem: str
+) -> None:
+    Path("f").touch(mode=0o600)
+    found = CliRunner().invoke(main, ["console", *options])
+    assert found.exit_code == 2, found.output
+    assert problem in found.stderr
