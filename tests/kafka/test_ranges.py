@@ -36,9 +36,8 @@ def test_each_range_is_read_whole_in_order_and_no_further(
     connection = Connection(bootstrap_servers=bootstrap_servers)
     for _ in range(2):
         found: dict[int, list[int]] = {}
-        for messages in reader.read_ranges(connection, asked):
-            (partition,) = {one.lane.partition for one in messages}
-            found.setdefault(partition, []).extend(int(one.value or b"") for one in messages)
+        for lane, records in reader.read_parts(connection, asked):
+            found.setdefault(lane.partition, []).extend(int(one or b"") for one in records.values)
         assert found == {0: [2, 3], 1: list(range(10, 2500)), 2: [0]}
 
 
@@ -51,8 +50,8 @@ def test_a_range_that_is_not_there_is_not_passed_over(
     produce(name, [{"value": b"x", "partition": 0}])
     asked = [OffsetRange(name, 0, 0, 1), OffsetRange(name, 1, 0, 2)]
     connection = Connection(bootstrap_servers=bootstrap_servers)
-    read = reader.read_ranges(connection, asked)
-    assert [one.value for one in next(read)] == [b"x"]
+    read = reader.read_parts(connection, asked)
+    assert next(read)[1].values == [b"x"]
     with pytest.raises(TransientFault, match=f"{name}:1 gave nothing from offset 0 on"):
         list(read)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
@@ -14,7 +15,7 @@ from redrive.checkpoints.epoch import begin_run, fencer_of
 from redrive.configuration import JobConfiguration
 from redrive.engine.names import HandlerIdentity
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.reader import read_ranges
+from redrive.kafka.reader import read_parts
 from redrive.messages import OffsetRange
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.rows import arrow_batch
@@ -60,7 +61,7 @@ class SmallJob:
             self._emission = self._opened()
         connection = self.configuration.connection
         ranges = [asked for records in sources for asked in _ranges(records)]
-        batches = [arrow_batch(rows) for rows in read_ranges(connection, ranges)]
+        batches = [*starmap(arrow_batch, read_parts(connection, ranges))]
         self._emission.emit(batches, now, Emitted())
         self.wait_for_markers()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,8 +24,7 @@ from redrive.configuration import HandlerConfiguration, JobConfiguration, Ledger
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.slice import Slice
 from redrive.kafka.connection import Connection
-from redrive.kafka.records import StoredRecord
-from redrive.messages import OutputRecord, TopicPartition
+from redrive.messages import Headers, OutputRecord, Records, TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.rows import arrow_batch
 
@@ -34,12 +35,14 @@ Emit = Callable[..., list[list[tuple[TopicPartition, int]]]]
 
 def batch(*rows: tuple[TopicPartition, int], size: int = 1) -> pa.RecordBatch:
     """Rows of some lanes with bodies of so many bytes, as the job's sources make them."""
-    return arrow_batch(
-        [
-            StoredRecord(lane, offset, 77, b"k", bytes(size), [("mqdlh.Reason", b"2051")])
-            for lane, offset in rows
-        ]
-    )
+    batches = [arrow_batch(FIRST, Records([], [], [], [], []))]
+    for lane, of_lane in groupby(rows, itemgetter(0)):
+        offsets = [offset for _, offset in of_lane]
+        count = len(offsets)
+        headers: list[Headers] = [[("mqdlh.Reason", b"2051")] for _ in offsets]
+        records = Records([b"k"] * count, [bytes(size)] * count, headers, [77] * count, offsets)
+        batches.append(arrow_batch(lane, records))
+    return pa.concat_batches(batches)
 
 
 def lane_rows(lane: TopicPartition, count: int, start: int = 0) -> list[tuple[TopicPartition, int]]:

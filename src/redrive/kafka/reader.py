@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import methodcaller
@@ -25,7 +25,7 @@ from redrive.kafka.errors import STALE_METADATA, translated
 from redrive.kafka.records import StoredRecord, headers_of
 from redrive.messages import OffsetRange, Records, TopicPartition
 
-__all__ = ["Reader", "Readers", "Run", "read_parts", "read_ranges", "surviving_offsets"]
+__all__ = ["Reader", "Readers", "Run", "read_parts", "surviving_offsets"]
 
 _AT_ONCE: Final = 1_000
 """Messages taken from the client at a time."""
@@ -260,9 +260,9 @@ _kept: Final[dict[tuple[int, Connection], Readers]] = {}
 """By process, as Spark uses its Python workers again."""
 
 
-def read_ranges(
-    connection: Connection, asked: Sequence[OffsetRange]
-) -> Iterator[list[StoredRecord]]:
+def read_parts(
+    connection: Connection, asked: Iterable[OffsetRange]
+) -> Iterator[tuple[TopicPartition, Records]]:
     """The committed records of ranges, read by this process's cached readers.
 
     Args:
@@ -271,20 +271,12 @@ def read_ranges(
             skipped silently.
 
     Yields:
-        Some records of one partition at a time, never none, in offset order.
+        A partition and some records of it, never none, in offset order.
 
     Raises:
         TransientFault: A range can't be read: the broker sent nothing for too long, or records are
             gone.
     """
-    for run in _runs(connection, asked):
-        yield list(run.records())
-
-
-def read_parts(
-    connection: Connection, asked: Iterable[OffsetRange]
-) -> Iterator[tuple[TopicPartition, Records]]:
-    """Like ``read_ranges``, with the records in the form that deciders take, and their lane."""
     for run in _runs(connection, asked):
         messages = run.messages
         keys: Any = [*map(Message.key, messages)]
@@ -306,7 +298,7 @@ def surviving_offsets(
         advance: Called with the number of records read since the last call.
 
     Raises:
-        TransientFault: As ``read_ranges``.
+        TransientFault: As ``read_parts``.
     """
     last: defaultdict[TopicPartition, dict[Any, Any]] = defaultdict(dict)
     taken_away: defaultdict[TopicPartition, set[Any]] = defaultdict(set)

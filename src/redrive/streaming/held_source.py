@@ -28,7 +28,7 @@ from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import AGAIN, ONE_TRY, PAUSE
-from redrive.kafka.reader import read_ranges
+from redrive.kafka.reader import read_parts
 from redrive.kafka.watch import Watch
 from redrive.messages import OffsetRange, TopicPartition
 from redrive.streaming.rows import SCHEMA, arrow_batch
@@ -209,8 +209,8 @@ class HeldReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The committed records of some ranges; runs in a Python worker."""
         assert isinstance(partition, HeldRanges)
-        for records in read_ranges(self._connection, partition.ranges):
-            yield arrow_batch(records)
+        for lane, records in read_parts(self._connection, partition.ranges):
+            yield arrow_batch(lane, records)
 
 
 class _Planner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from redrive.kafka.records import StoredRecord
+    from redrive.messages import Headers, Records, TopicPartition
 
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Columns of Spark's Kafka source, in the order of ``SCHEMA``."""
@@ -38,18 +39,31 @@ def selected(frame: DataFrame) -> DataFrame:
     return frame.select(*COLUMNS)
 
 
-def arrow_batch(records: list[StoredRecord]) -> pa.RecordBatch:
-    """Records as one batch of rows."""
+def arrow_batch(lane: TopicPartition, records: Records) -> pa.RecordBatch:
+    """Records of one lane as one batch of rows."""
+    count = len(records)
     columns = (
-        [record.lane.topic for record in records],
-        [record.lane.partition for record in records],
-        [record.offset for record in records],
-        [max(0, record.timestamp) * 1000 for record in records],
-        [record.key for record in records],
-        [record.value for record in records],
-        [[{"key": name, "value": raw} for name, raw in record.headers] for record in records],
+        pa.repeat(lane.topic, count),
+        pa.repeat(pa.scalar(lane.partition, pa.int32()), count),
+        records.offsets,
+        [1000 * milliseconds for milliseconds in records.timestamps],
+        records.keys,
+        records.values,
+        _header_column(records.headers),
     )
     arrays = [
-        pa.array(column, type=field.type) for column, field in zip(columns, _ARROW, strict=True)
+        column if isinstance(column, pa.Array) else pa.array(column, type=field.type)
+        for column, field in zip(columns, _ARROW, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def _header_column(headers: list[Headers]) -> pa.ListArray:
+    """The headers of each record, made of one array of all names and one of all values."""
+    pairs = [*chain.from_iterable(headers)]
+    names = pa.array([name for name, _ in pairs], pa.string())
+    values = pa.array([value for _, value in pairs], pa.binary())
+    ends = pa.array(accumulate(map(len, headers), initial=0), pa.int32())
+    column = _ARROW.field("headers").type
+    flat = pa.StructArray.from_arrays([names, values], fields=[*column.value_type])
+    return pa.ListArray.from_arrays(ends, flat, type=column)
