@@ -553,8 +553,10 @@ def _tombstones_passed_over() -> Iterable[AbstractContextManager[Any]]:
     class PassesOver(CompactedTopic):
         """A remaining topic without tombstones."""
 
-        def records_to_end(self) -> Iterator[Any]:
-            return (one for one in super().records_to_end() if one.value is not None)
+        def runs_to_end(self) -> Iterator[Any]:
+            for run in super().runs_to_end():
+                run.messages = [one for one in run.messages if one.value() is not None]
+                yield run
 
     yield patch.object(copies, "CompactedTopic", PassesOver)
 

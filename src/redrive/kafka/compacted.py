@@ -10,7 +10,7 @@ from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import LOOK, SILENCE
 from redrive.kafka.errors import translated
-from redrive.kafka.reader import Reader
+from redrive.kafka.reader import Reader, Run
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 
@@ -33,6 +33,11 @@ class CompactedTopic:
         self._reader.assign({lane: 0})
 
     def records_to_end(self) -> Iterator[StoredRecord]:
+        """The records of ``runs_to_end``."""
+        for run in self.runs_to_end():
+            yield from run.records()
+
+    def runs_to_end(self) -> Iterator[Run]:
         """All records up to the present end of the topic; waits for open transactions.
 
         A commit returns before readers see it, so this reads up to the very end and misses nothing
@@ -42,7 +47,7 @@ class CompactedTopic:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        yield from self._records_up_to(self.very_end())
+        yield from self._runs_up_to(self.very_end())
 
     def visible(self) -> Iterator[StoredRecord]:
         """All records up to the present last stable offset; does not wait for open transactions.
@@ -53,7 +58,8 @@ class CompactedTopic:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        yield from self._records_up_to(self._cluster.ends([self._lane])[self._lane])
+        for run in self._runs_up_to(self._cluster.ends([self._lane])[self._lane]):
+            yield from run.records()
 
     def news(self) -> Iterator[StoredRecord]:
         """New records since the last look, without waiting."""
@@ -78,13 +84,12 @@ class CompactedTopic:
         """Closes the consumer."""
         self._reader.close()
 
-    def _records_up_to(self, end: int) -> Iterator[StoredRecord]:
+    def _runs_up_to(self, end: int) -> Iterator[Run]:
         heard = time.monotonic()
         while (before := self.position) < end:
             if time.monotonic() - heard > SILENCE:
                 raise TransientFault(f"{self._lane} gave nothing from offset {before} on")
             with translated(f"reading {self._lane.topic}"):
-                for run in self._reader.take(_AT_ONCE, LOOK):
-                    yield from run.records()
+                yield from self._reader.take(_AT_ONCE, LOOK)
             if self.position > before:
                 heard = time.monotonic()
