@@ -18,8 +18,8 @@ from redrive.engine.commands import Replay, Span, To, free_by_order, read_replay
 from redrive.engine.context import Entry
 from redrive.engine.facts import TAKEN_AWAY, Copies, Replayed
 from redrive.engine.rules_decider import RulesDecider
-from redrive.engine.sources import SourceKind
-from redrive.messages import OutputRecord, Records, TopicPartition
+from redrive.engine.sources import InstructionSource, SourceKind
+from redrive.messages import Headers, OutputRecord, Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.topology.put import Destination, Refusal
 
@@ -344,3 +344,89 @@ def test_an_entry_of_another_form_is_no_replay() -> None:
     """Such as one that a later version wrote."""
     key, value = ORIGINAL.entry()
     assert not read_replays({key: {**value, "to": "the moon"}, "replay/x": {}, "table/x": {}})
+
+
+_REPLAYS = (
+    ORIGINAL,
+    Replay(plan="kept", to=To.QUEUE, queue="REPAIR", keeps_header=True),
+    Replay(plan="stripped", to=To.QUEUE, queue="REPAIR"),
+    Replay(plan="rules", to=To.RULES),
+    Replay(plan="gone", to=To.DISCARD),
+    Replay(plan="no", to=To.ORIGINAL, cancelled_by="ann"),
+)
+_MAYBE: dict[str, tuple[bytes, ...]] = {
+    own.FAILURES: (b"0", b"3"),
+    own.TABLE: (b"0123456789abcdef",),
+    own.QUARANTINE: (b"1",),
+    own.KEY: (b"k", b""),
+    own.NULL: (b"1",),
+    own.RESTORED: (b"0:5",),
+    own.CUT: (b"body",),
+}
+
+
+@st.composite
+def _uniform_instructions(draw: st.DrawFn) -> Records:
+    """Instructions that all carry the same header names."""
+    more = draw(st.lists(st.sampled_from(sorted(_MAYBE)), unique=True))
+    plans = st.sampled_from([*(one.plan for one in _REPLAYS), "unknown"])
+    origins = st.sampled_from([*ORIGINS, b"DLQ:3:9", b"no identity"])
+    rows = draw(st.integers(1, 6))
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    headers: list[Headers] = []
+    for _ in range(rows):
+        origin = draw(origins)
+        identity = draw(st.sampled_from([origin, origin, b"other:0:1", b"rubbish"]))
+        keys.append(origin)
+        values.append(draw(st.sampled_from([b"body", b"", b"x" * 50])))
+        headers.append(
+            [
+                *dead_letter(draw(st.sampled_from([2053, 2085])), draw(st.sampled_from(["Q", ""]))),
+                ("JMS_IBM_MQMD_Persistence", draw(st.sampled_from([b"2", b"1"]))),
+                (own.ID, identity),
+                (own.ORIGIN, origin),
+                (own.TIMESTAMP, draw(st.sampled_from([b"77", b"rubbish"]))),
+                (own.HOPS, draw(st.sampled_from([b"0", b"2", b"99"]))),
+                *((name, draw(st.sampled_from(_MAYBE[name]))) for name in more),
+                (own.REPLAY, draw(plans).encode()),
+            ]
+        )
+    return Records(keys, values, headers, [NOW] * rows, list(range(rows)))
+
+
+@given(_uniform_instructions(), st.sampled_from(["", "DIALECT(KAFKA)\n"]))
+def test_prepared_puts_of_instructions_write_what_the_careful_way_writes(
+    records: Records, dialect: str
+) -> None:
+    """A record with other headers behind them makes the job take the careful way with all."""
+    handler = handler_of(f"{dialect}ACTION(RETRY)\n")
+    copies = {b"DLQ:3:0": 0, b"DLQ:3:1": 1, b"DLQ:3:2": TAKEN_AWAY, b"no identity": 3}
+    quick = carried_out(records, *_REPLAYS, copies=copies, handler=handler)
+    mixed = Records(
+        [*records.keys, b"z"],
+        [*records.values, b"x"],
+        [*records.headers, [("other", b"1")]],
+        [*records.timestamps, NOW],
+        [*records.offsets, records.offsets[-1] + 1],
+    )
+    careful = carried_out(mixed, *_REPLAYS, copies=copies, handler=handler)
+    assert quick == careful[: len(quick)]
+    assert {entry for entry, _ in careful[len(quick) :]} <= {-1, len(records)}
+
+
+def test_most_instructions_are_carried_out_by_a_prepared_put(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The careful way takes five times as long."""
+    read = Counter[int]()
+    original = InstructionSource.read
+
+    def counted(self: InstructionSource, row: int) -> Any:
+        read[row] += 1
+        return original(self, row)
+
+    monkeypatch.setattr(InstructionSource, "read", counted)
+    entries = carried_out(instructions(*((origin, "p") for origin in ORIGINS)), ORIGINAL)
+    assert len(written(entries, "Q")) == len(ORIGINS)
+    assert not read

@@ -498,10 +498,18 @@ def _table_after_replay(_original: Any, self: Any, row: int) -> bool:
     return self._part.records.values[row] is None
 
 
-@replaced("two instructions for one message in one transaction", InstructionSource, "read")
-def _replayed_twice(original: Any, self: Any, row: int) -> Any:
-    self._facts.replayed.clear()
-    return original(self, row)
+@mutation("two instructions for one message in one transaction")
+def _replayed_twice() -> Iterable[AbstractContextManager[Any]]:
+    def forgetful(original: Any) -> Any:
+        def replacement(self: Any, row: int, *more: Any) -> Any:
+            self._facts.replayed.clear()
+            return original(self, row, *more)
+
+        return replacement
+
+    for name in ("read", "plain"):
+        original = getattr(InstructionSource, name)
+        yield patch.object(InstructionSource, name, forgetful(original))
 
 
 @mutation("all parked messages before a named one are tried", schedules=1_000)

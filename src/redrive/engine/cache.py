@@ -35,7 +35,7 @@ class DecisionCache:
         self._decisions: dict[tuple[int, int, Attempts, int, int, str], Decision] = {}
         # With the source of each, so that its id stays unique too.
         self._shared: dict[tuple[object, ...], tuple[object, Any]] = {}
-        self._prepared: dict[tuple[int, tuple[str, ...]], dict[int, PreparedPut | None]] = {}
+        self._prepared: dict[tuple[int, tuple[str, ...]], dict[object, PreparedPut | None]] = {}
 
     def decide(
         self,
@@ -107,8 +107,13 @@ class DecisionCache:
 
     def prepared(
         self, decider: RulesDecider, layout: tuple[str, ...]
-    ) -> dict[int, PreparedPut | None]:
-        """Results of ``prepare`` for one layout of fresh dead letters, by profile id."""
+    ) -> dict[object, PreparedPut | None]:
+        """Results of ``prepare`` for one layout, by profile id and what else the lane tells apart.
+
+        Args:
+            decider: Decides.
+            layout: The header names of its records, with Redrive's own.
+        """
         return self._prepared.setdefault((id(decider), layout), {})
 
     def prepare(
@@ -117,19 +122,27 @@ class DecisionCache:
         profile: DeadLetterProfile,
         layout: tuple[str, ...],
         facts: SliceContext,
+        *,
+        attempts: Attempts = NO_ATTEMPTS,
+        hops: int = 0,
+        replay: Replay | None = None,
     ) -> PreparedPut | None:
-        """The prepared put of a profile's fresh dead letters; None if each needs its own decision.
+        """The prepared put of a profile's dead letters; None if each needs its own decision.
 
         Args:
             decider: Decides them.
             profile: Their profile.
-            layout: Their header names, in order.
+            layout: Their header names without Redrive's own, in order.
             facts: What is known of the cluster.
+            attempts: Their failed attempts.
+            hops: Redrive's puts of them on queues.
+            replay: What a person decided about them; a breaker has no say in it.
         """
-        decision = self.of_profile(decider, profile, NO_ATTEMPTS, hops=0)
+        decision = self.of_profile(decider, profile, attempts, hops=hops, replay=replay)
         if not isinstance(decision, Put):
             return None
-        if decider.guard is not None and decider.guard.open_breaker(decision, facts):
+        guard = decider.guard if replay is None else None
+        if guard is not None and guard.open_breaker(decision, facts):
             return None
         bounds = put_bounds(decision, facts)
-        return None if bounds is None else PreparedPut(decision, layout, bounds, facts)
+        return None if bounds is None else PreparedPut(decision, layout, bounds, facts, hops=hops)

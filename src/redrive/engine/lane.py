@@ -24,7 +24,13 @@ from redrive.engine.ordering import Place, Round
 from redrive.engine.outcome import key_members
 from redrive.engine.profiles import rule_input
 from redrive.engine.rules_decider import RulesDecider
-from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind, source_of
+from redrive.engine.sources import (
+    DeadLetterSource,
+    InstructionSource,
+    PartitionRecords,
+    SourceKind,
+    source_of,
+)
 from redrive.messages import INTERNAL, OutputRecord, TopicPartition, wire_size
 from redrive.messages import own_headers as own
 from redrive.messages.cuts import cut_sentence
@@ -94,6 +100,8 @@ class Lane:
         is_plain = not self._facts.refused and not self._excess
         if isinstance(source, DeadLetterSource) and source.is_fresh and is_plain:
             return self._prepared(source, first)
+        if isinstance(source, InstructionSource) and source.columns is not None and is_plain:
+            return self._instructed(source, first)
         return self._decided(first)
 
     def _beyond_limit(self, part: PartitionRecords, first: int) -> Mapping[int, str]:
@@ -265,8 +273,21 @@ class Lane:
                 self._outcome(row, identity, here, here, 0, key, value, put.decision),
             )
 
+    def _instructed(self, source: InstructionSource, first: int) -> Iterator[Entry]:
+        """Like ``_decided``, for instructions, most of which have a prepared put."""
+        for row, profile in enumerate(self._profiles(source.letters, first), first):
+            put = source.prepared(row, profile)
+            message = None if put is None else source.plain(row, put.hops)
+            written = None if put is None or message is None else put.record(message)
+            if put is None or message is None or written is None:
+                yield from self._outputs_of(row)
+                continue
+            self._facts.replayed.add(message.origin)
+            yield self._base + row, written
+            yield from self._settled(row, message, put.decision)
+
     def _profiles(self, source: DeadLetterSource, first: int) -> Iterable[DeadLetterProfile]:
-        """The profile of each fresh row, sufficient for an attempt that succeeds."""
+        """The profile of each row, sufficient for an attempt that succeeds."""
         matcher, now = source.decider.profiles, self._facts.now
         if not matcher.is_kafka:
             return source.profiles[first:]

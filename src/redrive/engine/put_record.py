@@ -1,9 +1,9 @@
 """The record that the put of a rules table writes, made from one message or prepared for many.
 
-Nearly all fresh dead letters of a lane have the same header names in the same order, and few
-distinct profiles. ``PreparedPut`` computes once what they share; each record then costs one list,
-one slice and one line of JSON. All other records are made one by one. Both ways must write the
-same records, which a test checks.
+Nearly all fresh dead letters of a lane, and instructions to replay some, have the same header names
+in the same order, and few distinct profiles. ``PreparedPut`` computes once what they share; each
+record then costs one list, one slice and one line of JSON. All other records are made one by one.
+Both ways must write the same records, which tests check.
 """
 
 from __future__ import annotations
@@ -123,6 +123,8 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
     profile = put.profile
     if put.rule is not None and put.rule.transform:
         return None
+    if put.replay is not None and put.replay.edit:
+        return None
     if profile.is_wrapped or profile.view.pointer or (put.rounds and profile.drops_headers):
         return None
     earliest, latest = topic.timestamps(facts.now)
@@ -132,11 +134,11 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
 
 
 class PreparedPut:
-    """Writes the fresh dead letters of one profile that one decision puts on a queue."""
+    """Writes the dead letters of one profile that one decision puts on a queue."""
 
     __slots__ = (
-        "_added", "_edits", "_gaps", "_left", "_tail", "cut", "decision", "earliest", "latest",
-        "partition", "room", "topic",
+        "_added", "_edits", "_gaps", "_left", "_tail", "cut", "decision", "earliest", "hops",
+        "latest", "partition", "room", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -145,16 +147,20 @@ class PreparedPut:
         layout: Sequence[str],
         bounds: tuple[int, int, int],
         facts: SliceContext,
+        *,
+        hops: int,
     ) -> None:
         """Prepare.
 
         Args:
             put: The decision.
-            layout: The header names of every record, in their order.
+            layout: The header names of every message, without Redrive's own, in their order.
             bounds: See ``put_bounds``.
             facts: What is known of the cluster.
+            hops: Redrive's earlier puts of every message.
         """
         self.decision = put
+        self.hops = hops
         self.topic = put.destination.topic
         self.partition = facts.facts.topic(self.topic).partition(put.partition)
         self.room, self.earliest, self.latest = bounds
@@ -162,7 +168,7 @@ class PreparedPut:
         self._edits: list[tuple[int, tuple[str, bytes | None]]] = []
         self._gaps: list[int] = []
         self._added: Headers = []
-        self._tail: Headers = [*put.added_headers(facts.now), (own.HOPS, b"1")]
+        self._tail: Headers = [*put.added_headers(facts.now), (own.HOPS, own.number(hops + 1))]
         defaults = defaults_of(put.destination)
         self._left = [
             (index, LEFT_TO_QUEUE[name], (name, defaults[name]))
@@ -171,8 +177,17 @@ class PreparedPut:
         ]
         self._prepare_edits(put.profile, layout, strip=put.strip)
 
+    def record(self, message: Message) -> OutputRecord | None:
+        """The record of one message; None if its put has to be tried with care."""
+        value, timestamp = message.value, message.timestamp
+        if value is None or len(value) > self.room or not self.earliest <= timestamp <= self.latest:
+            return None
+        headers = self.headers(message.headers, message.identity.encode("ascii"))
+        body = value[self.cut :]
+        return OutputRecord(self.topic, message.key, body, headers, timestamp, self.partition)
+
     def headers(self, headers: Headers, identity: bytes) -> Headers:
-        """The headers to write, from those of the dead letter."""
+        """The headers to write, from those of the dead letter without Redrive's own."""
         written = headers.copy()
         for index, left, default in self._left:
             if written[index][1] == left:

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from redrive.engine.commands import Replay
     from redrive.engine.context import SliceContext
     from redrive.engine.deciders import Decider
-    from redrive.messages import DeadLetterDecoder, DeadLetterProfile
+    from redrive.engine.put_record import PreparedPut
+    from redrive.messages import DeadLetterDecoder, DeadLetterProfile, Headers
 
 __all__ = [
     "DeadLetterSource",
@@ -201,9 +202,18 @@ class DeadLetterSource:
         """See ``Source.rows``."""
         return range(first, len(self._part.records))
 
+    def copy_columns(self) -> own.CopyColumns | None:
+        """Redrive's headers of all rows; None if each row must be read by itself."""
+        grid = self._part.records.grid
+        return None if grid is None else self._mine.copy_columns(grid)
+
     def own(self, row: int) -> own.OwnHeaders:
         """Redrive's headers of a row."""
         return self._mine.own(row)
+
+    def others(self, row: int) -> Headers:
+        """The headers of a row without Redrive's."""
+        return self._mine.others(row)
 
     def read(self, row: int) -> Input:
         """See ``Source.read``."""
@@ -283,24 +293,32 @@ class InstructionSource:
 
     def __init__(self, letters: DeadLetterSource, facts: SliceContext) -> None:
         """Nothing is loaded yet; arguments as for ``RemainingSource``."""
-        self._letters = letters
+        self.letters = letters
         self._facts = facts
         self.rows = letters.rows
+        self.columns: own.CopyColumns | None = None
+        """What a prepared put needs of Redrive's headers; None if each row has to be read."""
+        self._prepared: dict[object, PreparedPut | None] = {}
 
     def load(self, part: PartitionRecords, first: int) -> bool:
         """See ``Source.load``; waits until it is known whether messages still remain."""
-        facts = self._facts.facts
+        facts, letters = self._facts.facts, self.letters
+        self._part = part
         self._remaining = part.lane._replace(topic=part.decider.identity.remaining_topic)
         if facts.copies(self._remaining) is not None:
-            return self._letters.load(part, first)
+            letters.load(part, first)
+            is_plain = not part.released and not letters.decider.profiles.is_varied
+            self.columns = letters.copy_columns() if is_plain else None
+            self._prepared = self._facts.cache.prepared(letters.decider, letters.layout)
+            return True
         for plan in {dict(headers).get(own.REPLAY) for headers in part.records.headers[first:]}:
             facts.replay(own.read_own([(own.REPLAY, plan)]).replay)
         return False
 
     def read(self, row: int) -> Input | Decided:
         """See ``Source.read``."""
-        facts, mine = self._facts.facts, self._letters.own(row)
-        message, attempts, _ = self._letters.read(row)
+        facts, mine = self._facts.facts, self.letters.own(row)
+        message, attempts, _ = self.letters.read(row)
         replay, copies = facts.replay(mine.replay), facts.copies(self._remaining)
         if replay is None:
             return self._skipped(message, "no replay of this plan was accepted", None)
@@ -319,7 +337,62 @@ class InstructionSource:
         self, message: Message, why: str, replay: Replay | None, result: Result = Result.SKIPPED
     ) -> Decided:
         profile = message.profile or NO_PROFILE
-        return Decided(message, self._letters.decider.skip(profile, result, why, replay))
+        return Decided(message, self.letters.decider.skip(profile, result, why, replay))
+
+    def prepared(self, row: int, profile: DeadLetterProfile) -> PreparedPut | None:
+        """The prepared put of a row, if ``columns`` are known; None if it has to be read.
+
+        Args:
+            row: The row.
+            profile: Its profile, which a table in a dialect has matched.
+        """
+        assert self.columns is not None, "rows that differ have no prepared put"
+        key = id(profile), self.columns.alike[row]
+        if key not in self._prepared:
+            self._prepared[key] = self._prepare(row, profile)
+        return self._prepared[key]
+
+    def _prepare(self, row: int, profile: DeadLetterProfile) -> PreparedPut | None:
+        letters, mine = self.letters, self.letters.own(row)
+        replay = self._facts.facts.replay(mine.replay)
+        if replay is None or replay.cancelled_by:
+            return None
+        names = tuple(name for name, _ in letters.others(row))
+        return self._facts.cache.prepare(
+            letters.decider,
+            profile,
+            names,
+            self._facts,
+            attempts=self._part.attempts(row, mine),
+            hops=mine.hops,
+            replay=replay,
+        )
+
+    def plain(self, row: int, hops: int) -> Message | None:
+        """The message of a row with a prepared put; None if it does not surely remain.
+
+        Args:
+            row: The row.
+            hops: Redrive's puts of it on queues.
+        """
+        assert self.columns is not None, "rows that differ have no prepared put"
+        identity, origin = self.columns.identities[row], self.columns.origins[row]
+        timestamp = own.own_timestamp(self.columns.timestamps[row], None)
+        copies = self._facts.facts.copies(self._remaining) or {}
+        if origin is None or copies.get(origin, TAKEN_AWAY) == TAKEN_AWAY or timestamp is None:
+            return None
+        name = own.read_identity(origin)
+        message = Message(
+            self.columns.keys[row],
+            self._part.records.values[row],
+            self.letters.others(row),
+            timestamp,
+            name if identity == origin else own.read_identity(identity),
+            name,
+            hops,
+        )
+        is_plain = message.identity and name and name not in self._facts.replayed
+        return message if is_plain else None
 
     def _why_not(self, origin: str, mine: own.OwnHeaders, copies: Copies) -> str:
         """Why a message is skipped; empty if it remains, or if a fact is missing."""

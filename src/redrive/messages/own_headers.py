@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from redrive.messages.fields import Headers
+    from redrive.messages.records import HeaderGrid
 
 PREFIX = "redrive."
 ID = "redrive.id"
@@ -193,6 +194,22 @@ class OwnHeaders(NamedTuple):
 
 NO_OWN_HEADERS = OwnHeaders()
 
+_OF_ONE_COPY = frozenset({ID, ORIGIN, TIMESTAMP, KEY})
+"""Headers of a remaining copy that differ from message to message."""
+_OF_MANY_COPIES = (HOPS, FAILURES, FAILED_RULES, TABLE, COUNTED, QUARANTINE, REPLAY)
+"""Headers of a remaining copy that most messages have alike."""
+
+
+class CopyColumns(NamedTuple):
+    """Redrive's headers of instructions about whole remaining copies, column by column."""
+
+    identities: Sequence[bytes | None]
+    origins: Sequence[bytes | None]
+    timestamps: Sequence[bytes | None]
+    keys: Sequence[bytes | None]
+    alike: Sequence[tuple[bytes | None, ...]]
+    """The values of the other headers: equal ones read alike."""
+
 
 def without_own(headers: Headers) -> Headers:
     """The headers without Redrive's, in their order."""
@@ -244,6 +261,24 @@ class OwnHeadersReader:
             return headers[: len(self._others)]
         return [headers[place] for place in self._others]
 
+    def copy_columns(self, grid: HeaderGrid) -> CopyColumns | None:
+        """The columns of instructions; None if any header asks for a look at each of them.
+
+        Args:
+            grid: The headers of the records.
+        """
+        own, rest = self._own, self._own.keys() - _OF_ONE_COPY
+        is_plain = self._come_first and {ID, ORIGIN, TIMESTAMP, REPLAY} <= own.keys()
+        if not is_plain or not rest <= {*_OF_MANY_COPIES}:
+            return None
+        return CopyColumns(
+            grid.column(own[ID]),
+            grid.column(own[ORIGIN]),
+            grid.column(own[TIMESTAMP]),
+            grid.column(own[KEY]) if KEY in own else [None] * len(self._headers),
+            [*zip(*(grid.column(own[name]) for name in sorted(rest)), strict=True)],
+        )
+
     def _read_row(self, headers: Headers) -> OwnHeaders:
         if self._is_varied:
             return read_own(headers)
@@ -258,7 +293,7 @@ def _checked(own: Mapping[str, bytes | None]) -> OwnHeaders:
         get(HOPS), get(FAILURES), get(FAILED_RULES), get(TABLE), get(REPLAY)
     )
     raw_identity, raw_origin = get(ID), get(ORIGIN)
-    identity = _text(raw_identity, _IDENTITY)
+    identity = read_identity(raw_identity)
     return OwnHeaders(
         identity,
         hops,
@@ -266,7 +301,7 @@ def _checked(own: Mapping[str, bytes | None]) -> OwnHeaders:
         failed,
         QUARANTINE in own,
         table,
-        identity if raw_origin == raw_identity else _text(raw_origin, _IDENTITY),
+        identity if raw_origin == raw_identity else read_identity(raw_origin),
         own_timestamp(get(TIMESTAMP), None),
         get(KEY),
         NULL in own,
@@ -310,6 +345,11 @@ def unreadable(headers: Headers) -> str:
 
 def _shown(raw: bytes | None) -> str:
     return (raw or b"").decode(errors="replace") or "a header can't be read"
+
+
+def read_identity(raw: bytes | None) -> str:
+    """The identity in a header; empty if its value is of another form."""
+    return _text(raw, _IDENTITY)
 
 
 _Else = TypeVar("_Else")
