@@ -1,11 +1,13 @@
 """Where the time of a dead letter goes: one emitter, stage by stage, without Spark.
 
-    python -m benchmarks.emission [--records 100000] [--json]
+    python -m benchmarks.emission [--records 100000] [--replays] [--json]
 
 Each stage does all that the stages before it do, on the records of the throughput benchmark and an
-embedded broker, so what a stage adds is its own cost. Rows are read as the job reads what is held;
-dead letters themselves are read by Spark. Microseconds of processor time for each record: of the
-thread that runs Python, and of the process with the client's own threads.
+embedded broker, so what a stage adds is its own cost. With ``--replays`` no rule places the dead
+letters, and the records are the instructions of a plan that puts them on a queue. Rows are read as
+the job reads what is held; dead letters themselves are read by Spark. Microseconds of processor
+time for each record: of the thread that runs Python, and of the process with the client's own
+threads.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from itertools import starmap
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 from benchmarks.clients import create
@@ -26,17 +29,23 @@ from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import RunIdentity, begin_run, fencer_of
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import DeciderFactory
+from redrive.engine.commands import To
 from redrive.engine.facts import Facts
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.facts import ClusterFacts
-from redrive.kafka.reader import read_ranges
+from redrive.kafka.reader import read_parts
 from redrive.messages import DeadLetterDecoder, OffsetRange, Records, TopicPartition
-from redrive.streaming.emission import Emission, EmissionOrder, Emitted
+from redrive.operations.replay.accepting import accept
+from redrive.operations.replay.plan import Order, ReplayPlan, new_plan_id
+from redrive.streaming.emission import Emission, EmissionOrder, Emitted, GroupCluster
 from redrive.streaming.rows import arrow_batch
+from redrive.topology.names import Names
 
 Stage: TypeAlias = Callable[[OffsetRange], object]
+
+NOTHING_PLACED: Final = "REASON(1) ACTION(RETRY)\n"
+"""A table that places none of the dead letters."""
 
 
 def exhaust(items: Iterable[object]) -> None:
@@ -47,18 +56,20 @@ def exhaust(items: Iterable[object]) -> None:
 class Stages:
     """The stages, each with all that comes before it."""
 
-    def __init__(self, servers: str, directory: str) -> None:
+    def __init__(self, servers: str, directory: str, rules: str) -> None:
         """Open the clients.
 
         Args:
             servers: The broker.
             directory: For the job's files.
+            rules: The table that decides.
         """
-        self._configuration = configuration_of(servers, directory, "stages", "driver")
+        self._configuration = configuration_of(servers, directory, "stages", "driver", rules)
         self._facts = Facts(time.monotonic)
         self._deciders = DeciderFactory(self._configuration, self._facts).deciders()
         self._decoder = DeadLetterDecoder()
         self._cluster = Cluster(self._configuration.connection)
+        self._group = GroupCluster(self._cluster, self._configuration)
         order = EmissionOrder(self._configuration, begun_run(self._configuration))
         self._emission = Emission(order)
         self._now = int(time.time() * 1000)
@@ -76,7 +87,7 @@ class Stages:
 
     def messages(self, asked: OffsetRange) -> None:
         """Reads a range and looks at nothing."""
-        exhaust(read_ranges(self._configuration.connection, [asked]))
+        exhaust(read_parts(self._configuration.connection, [asked]))
 
     def rows(self, asked: OffsetRange) -> None:
         """Reads a range as Spark gets it."""
@@ -95,19 +106,42 @@ class Stages:
         settings = SliceSettings(outcomes_topic=self._configuration.outcomes_topic, now=self._now)
         for part in self._parts(asked):
             work = Slice([part], self._decoder, self._facts, settings)
+            work.resume({})
             while questions := work.decide():
-                work.learn(ClusterFacts(self._cluster).answers(questions))
+                work.learn(self._group.answers(questions))
 
     def emitted(self, asked: OffsetRange) -> None:
         """Emits a range in transactions, as the job does."""
         self._emission.emit(self._batches(asked), self._now, Emitted())
 
+    def instruct(self, count: int) -> str:
+        """Lets all dead letters remain, and applies a plan that puts them on a queue.
+
+        Args:
+            count: The dead letters of each partition.
+
+        Returns:
+            The topic of the instructions.
+        """
+        for number in range(PARTITIONS):
+            self.emitted(OffsetRange("backlog", number, 0, count))
+        plan = ReplayPlan(
+            plan=new_plan_id(),
+            application=self._configuration.application,
+            created="",
+            order=Order(to=To.QUEUE, target=Names(queue=TARGETS[0])),
+            messages={"b": {f"backlog:{it}": range(count) for it in range(PARTITIONS)}},
+        )
+        accept(self._configuration, self._cluster, plan, operator="bench", purpose="bench")
+        return self._configuration.handlers[0].identity.replay_topic
+
     def close(self) -> None:
         """Closes the clients."""
+        self._group.close()
         self._emission.close()
 
     def _batches(self, asked: OffsetRange) -> Iterator[pa.RecordBatch]:
-        return map(arrow_batch, read_ranges(self._configuration.connection, [asked]))
+        return starmap(arrow_batch, read_parts(self._configuration.connection, [asked]))
 
     def _parts(self, asked: OffsetRange) -> Iterator[PartitionRecords]:
         handler, kind = self._deciders[asked.topic]
@@ -129,9 +163,11 @@ def begun_run(configuration: JobConfiguration) -> RunIdentity:
         )
 
 
-def measured(stage: Stage, partitions: Iterable[int], count: int) -> tuple[float, float]:
+def measured(
+    stage: Stage, topic: str, partitions: Iterable[int], count: int
+) -> tuple[float, float]:
     """Microseconds a record of the thread and of the process."""
-    ranges = [OffsetRange("backlog", number, 0, count) for number in partitions]
+    ranges = [OffsetRange(topic, number, 0, count) for number in partitions]
     gc.collect()
     gc.disable()  # as the job does while it emits
     thread, process = time.thread_time(), time.process_time()
@@ -143,22 +179,31 @@ def measured(stage: Stage, partitions: Iterable[int], count: int) -> tuple[float
     return thread / records * 1e6, process / records * 1e6
 
 
-def measure(records: int) -> dict[str, dict[str, float]]:
-    """What each stage adds; the second half of the partitions counts, the first one warms up."""
+def measure(records: int, *, replays: bool = False) -> dict[str, dict[str, float]]:
+    """What each stage adds; the second half of the partitions counts, the first one warms up.
+
+    Args:
+        records: How many dead letters.
+        replays: Whether they remain first, and are replayed.
+    """
     count = records // PARTITIONS
     with broker() as (folder, servers):
         topics = [NewTopic(target, 2, 1) for target in TARGETS]
-        outcomes = NewTopic("redrive-stages-outcomes", PARTITIONS, 1)
-        control = NewTopic(
-            "redrive-stages-control", 1, 1, topic_configs={"cleanup.policy": "compact"}
-        )
-        create(servers, NewTopic("backlog", PARTITIONS, 1), outcomes, control, *topics)
+        parts = ("outcomes", "b-remaining", "b-replay")
+        own = [NewTopic(f"redrive-stages-{part}", PARTITIONS, 1) for part in parts]
+        compact = {"cleanup.policy": "compact"}
+        own += [
+            NewTopic(f"redrive-stages-{part}", 1, 1, topic_configs=compact)
+            for part in ("control", "tables")
+        ]
+        create(servers, NewTopic("backlog", PARTITIONS, 1), *own, *topics)
         fill(servers, "backlog", records)
-        stages = Stages(servers, str(folder / "job"))
+        stages = Stages(servers, str(folder / "job"), NOTHING_PLACED if replays else "")
+        topic = stages.instruct(count) if replays else "backlog"
         figures = {}
         for name, stage in stages.all().items():
-            measured(stage, range(PARTITIONS // 2), count)
-            figures[name] = measured(stage, range(PARTITIONS // 2, PARTITIONS), count)
+            measured(stage, topic, range(PARTITIONS // 2), count)
+            figures[name] = measured(stage, topic, range(PARTITIONS // 2, PARTITIONS), count)
         stages.close()
     added, before = {}, (0.0, 0.0)
     for name, (thread, process) in figures.items():
@@ -173,8 +218,10 @@ def measure(records: int) -> dict[str, dict[str, float]]:
 
 def main() -> int:
     """The command line."""
-    arguments = parser(__doc__, records=100_000).parse_args()
-    figures = measure(arguments.records)
+    options = parser(__doc__, records=100_000)
+    options.add_argument("--replays", action="store_true", help="of instructions to replay")
+    arguments = options.parse_args()
+    figures = measure(arguments.records, replays=arguments.replays)
     if arguments.json:
         show(figures)
         return 0

@@ -130,6 +130,7 @@ def configuration_of(
     identity = HandlerIdentity(
         name="b", queue_manager="", queue="backlog", topic="backlog",
         retry_topic=f"redrive-{name}-b-retry", remaining_topic=f"redrive-{name}-b-remaining",
+        replay_topic=f"redrive-{name}-b-replay",
     )  # fmt: skip
     return JobConfiguration(
         application=name,
