@@ -121,6 +121,8 @@ def fetch_jars(
         EnvironmentFault: There is no network, a jar is not available, or its sum is wrong.
     """
     target, jars = jar_directory(lock), locked_jars(lock)
+    if not _damaged(target, jars):
+        return  # before the lock, for the folder may be read-only, as in the image
     with exclusively(target.parent):
         if not _damaged(target, jars):
             return

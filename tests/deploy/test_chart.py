@@ -9,12 +9,15 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT7
 
 from redrive.settings import read_settings
 
@@ -100,6 +103,39 @@ def test_every_combination_has_its_objects(helm: str, chosen: tuple[str, ...]) -
     assert {it["mountPath"] for it in mounts} >= {"/run/secrets/kafka"}
     job = next(volume for volume in pod["spec"]["volumes"] if volume["name"] == "job")
     assert ("persistentVolumeClaim" in job) == (given["persistence.enabled"] == "true")
+
+
+@pytest.fixture(scope="module")
+def kubernetes_schemas() -> Path:
+    """Strict schemas of Kubernetes 1.31, from a package that this project does not bring."""
+    package = find_spec("kubernetes_validate")
+    if package is None or package.origin is None:
+        pytest.skip("kubernetes-validate, which has Kubernetes' schemas, is not installed")
+    return Path(package.origin).with_name("kubernetes-json-schema") / "v1.31.0-local-strict"
+
+
+@pytest.mark.parametrize("flag", ["true", "false"])
+def test_objects_fit_the_schemas_of_kubernetes(
+    helm: str, kubernetes_schemas: Path, flag: str
+) -> None:
+    """No unknown or misspelt field; the Prometheus operator's kinds are not Kubernetes' own."""
+
+    def read(uri: str) -> Resource[Any]:
+        text = (kubernetes_schemas / uri.rpartition("/")[2]).read_text()
+        return Resource.from_contents(json.loads(text), default_specification=DRAFT7)
+
+    # mypy does not know the alias of this attribute.
+    registry = Registry(retrieve=read)  # type: ignore[call-arg]
+    settings = ",".join(f"{name}={flag}" for name in FLAGS)
+    objects = _render(helm, "--set", settings, "--set", "secrets={kafka,registry.internal}")
+    for document in objects:
+        group, _, version = document["apiVersion"].rpartition("/")
+        if group == "monitoring.coreos.com":
+            continue
+        name = "-".join(filter(None, (document["kind"].lower(), group.split(".")[0], version)))
+        schema = read(f"{name}.json").contents
+        validator = jsonschema.Draft7Validator(schema, registry=registry)
+        assert [error.message for error in validator.iter_errors(document)] == []
 
 
 def test_the_container_may_do_nothing_that_the_job_does_not_need(helm: str) -> None:

@@ -139,7 +139,7 @@ def test_what_containers_mount_is_there() -> None:
                 assert source in COMPOSE["volumes"]
             if target.startswith("/var/lib/redrive/"):
                 # A volume takes its owner from the folder of the image.
-                assert f" {Path(target).name} " in image
+                assert target in image.split()
         assert set(service.get("secrets", ())) <= set(COMPOSE["secrets"])
         assert set(service.get("depends_on", ())) <= set(COMPOSE["services"])
 
@@ -157,7 +157,12 @@ def test_the_image_is_built_of_files_that_are_there() -> None:
     instructions = [line.split() for line in lines if line and not line.startswith("#")]
     ignore = (CONTAINERS / "Containerfile.dockerignore").read_text().splitlines()
     assert instructions[0][0] == "FROM"
-    copied = [name for verb, *rest in instructions if verb == "COPY" for name in rest[:-1]]
+    copied = [
+        name
+        for verb, *rest in instructions
+        if verb == "COPY" and not rest[0].startswith("--from=")
+        for name in rest[:-1]
+    ]
     assert copied
     for name in copied:
         assert (ROOT / name).exists()

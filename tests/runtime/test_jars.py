@@ -105,6 +105,14 @@ def test_a_jar_that_is_not_to_be_had_is_named(repository: Path) -> None:
     assert not jar_directory().exists()
 
 
+def test_a_complete_cache_is_not_written_to(empty_cache: Path) -> None:
+    """Not even the lock file is made, so the cache may be read-only, as in the image."""
+    fetch_jars()
+    (empty_cache / "jars" / ".lock").unlink()
+    fetch_jars()
+    assert not (empty_cache / "jars" / ".lock").exists()
+
+
 @pytest.mark.usefixtures("empty_cache")
 def test_no_network_is_told_as_such(tmp_path: Path) -> None:
     """A repository that cannot be reached gives a message about reaching it."""
