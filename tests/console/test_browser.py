@@ -36,6 +36,7 @@ PATIENCE = 120.0
 PAGES = {
     "now": "/", "groups": "/groups?status=quarantined", "messages": "/messages?status=all",
     "plans": "/plans", "tables": "/tables", "table": "/tables/counts.dlq",
+    "network": "/network", "acknowledgements": "/acknowledgements",
 }  # fmt: skip
 
 _WIDE = """

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 import urllib.request
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
@@ -20,6 +21,8 @@ from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.testclient import TestClient
 from tests.command.test_terminal import EVIL
@@ -35,6 +38,7 @@ from redrive.settings import read_settings
 
 HOSTILE = f"<script>alert(1)</script>'\"><img src=x onerror=alert(2)>{{{{7*7}}}}{EVIL}"
 """A script, an attribute, a template, and what a terminal obeys."""
+BODY = json.dumps({"note": HOSTILE}).encode()
 SETTINGS = """\
 [application]
 name = "{name}"
@@ -84,7 +88,7 @@ def topic(
         dead,
         [
             {
-                "value": json.dumps({"note": HOSTILE}).encode(),
+                "value": BODY,
                 "key": HOSTILE.encode(),
                 "headers": [("__connect.errors.exception.message", HOSTILE.encode())],
             }
@@ -100,7 +104,8 @@ def topic(
                 handler="orders", action="IGNORE", rule_line=2, source_topic=dead,
                 source_offset=number, message_offset=number, detail=HOSTILE if number else "secret",
                 error_class=f"com.{HOSTILE}" if number else "com.secret", consumer_group=HOSTILE,
-                form="connect", reason=0, reason_name="", attempt=0, hop=0, size=9, key=None,
+                form="connect", reason=0, reason_name="", attempt=0, hop=0,
+                size=len(BODY), key=b64encode(HOSTILE.encode()).decode(),
             ),
             "fields": {"DESTQ": HOSTILE, "REASON": 2195},
         }
@@ -170,6 +175,39 @@ def test_every_figure_is_that_of_the_command(browser: TestClient, topic: str) ->
     assert told == {name: shown[name] for name in told}
 
 
+@given(
+    found=st.fixed_dictionaries(
+        {},
+        optional={
+            "status": st.sampled_from([one.value for one in State]),
+            "rule": st.sampled_from(["2", "3"]),
+            "handler": st.sampled_from(["orders", "nobody"]),
+            "since": st.sampled_from(["1d", "2020-01-01"]),
+            "older_than": st.sampled_from(["1d", "2020-01-01"]),
+            "where": st.sampled_from(["hop = 0", "detail = 'secret'", "error_class LIKE 'com%'"]),
+        },
+    )
+)
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_every_choice_of_messages_is_that_of_the_command(
+    browser: TestClient, found: dict[str, str]
+) -> None:
+    """Any filters together: the same messages, the same groups, the same counts."""
+    options = [it for one in found.items() for it in (f"--{one[0].replace('_', '-')}", one[1])]
+    shown = api(browser, "/messages", **found)
+    told = command("ls", *options)
+    assert told == {name: shown[name] for name in told}
+    shown = api(browser, "/groups", **found)
+    told = command("groups", *options)
+    assert told["total"] == shown["total"]
+    assert sorted(one["count"] for one in told["groups"]) == sorted(
+        one["count"] for one in shown["groups"]
+    )
+    assert sum(one["count"] for one in shown["groups"]) == shown["total"]
+
+
 def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(
     browser: TestClient,
 ) -> None:
@@ -185,7 +223,8 @@ def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(
 
 def test_hostile_texts_are_shown_and_harmless(browser: TestClient, topic: str) -> None:
     """No script, no attribute, no control character, no secret, on any page."""
-    pages = ("/", "/groups", "/messages", f"/messages/{topic}:0:1", "/plans",
+    pages = ("/", "/groups", "/messages", f"/messages/{topic}:0:1", "/plans", "/network",
+             "/acknowledgements",
              f"/groups?where={quote(HOSTILE)}", f"/messages/{quote(HOSTILE, safe='')}",
              f"/plans/{quote(HOSTILE, safe='')}")  # fmt: skip
     for page in pages:
@@ -310,6 +349,253 @@ def test_what_is_acknowledged_is_marked(browser: TestClient) -> None:
     assert sum(one["acknowledged"] for one in api(browser, "/groups")["groups"]) == 3
     (one,) = command("ack", "--list")
     assert (one["operator"], one["note"]) == ("ann", "audit")
+    assert api(browser, "/acknowledgements")["acknowledgements"] == [one]
+    assert "audit" in browser.get("/acknowledgements").text
+    undone = post(browser, f"/api/acknowledgements/{one['id']}/undo")
+    assert undone.headers["Location"] == "/acknowledgements"
+    assert command("ack", "--list") == []
+
+
+def test_an_acknowledgement_is_about_what_remains(browser: TestClient) -> None:
+    """As with the command: of others no alert tells."""
+    found = post(browser, "/api/acknowledgements", until="7d", note="x", status="parked")
+    assert found.status_code == 400
+    assert "no alert is about these" in found.text
+    assert "until" not in browser.get("/groups?status=parked").text
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("err", ["error_class"]),
+        ("hop > 0 AND error_c", ["hop > 0 AND error_class"]),
+        ("action = 'IG", ["action = 'IGNORE'"]),
+        ("detail = '", ["HOSTILE"]),
+        ("hop = '", []),
+        ("nothing = '", []),
+    ],
+)
+def test_a_condition_is_completed_by_columns_and_their_values(
+    browser: TestClient, where: str, expected: list[str]
+) -> None:
+    """Values are those of the ledger, without secrets."""
+    found = api(browser, "/completions", where=where)["completions"]
+    quoted = HOSTILE.replace("'", "''")
+    assert found == [f"{where}{quoted}'" if one == "HOSTILE" else one for one in expected]
+    for one in found[:1]:
+        if one.endswith("'"):
+            assert api(browser, "/messages", where=one)["total"] > 0
+
+
+def change(folder: Path, **form: str) -> list[str]:
+    """The options of the command for the fields of the form."""
+    (folder / "patch.json").write_text(form.get("json_patch", ""))
+    return [
+        *(it for one in form.get("set_headers", "").split() for it in ("--set-header", one)),
+        *(it for one in form.get("drop_headers", "").split() for it in ("--drop-header", one)),
+        *(["--json-patch", str(folder / "patch.json")] if "json_patch" in form else []),
+    ]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"set_headers": "checked=yes\nby=ann"},
+        {"drop_headers": "__connect.errors.exception.message"},
+        {"json_patch": '[{"op": "replace", "path": "/note", "value": "fixed"}]'},
+        {"json_patch": '[{"op": "remove", "path": "/nothing"}]'},
+    ],
+)
+def test_a_plan_changes_messages_as_that_of_the_command(
+    browser: TestClient, topics: Callable[..., Any], tmp_path: Path, form: dict[str, str]
+) -> None:
+    """The same parser, the same changes in single messages, the same warnings."""
+    repair = topics("repair")
+    made = post(browser, "/api/plans", to="queue", queue=repair, **form)
+    assert made.status_code == 303, made.text
+    shown = api(browser, made.headers["Location"])["plan"]
+    told = command("replay", "plan", "--to", repair, *change(tmp_path, **form))
+    for name in ("count", "changes", "warnings", "by_target"):
+        assert told[name] == shown[name], name
+    assert all(one["lines"] or "nothing" in one["problem"] for one in told["changes"])
+    page = browser.get(made.headers["Location"]).text
+    assert "What changes in the messages" in page
+    kept = read_settings(CONFIG).job.directory / f"{made.headers['Location'][1:]}.json"
+    assert json.loads(kept.read_bytes())["edit"] == told["edit"]
+
+
+def test_a_wrong_change_says_what_is_wrong(browser: TestClient) -> None:
+    for form, problem in (
+        ({"set_headers": "a"}, "--set-header a has no value"),
+        ({"json_patch": "[1]"}, "the JSON Patch: "),
+        ({"set_headers": "a=1", "edited": "x"}, "edited already"),
+    ):
+        found = post(browser, "/api/plans", **form)
+        assert found.status_code == 400
+        assert problem in html.unescape(found.text)
+
+
+def test_one_message_is_edited_as_a_text(
+    browser: TestClient, topic: str, bootstrap_servers: str, topics: Callable[..., Any]
+) -> None:
+    """Unchanged, with a secret, or with line ends that a form does not keep, there is no plan."""
+    bodies = (b'{"note": 1}', b"two\r\nlines")
+    send_records(bootstrap_servers, topic, [{"value": one} for one in bodies])
+    letters = [
+        outcome(
+            number, origin=place, outcome=place, message=place, result="remains",
+            handler="orders", action="IGNORE", source_topic=topic, source_offset=number,
+            message_offset=number, form="connect", reason=0, reason_name="", attempt=0, hop=0,
+            key=None, size=len(body), fields={},
+        )
+        for number, body in enumerate(bodies, start=3)
+        for place in (f"{topic}:0:{number}",)
+    ]  # fmt: skip
+    later = [
+        {**row, "outcomes_offset": row["outcomes_offset"] + 3}
+        for row in rows(letters, partitions=1)
+    ]
+    append(read_settings(CONFIG).job.ledger.path, later)
+    message = f"{topic}:0:3"
+    order = {"message": message, "to": "queue", "queue": topics("repair")}
+    text = page_text(post(browser, "/api/plans/text", **order).text)
+    refused = post(browser, "/api/plans", edited=text.replace("\n", "\r\n"), **order)
+    assert "is unchanged" in refused.text
+    made = post(browser, "/api/plans", edited=text.replace('"note"', '"noted"'), **order)
+    assert made.status_code == 303, made.text
+    (changed,) = api(browser, made.headers["Location"])["plan"]["changes"]
+    assert changed["message"] == message
+    assert any("noted" in line for line in changed["lines"] if line.startswith("+"))
+    other = post(browser, "/api/plans/text", **order | {"message": f"{topic}:0:4"})
+    assert other.status_code == 400
+    assert "line ends that a form does not keep" in other.text
+    CONFIG.write_text(CONFIG.read_text().replace('"secret"', '"note"'))
+    refused = post(browser, "/api/plans/text", **order)
+    assert refused.status_code == 400
+    assert "has what [mask] hides" in refused.text
+
+
+def page_text(page: str) -> str:
+    """What stands in the text area of a page."""
+    found = re.search(r"<textarea[^>]*>\n(.*?)</textarea>", page, re.DOTALL)
+    assert found is not None, page
+    return html.unescape(found[1])
+
+
+def test_a_body_that_is_no_text_is_shown_in_hexadecimal(
+    browser: TestClient, topic: str, bootstrap_servers: str
+) -> None:
+    """So is a key: no page fails on bytes."""
+    send_records(bootstrap_servers, topic, [{"value": b"\xff\x00redrive", "key": b"\xfe"}])
+    page = browser.get(f"/messages/{topic}:0:3")
+    assert page.status_code == 200
+    assert "00000000  ff 00 72 65" in page.text
+
+
+def test_a_job_without_queue_managers_has_the_ways_of_its_dead_letters(
+    browser: TestClient, topic: str
+) -> None:
+    found = api(browser, "/network")
+    assert found["handlers"] == {topic: "orders"}
+    assert sum(one["count"] for one in found["ways"]) == command("groups")["total"]
+    page = browser.get("/network")
+    assert "This job has no queue managers" in page.text
+    assert browser.get("/resolve?put=A").status_code == 400
+
+
+MQ = """\
+DEFINE QLOCAL(ORDERS)
+DEFINE QALIAS(OLD) TARGET(ORDERS)
+DEFINE QLOCAL(B) USAGE(XMITQ)
+DEFINE CHANNEL(TO/B) CHLTYPE(SDR) CONNAME('b') XMITQ(B)
+"""
+
+
+@pytest.fixture
+def manager(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bootstrap_servers: str,
+    unique_name: Callable[[str], str],
+) -> str:
+    """The queue manager A of a job that moves puts, beside B; its name."""
+    monkeypatch.chdir(tmp_path)
+    name = "A" + unique_name("").rpartition("-")[2].strip(".")
+    Path(f"{name}.mqsc").write_text(MQ)
+    Path("B.mqsc").write_text("DEFINE QLOCAL(PAYROLL)\nDEFINE CHANNEL(TO/B) CHLTYPE(RCVR)\n")
+    CONFIG.write_text(
+        f'[application]\nname = "app{name}"\n[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n'
+        '[topology]\nfiles = ["."]\n'
+    )
+    return name
+
+
+@pytest.fixture
+def clerk(manager: str, user: SomeUser) -> Iterator[TestClient]:
+    """Somebody's browser before the console of that job."""
+    with TestClient(
+        console_application(CONFIG, access=user), headers={"Accept": "text/html"},
+        follow_redirects=False,
+    ) as client:  # fmt: skip
+        yield client
+
+
+def test_the_network_is_that_of_the_commands(clerk: TestClient, manager: str) -> None:
+    """All queue managers, and one with its channels; each name leads on."""
+    told = command("topology", "show")
+    shown = api(clerk, "/network")
+    assert told == {name: shown[name] for name in told}
+    page = clerk.get("/network").text
+    assert f'href="/network?queue_manager={manager}"' in page
+    told = command("topology", "show", "--queue-manager", manager)
+    shown = api(clerk, "/network", queue_manager=manager)
+    assert {**told, "depths": shown["depths"]} == {name: shown[name] for name in told}
+    assert command("channel", "status", manager) == shown["channels"]
+    page = clerk.get(f"/network?queue_manager={manager}").text
+    assert f'href="/resolve?put=ORDERS&amp;at={manager}"' in page
+    assert clerk.get("/network?queue_manager=B").text.count(f"queue_manager={manager}") >= 1
+    assert clerk.get("/network?queue_manager=C").status_code == 400
+
+
+@pytest.mark.parametrize("put", ["OLD", "PAYROLL@B", "NOTHING", "X@NOWHERE"])
+def test_the_way_of_a_put_is_that_of_the_command(clerk: TestClient, manager: str, put: str) -> None:
+    told = CliRunner().invoke(main, ["resolve", put, "--at", manager, "--topology", ".", "--json"])
+    shown = api(clerk, "/resolve", put=put, at=manager)
+    content = json.loads(told.stdout)
+    assert content == {name: shown[name] for name in content}
+    page = html.unescape(clerk.get("/resolve", params={"put": put, "at": manager}).text)
+    assert shown["end"] in page
+    assert all(step["what"] in page for visit in shown["visits"] for step in visit["steps"])
+
+
+def test_channels_and_puts_are_stopped_and_started(
+    clerk: TestClient, manager: str, user: SomeUser
+) -> None:
+    """By operators, with a line in the audit; the commands show it."""
+    user.role = Role.VIEWER
+    names = {"queue_manager": manager, "name": "TO/B"}
+    assert post(clerk, "/api/channels/stop", **names).status_code == 403
+    assert "/api/channels" not in clerk.get(f"/network?queue_manager={manager}").text
+    user.role = Role.OPERATOR
+    for word, state in (("stop", "stopped"), ("start", "running")):
+        done = post(clerk, f"/api/channels/{word}", **names)
+        assert done.headers["Location"] == f"/network?queue_manager={manager}"
+        (channel,) = command("channel", "status", manager)
+        assert channel["state"] == state
+    names = {"queue_manager": manager, "name": "ORDERS"}
+    for word, is_good in (("disable", False), ("enable", True)):
+        assert post(clerk, f"/api/queues/{word}", **names).status_code == 303
+        assert api(clerk, "/resolve", put="OLD", at=manager)["is_good"] is is_good
+        (found,) = command("topology", "show", "--queue-manager", manager)["queue_managers"]
+        (orders,) = (one for one in found["queues"] if one["name"] == "ORDERS")
+        assert orders["put_enabled"] is is_good
+    wrong = post(clerk, "/api/channels/stop", queue_manager=manager, name="TO.C")
+    assert wrong.status_code == 400
+    assert "has no channel TO.C" in wrong.text
+    lines = (read_settings(CONFIG).job.directory / "console-audit.jsonl").read_text().splitlines()
+    entries = [json.loads(line) for line in lines]
+    told = [(one["action"], one["about"]) for one in entries]
+    assert told[:2] == [(f"{it} a channel", f"TO/B of {manager}") for it in ("stop", "start")]
 
 
 def test_both_languages_have_every_text(browser: TestClient) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple, Self
 
 import click
 
-from redrive.command.opening import ask_inventory, open_cluster
+from redrive.command.opening import Answer, ask_inventory, open_cluster
 from redrive.command.options import config_option, table_options
 from redrive.command.output import counted, print_json, print_notes, print_table
 from redrive.command.selection import selection_options, selection_text
@@ -69,35 +69,16 @@ def ack(
         if lists:
             _list(settings, as_json=as_json)
         else:
-            _undo(settings, undo, as_json=as_json)
+            take_back(settings, undo, this_user())
+            if as_json:
+                print_json({"undone": undo})
+            else:
+                click.echo(f"{undo}: taken back; alerts are about these messages again")
         return
-    if selection.state not in {State.OPEN, State.REMAINING}:
-        raise UsageError(
-            f"--status {selection.state}: no alert is about these", hint="leave out --status"
-        )
-    if not until or not note:
-        raise UsageError("an acknowledgement needs --until and --note")
-    chosen = replace(selection, state=State.REMAINING)
-    one = Acknowledgement(
-        id=secrets.token_hex(4),
-        operator=this_user(),
-        note=note,
-        made=datetime.now(UTC),
-        until=_time(until),
+    one, answer = acknowledge(
+        settings, selection, operator=this_user(), until=until or "", note=note,
         covers_new=include_new,
-        selection=chosen,
-    )
-    _write(settings, one, as_json=as_json)
-
-
-def _write(settings: Settings, one: Acknowledgement, *, as_json: bool) -> None:
-    answer = ask_inventory(settings, one.selection, lambda it: it.covered(one))
-    if not answer.found and not one.covers_new:
-        raise UsageError(
-            "no remaining message fits these options",
-            hint="redrive ls --status remaining lists them; --include-new covers those that come",
-        )
-    write_states(settings.job, [one.entry()])
+    )  # fmt: skip
     if as_json:
         print_json(_document(settings, one, answer.found))
     else:
@@ -108,12 +89,80 @@ def _write(settings: Settings, one: Acknowledgement, *, as_json: bool) -> None:
         print_notes(answer.all_notes())
 
 
+def acknowledge(
+    settings: Settings,
+    selection: Selection,
+    *,
+    operator: str,
+    until: str,
+    note: str,
+    covers_new: bool,
+) -> tuple[Acknowledgement, Answer[int]]:
+    """Acknowledges messages that remain.
+
+    Args:
+        settings: The job's settings.
+        selection: Which of them.
+        operator: Who does it.
+        until: When it ends: 12h, 7d, 4w, or a date.
+        note: Why they are kept.
+        covers_new: Whether it covers those, too, that come later.
+
+    Returns:
+        The acknowledgement, and how many messages it covers.
+
+    Raises:
+        UsageError: No message fits, or the selection, the time or the note can't be.
+        EnvironmentFault: The ledger can't be read, or the broker can't be reached.
+    """
+    if selection.state not in {State.OPEN, State.REMAINING}:
+        raise UsageError(
+            f"--status {selection.state}: no alert is about these", hint="leave out --status"
+        )
+    if not until or not note:
+        raise UsageError("an acknowledgement needs --until and --note")
+    one = Acknowledgement(
+        id=secrets.token_hex(4),
+        operator=operator,
+        note=note,
+        made=datetime.now(UTC),
+        until=_time(until),
+        covers_new=covers_new,
+        selection=replace(selection, state=State.REMAINING),
+    )
+    answer = ask_inventory(settings, one.selection, lambda it: it.covered(one))
+    if not answer.found and not covers_new:
+        raise UsageError(
+            "no remaining message fits these options",
+            hint="redrive ls --status remaining lists them; --include-new covers those that come",
+        )
+    write_states(settings.job, [one.entry()])
+    return one, answer
+
+
+class Acknowledgements(NamedTuple):
+    """The acknowledgements in effect, each with the messages that it covers."""
+
+    pairs: Sequence[tuple[Acknowledgement, int]]
+    notes: Sequence[str]
+    """Why messages may be missing."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Those of a job; errors as for ``Inventory.covered``."""
+        found = _in_effect(settings)
+        answer = ask_inventory(settings, _REMAINING, lambda it: [*map(it.covered, found)])
+        return cls([*zip(found, answer.found, strict=True)], answer.notes)
+
+    def document(self, settings: Settings) -> list[dict[str, Any]]:
+        """What ``redrive ack --list --json`` prints."""
+        return [_document(settings, one, number) for one, number in self.pairs]
+
+
 def _list(settings: Settings, *, as_json: bool) -> None:
-    found = _in_effect(settings)
-    answer = ask_inventory(settings, _REMAINING, lambda it: [*map(it.covered, found)])
-    pairs = [*zip(found, answer.found, strict=True)]
+    pairs, notes = found = Acknowledgements.of(settings)
     if as_json:
-        print_json([_document(settings, one, number) for one, number in pairs])
+        print_json(found.document(settings))
         return
     if not pairs:
         click.echo("Nothing is acknowledged.")
@@ -132,20 +181,26 @@ def _list(settings: Settings, *, as_json: bool) -> None:
         for one, number in pairs
     ]
     print_table(rows, right=["messages"], folded=["by", "note", "selection"])
-    print_notes(answer.notes)
+    print_notes(notes)
 
 
-def _undo(settings: Settings, name: str, *, as_json: bool) -> None:
+def take_back(settings: Settings, name: str, operator: str) -> None:
+    """Ends an acknowledgement now.
+
+    Args:
+        settings: The job's settings.
+        name: Its id.
+        operator: Who does it.
+
+    Raises:
+        UsageError: None of this id is in effect; else as for ``write_states``.
+    """
     found = next((one for one in _in_effect(settings) if one.id == name), None)
     if found is None:
         raise UsageError(
             f"no acknowledgement {name} is in effect", hint="redrive ack --list shows them"
         )
-    write_states(settings.job, [found.undone(this_user())])
-    if as_json:
-        print_json({"undone": name})
-    else:
-        click.echo(f"{name}: taken back; alerts are about these messages again")
+    write_states(settings.job, [found.undone(operator)])
 
 
 def _in_effect(settings: Settings) -> Sequence[Acknowledgement]:
@@ -166,7 +221,7 @@ def _moment(time: datetime) -> str:
     return clock(time)[:-7]
 
 
-def _document(settings: Settings, one: Acknowledgement, messages: int) -> dict[str, object]:
+def _document(settings: Settings, one: Acknowledgement, messages: int) -> dict[str, Any]:
     hide = settings.mask.text
     return {
         "id": one.id,

@@ -92,7 +92,7 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
     """
     found = channel_status(network_of_settings(config), queue_manager, name)
     if as_json:
-        print_json([_as_json(one) for one in found])
+        print_json([channel_document(one) for one in found])
         return
     rows = [
         {
@@ -128,7 +128,8 @@ def _set(queue_manager: str, name: str, config: Path | None, *, is_running: bool
         click.echo(f"{one} of {manager} is {'started' if is_running else 'stopped'}")
 
 
-def _as_json(status: ChannelStatus) -> Mapping[str, Any]:
+def channel_document(status: ChannelStatus) -> Mapping[str, Any]:
+    """A channel as ``redrive channel status --json`` prints it."""
     topic, waiting = status.topic, status.waiting
     return {
         "queue_manager": topic.channel[0],

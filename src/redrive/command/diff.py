@@ -46,17 +46,21 @@ def diff(context: click.Context, old: Path, new: Path, *, lenient: bool, as_json
     ]
     found = compare(*tables)
     if as_json:
-        control = [{"keyword": it.keyword, "old": it.old, "new": it.new} for it in found.control]
-        content = {
-            "equal": found.is_equal,
-            "complete": found.is_complete,
-            "control": control,
-            "differences": [_difference(it, *tables) for it in found.differences],
-        }
-        print_json(content)
+        print_json(difference_document(found, *tables))
     else:
         print_lines(difference_lines(found, *tables))
     context.exit(0 if found.is_equal else 1)
+
+
+def difference_document(found: Comparison, old: RulesTable, new: RulesTable) -> dict[str, Any]:
+    """A comparison as ``redrive diff --json`` prints it."""
+    control = [{"keyword": it.keyword, "old": it.old, "new": it.new} for it in found.control]
+    return {
+        "equal": found.is_equal,
+        "complete": found.is_complete,
+        "control": control,
+        "differences": [_difference(it, old, new) for it in found.differences],
+    }
 
 
 def difference_lines(found: Comparison, old: RulesTable, new: RulesTable) -> Iterator[str]:

@@ -33,7 +33,10 @@ from redrive.errors import EnvironmentFault, UsageError
 from redrive.messages.json_patch import JsonPatch, read_json, write_json
 from redrive.operations.replay.changes import header_text, value_text
 
-__all__ = ["edit_options", "edit_with", "edited_file", "read_edit", "read_form", "written_form"]
+__all__ = [
+    "edit_options", "edit_with", "edited_file", "patch_of", "read_edit", "read_form",
+    "replacement", "written_form",
+]  # fmt: skip
 
 _HEAD: Final = """\
 # {message}: what the replay puts. Lines here that begin with # are left out.
@@ -80,18 +83,19 @@ def edit_options(command: Callable[..., None]) -> Callable[..., None]:
         patch: Path | None,
         **given: Any,  # noqa: ANN401
     ) -> None:
-        command(edit=read_edit(set_headers, dropped, patch), **given)
+        read = None if patch is None else _read_patch(patch)
+        command(edit=read_edit(set_headers, dropped, read), **given)
 
     return with_edit
 
 
-def read_edit(set_headers: Iterable[str], dropped: Iterable[str], patch: Path | None) -> Edit:
+def read_edit(set_headers: Iterable[str], dropped: Iterable[str], patch: JsonPatch | None) -> Edit:
     """The edit that options describe.
 
     Args:
         set_headers: ``NAME=VALUE``.
         dropped: Names of headers.
-        patch: A file with a JSON Patch; None for none.
+        patch: Changes the value; None for no change.
 
     Raises:
         UsageError: One of them is not of its form, or two contradict each other.
@@ -107,7 +111,7 @@ def read_edit(set_headers: Iterable[str], dropped: Iterable[str], patch: Path | 
             raise UsageError(f"the header {name} is set or dropped twice", hint="name it once")
         operations.append(SetHeader(_named("--set-header", name), os.fsencode(value)))
     if patch is not None:
-        operations.append(PatchValue(_patch_of(patch)))
+        operations.append(PatchValue(patch))
     return _bounded(Edit(tuple(operations)))
 
 
@@ -118,15 +122,31 @@ def _named(option: str, name: str) -> str:
         raise UsageError(f"{option}: {error}", hint="name a header of the message") from None
 
 
-def _patch_of(path: Path) -> JsonPatch:
+def _read_patch(path: Path) -> JsonPatch:
     try:
-        return JsonPatch.of(read_json(path.read_bytes()))
+        data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}", hint="name a file") from error
+    return patch_of(data, str(path), "the file")
+
+
+def patch_of(data: bytes, name: str, what: str) -> JsonPatch:
+    """A JSON Patch.
+
+    Args:
+        data: Its text.
+        name: Where it is from, for errors.
+        what: What that is: ``the file``.
+
+    Raises:
+        UsageError: It is none.
+    """
+    try:
+        return JsonPatch.of(read_json(data))
     except ValueError as error:
-        told = str(error).replace("the value", "the file", 1)
+        told = str(error).replace("the value", what, 1)
         raise UsageError(
-            f"{path}: {told}",
+            f"{name}: {told}",
             hint='such as [{"op": "replace", "path": "/currency", "value": "EUR"}]',
         ) from None
 
@@ -188,7 +208,20 @@ def edit_with(path: Path, message: str, content: Content) -> Edit:
         raise EnvironmentFault(
             f"the editor failed: {error.message}", hint="set VISUAL or EDITOR to another"
         ) from error
-    edited = read_form(path.read_bytes(), content)
+    return replacement(path.read_bytes(), content)
+
+
+def replacement(data: bytes, content: Content) -> Edit:
+    """The edit that an edited text describes; empty if nothing is changed.
+
+    Args:
+        data: The text, which ``written_form`` wrote and a person changed.
+        content: What was edited.
+
+    Raises:
+        UsageError: As for ``read_form``, or it is too long.
+    """
+    edited = read_form(data, content)
     if edited == content:
         return NO_EDIT
     return _bounded(Edit((ReplaceContent(digest(content), edited),)))

@@ -105,7 +105,7 @@ def _body(body: bytes | None, form: str, *, whole: bool) -> Iterator[str]:
     cut = body if whole else body[:_SHOWN]
     text = None if form == "hex" else _shown_text(body, cut, form)
     yield f"body ({len(body)} bytes{', hexadecimal' if text is None else ''})"
-    lines = _hexadecimal(cut) if text is None else text.splitlines()
+    lines = hexadecimal(cut) if text is None else text.splitlines()
     yield from (f"  {line}" for line in lines)
     if len(cut) < len(body):
         yield f"  ... {len(body) - len(cut)} more bytes; redrive show --all shows them"
@@ -121,7 +121,8 @@ def _shown_text(body: bytes, cut: bytes, form: str) -> str | None:
     return text if found is None and form == "json" else found
 
 
-def _hexadecimal(data: bytes) -> Iterator[str]:
+def hexadecimal(data: bytes) -> Iterator[str]:
+    """Bytes in lines: the offset, sixteen bytes, and what they are in ASCII."""
     for start in range(0, len(data), _LINE):
         part = data[start : start + _LINE]
         text = "".join(chr(it) if 0x20 <= it < 0x7F else "." for it in part)  # noqa: PLR2004 - ASCII

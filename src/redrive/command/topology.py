@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple, Self
 
 import click
 from rich.text import Text
@@ -24,6 +24,7 @@ from redrive.errors import EnvironmentFault, TransientFault, UsageError
 from redrive.operations.definitions import read_definitions
 from redrive.operations.depths import NO_DEPTH, Depth, depths_of
 from redrive.operations.network import Network, read_network
+from redrive.operations.states import with_states
 from redrive.operations.topics import TopicCreation
 from redrive.topology.dot import DEFAULT_QUEUES, dot
 from redrive.topology.files import Topology
@@ -84,28 +85,52 @@ def show(
     What the receiving end of a channel tries to put again counts on the transmission queue.
     Of a large topology it shows numbers only; --queue-manager shows a part of it.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    is_offline = bool(files) and not bootstrap_server and config is None
-    network = None if is_offline else read_network(config, bootstrap_server, files)
-    definitions = read_definitions(files) if network is None else network.topology
-    overview = _overview(definitions, queue_managers)
-    depths = None if network is None else _depths(network)
-    if as_json:
-        depth = {
-            topic: {"messages": one.messages, "is_exact": one.is_exact}
-            for topic, one in (depths or {}).items()
-        }
-        print_json({**dataclasses.asdict(overview), "depths": depth})
+    if files and not bootstrap_server and config is None:
+        found = TopologyView(overview_part(read_definitions(files), queue_managers))
     else:
-        _print_sections(overview, depths)
+        network = read_network(config, bootstrap_server, files)
+        found = TopologyView.of(network, queue_managers)
+    print_notes(found.notes)
+    if as_json:
+        print_json(found.document())
+    else:
+        _print_sections(found.overview, found.depths)
 
 
-def _depths(network: Network) -> Mapping[str, Depth] | None:
-    """The waiting messages of each topic; None, with a note, if the broker does not answer."""
-    try:
-        return depths_of(network)
-    except (EnvironmentFault, TransientFault) as fault:
-        print_notes([f"no messages are counted: {fault.message}"])
-        return None
+class TopologyView(NamedTuple):
+    """Queue managers, and what waits on their queues."""
+
+    overview: Overview
+    depths: Mapping[str, Depth] | None = None
+    """The waiting messages of each topic; None if they were not counted."""
+    notes: Sequence[str] = ()
+    """Why they were not."""
+
+    @classmethod
+    def of(cls, network: Network, queue_managers: Sequence[str]) -> Self:
+        """The queue managers of a network, as operators have changed them.
+
+        Args:
+            network: The definitions and the broker, which need not answer.
+            queue_managers: Names of those that are shown, with ``*`` and ``?``; none for all.
+
+        Raises:
+            UsageError: There is no such queue manager.
+        """
+        try:
+            topology, depths = with_states(network).topology, depths_of(network)
+        except (EnvironmentFault, TransientFault) as fault:
+            notes = [f"no messages are counted: {fault.message}"]
+            return cls(overview_part(network.topology, queue_managers), notes=notes)
+        return cls(overview_part(topology, queue_managers), depths)
+
+    def document(self) -> dict[str, Any]:
+        """What ``redrive topology show --json`` prints."""
+        depths = {
+            topic: {"messages": one.messages, "is_exact": one.is_exact}
+            for topic, one in (self.depths or {}).items()
+        }
+        return {**dataclasses.asdict(self.overview), "depths": depths}
 
 
 @topology.command()
@@ -135,7 +160,7 @@ def draw(
 
     dot is a program of Graphviz (graphviz.org); many editors and web pages show DOT too.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    overview = _overview(read_definitions(files), queue_managers)
+    overview = overview_part(read_definitions(files), queue_managers)
     graph = dot(overview, queues=queues)
     if output is None:
         click.echo(graph, nl=False)
@@ -148,7 +173,8 @@ def draw(
         ) from error
 
 
-def _overview(definitions: Topology, queue_managers: Sequence[str]) -> Overview:
+def overview_part(definitions: Topology, queue_managers: Sequence[str]) -> Overview:
+    """The queue managers with some names, all without a name; raises ``UsageError`` for none."""
     whole = overview_of(definitions)
     part = whole.of(queue_managers)
     if not part.queue_managers:

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
-from dataclasses import replace
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
-from redrive.command.opening import ask_inventory, open_cluster
+from redrive.command.ack import acknowledge, take_back
+from redrive.command.edits import replacement, written_form
+from redrive.command.opening import open_cluster
 from redrive.command.replay_work import planned, planned_message, runs
 from redrive.configuration import JobConfiguration
 from redrive.console.access import Role, User
 from redrive.console.documents import Documents
 from redrive.console.plans import SavedPlan, SavedPlans
+from redrive.engine.edits import NO_EDIT, Content, Edit
 from redrive.errors import RedriveError, TransientFault, UsageError
-from redrive.operations.durations import parse_until
+from redrive.masking import Mask
+from redrive.operations.channel import set_channels
+from redrive.operations.network import network_of_settings
 from redrive.operations.replay.accepting import accept
 from redrive.operations.replay.entries import read_accepted
 from redrive.operations.replay.plan import Order
 from redrive.operations.replay.progress import cancel
-from redrive.operations.states import write_states
-from redrive.outcomes.acknowledgements import Acknowledgement
-from redrive.outcomes.inventory import Selection, State
+from redrive.operations.states import set_put_enabled
+from redrive.outcomes.inventory import Selection
 
 _log: Final = logging.getLogger(__name__)
+
+
+def _has_secrets(mask: Mask, content: Content) -> bool:
+    return mask.bytes_or_none(content.value) != content.value or any(
+        mask.header(name, raw) != raw for name, raw in content.headers
+    )
 
 
 class RefusedError(RedriveError):
@@ -49,20 +57,66 @@ class Actions:
         self._applying: set[str] = set()
         """Plans that are being handed to the job."""
 
-    def make_plan(self, user: User, selection: Selection, order: Order) -> dict[str, Any]:
+    def make_plan(
+        self, user: User, selection: Selection, order: Order, edited: str = ""
+    ) -> dict[str, Any]:
         """Makes a plan and keeps it.
 
+        Args:
+            user: Who makes it.
+            selection: Which messages.
+            order: What to do with them.
+            edited: Of a plan for one message, its text as ``text`` gave it and the user changed it.
+
         Raises:
+            UsageError: The text describes no message, or the message as it was.
             RedriveError: As for ``redrive replay plan``; there is nothing to do is no error.
         """
         settings = self._documents.settings()
         if selection.message:
-            found = planned_message(settings, selection, order)
+            editor = partial(replacement, edited.encode()) if edited else None
+            found = planned_message(settings, selection, order, editor)
+            if edited and found.count and not found.order.edit:
+                raise UsageError(
+                    f"{selection.message} is unchanged", hint="change it, or replay it"
+                )
         else:
             found = planned(settings, selection, order, None)
         if found.count:
             SavedPlans(settings.job).save(found, user.name)
         return self._described(SavedPlan(found, user.name), user)
+
+    def text(self, selection: Selection, order: Order) -> dict[str, Any]:
+        """A message as a text to edit, as a replay would put it.
+
+        Args:
+            selection: The message.
+            order: Where it is to go.
+
+        Raises:
+            UsageError: It does not remain, is not text, or has secrets.
+            RedriveError: As for ``redrive replay --edit``.
+        """
+        settings, texts = self._documents.settings(), []
+
+        def show(content: Content) -> Edit:
+            if _has_secrets(settings.mask, content):
+                raise UsageError(
+                    f"{selection.message} has what [mask] hides",
+                    hint=f"redrive replay --edit {selection.message} shows everything",
+                )
+            texts.append(written_form(selection.message, content))
+            return NO_EDIT
+
+        found = planned_message(settings, selection, order, show)
+        if not texts:
+            raise UsageError(f"{selection.message} does not remain", hint="; ".join(found.notes))
+        if "\r" in texts[0]:
+            raise UsageError(
+                f"{selection.message} has line ends that a form does not keep",
+                hint=f"redrive replay --edit {selection.message}",
+            )
+        return {"message": selection.message, "text": texts[0]}
 
     def plan(self, plan: str, user: User) -> dict[str, Any]:
         """A plan that is kept, or the progress of one that was applied.
@@ -130,30 +184,38 @@ class Actions:
         self, user: User, selection: Selection, *, until: str, note: str, covers_new: bool
     ) -> dict[str, Any]:
         """Acknowledges messages that remain; errors as for ``redrive ack``."""
-        settings = self._documents.settings()
-        try:
-            end = parse_until(until, datetime.now(UTC))
-        except ValueError as error:
-            raise UsageError(
-                f"{until!r} is not a time to come", hint="give 12h, 7d, 4w, or 2027-01-31"
-            ) from error
-        if not note:
-            raise UsageError("an acknowledgement needs a note", hint="say why they are kept")
-        one = Acknowledgement(
-            id=secrets.token_hex(4),
-            operator=user.name,
-            note=note,
-            made=datetime.now(UTC),
-            until=end,
+        one, answer = acknowledge(
+            self._documents.settings(), selection, operator=user.name, until=until, note=note,
             covers_new=covers_new,
-            selection=replace(selection, state=State.REMAINING),
-        )
-        covered = ask_inventory(settings, one.selection, lambda it: it.covered(one)).found
-        if not covered and not covers_new:
-            raise UsageError("no remaining message fits", hint="include those that come later")
-        write_states(settings.job, [one.entry()])
-        _log.info("%s acknowledges %d messages until %s", user.name, covered, until)
-        return {"id": one.id, "messages": covered}
+        )  # fmt: skip
+        _log.info("%s acknowledges %d messages until %s", user.name, answer.found, until)
+        return {"id": one.id, "messages": answer.found}
+
+    def take_back(self, user: User, name: str) -> None:
+        """Ends an acknowledgement; errors as for ``redrive ack --undo``."""
+        take_back(self._documents.settings(), name, user.name)
+        _log.info("%s takes the acknowledgement %s back", user.name, name)
+
+    def set_channel(
+        self, user: User, queue_manager: str, channel: str, *, is_running: bool
+    ) -> list[tuple[str, str]]:
+        """Starts or stops a channel; errors as for ``redrive channel``.
+
+        Returns:
+            Queue manager and name of each channel.
+        """
+        network = network_of_settings(self._documents.path)
+        done = set_channels(network, queue_manager, channel, is_running=is_running)
+        verb = "starts" if is_running else "stops"
+        _log.info("%s %s %s of %s", user.name, verb, channel or "all channels", queue_manager)
+        return done
+
+    def set_puts(self, user: User, queue_manager: str, queue: str, *, put_enabled: bool) -> None:
+        """Enables or disables puts to a queue; errors as for ``redrive queue``."""
+        network = network_of_settings(self._documents.path)
+        set_put_enabled(network, queue_manager, queue, put_enabled=put_enabled)
+        verb = "enables" if put_enabled else "disables"
+        _log.info("%s %s puts to %s of %s", user.name, verb, queue, queue_manager)
 
     def _accept(self, job: JobConfiguration, saved: SavedPlan, user: User, purpose: str) -> None:
         try:

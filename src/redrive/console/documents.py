@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from redrive.command.ack import Acknowledgements
+from redrive.command.channel import channel_document
 from redrive.command.explain import explanation_document
 from redrive.command.failures import shows_mq
 from redrive.command.ls import Groups, Letters
 from redrive.command.message_file import WrittenRecord, message_fields
 from redrive.command.opening import ask_inventory, open_cluster, schemes_of
+from redrive.command.put_options import checked_at, read_queue_names
 from redrive.command.replay_work import results_of_replays, status_with_results
 from redrive.command.show import find_message, message_document
 from redrive.command.status import StatusView
-from redrive.errors import RedriveError
+from redrive.command.topology import TopologyView
+from redrive.engine.outcome import COLUMNS, Kind
+from redrive.errors import EnvironmentFault, RedriveError, TransientFault, UsageError
 from redrive.kafka.records import StoredRecord
+from redrive.operations.channel import channel_status
+from redrive.operations.network import Network, network_of_settings
+from redrive.operations.put import NewMessage
+from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.replay.progress import statuses
+from redrive.operations.states import read_states
 from redrive.outcomes.bodies import Lost
 from redrive.outcomes.history import History
-from redrive.outcomes.inventory import Inventory, Selection
+from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.rules import explain as explain_message
 from redrive.rules import parse
 from redrive.rules.analysis import hidden_field
@@ -27,6 +40,15 @@ from redrive.settings import Settings, read_settings
 
 _BARS: Final = 48
 """Points of a curve."""
+_MOST: Final = 1000
+"""Groups that are looked at to draw ways."""
+_COMPLETIONS: Final = 20
+_COLUMNS: Final = {one.name: one.kind for one in COLUMNS}
+_VALUE: Final = re.compile(
+    r"(?P<before>(?s:.*?)\b(?P<column>\w+)\s*(?:=|<>|!=|LIKE)\s*')(?P<value>[^']*)$"
+)
+"""The end of a condition where a text stands beside a column."""
+_NAME: Final = re.compile(r"(?P<before>(?s:.*?))(?P<name>[a-z_]*)$")
 _DAY: Final = timedelta(days=1)
 _HOUR: Final = timedelta(hours=1)
 
@@ -109,6 +131,92 @@ class Documents:
             raise RedriveError(f"the body is gone: {found.reason}")
         return settings.mask.data(found.value or b"")
 
+    def acknowledgements(self) -> dict[str, Any]:
+        """What ``redrive ack --list --json`` prints."""
+        settings = self.settings()
+        found = Acknowledgements.of(settings)
+        return {"acknowledgements": found.document(settings), "notes": found.notes}
+
+    def completions(self, selection: Selection) -> dict[str, Any]:
+        """Ways to go on with the condition of a selection: columns, or values of one.
+
+        Args:
+            selection: Its ``where`` is what was written so far.
+        """
+        text = selection.where
+        quoted = _VALUE.fullmatch(text)
+        if quoted is None:
+            name = _NAME.fullmatch(text)
+            assert name is not None, "it matches every text"
+            names = (one for one in _COLUMNS if one.startswith(name["name"]))
+            return {"completions": [name["before"] + one for one in names]}
+        column, before = quoted["column"], quoted["before"]
+        if _COLUMNS.get(column) is not Kind.TEXT:
+            return {"completions": []}
+        settings, anything = self.settings(), replace(selection, where="")
+
+        def ask(inventory: Inventory) -> list[str]:
+            return inventory.values(anything, column, quoted["value"], limit=_COMPLETIONS)
+
+        values = ask_inventory(settings, anything, ask).found
+        shown = [one for one in values if settings.mask.text(one) == one]
+        return {"completions": ["{}{}'".format(before, one.replace("'", "''")) for one in shown]}
+
+    def network(self, queue_manager: str) -> dict[str, Any]:
+        """What ``redrive topology show --json`` prints, and of one queue manager its channels.
+
+        Args:
+            queue_manager: A name, with ``*`` and ``?``; empty for all.
+
+        Returns:
+            Of a job without a topology only ``ways``: where its dead letters came from.
+        """
+        settings = self.settings()
+        named = {one.identity.topic: one.identity.name for one in settings.job.handlers}
+        if settings.topology is None:
+            return {"queue_managers": [], "handlers": named, **_ways(settings)}
+        network = network_of_settings(self.path)
+        found = TopologyView.of(network, ())
+        part = found.overview.of([queue_manager] if queue_manager else [])
+        if not part.queue_managers:
+            known = ", ".join(one.name for one in found.overview.queue_managers[:10])
+            raise UsageError(
+                f"the topology has no queue manager {queue_manager}", hint=f"it has {known}"
+            )
+        document = found._replace(overview=part).document()
+        document |= {"notes": [*found.notes], "handlers": named, "chosen": queue_manager}
+        if len(part.queue_managers) > 1:
+            return document
+        name = part.queue_managers[0].name
+        reached_from = [
+            {"queue_manager": one.name, "name": connection.name, "kind": connection.kind}
+            for one in found.overview.queue_managers
+            for connection in one.connections
+            if connection.queue_manager == name and one.name != name
+        ]
+        channels, notes = _channels(network, name)
+        document["notes"] += notes
+        return {**document, "channels": channels, "reached_from": reached_from}
+
+    def resolve(self, put: str, at: str) -> dict[str, Any]:
+        """What ``redrive resolve --json`` prints, with the queues as operators have changed them.
+
+        Args:
+            put: ``QUEUE`` or ``QUEUE@QM``, as an application names it.
+            at: The queue manager to which it is connected; empty for the only one.
+
+        Raises:
+            UsageError: These are no names, or there is no topology.
+        """
+        network = network_of_settings(self.path)
+        with network.cluster() as cluster:
+            states = read_states(network.required_job(), cluster)
+        queue, manager = read_queue_names(put)
+        at = checked_at(at, network.topology.manager_names)
+        message = NewMessage(queue=queue, queue_manager=manager)
+        trace = assuming_tracer(network.topology, states).trace(at, message, b"", offset=0)
+        return {**asdict(trace), "put": put, "at": at}
+
     def replays(self) -> dict[str, Any]:
         """What ``redrive replay list --json`` prints."""
         job = self.settings().job
@@ -121,6 +229,29 @@ class Documents:
         job = self.settings().job
         with open_cluster(job.connection) as cluster:
             return status_with_results(job, cluster, plan).document()
+
+
+def _channels(network: Network, name: str) -> tuple[list[Any], list[str]]:
+    """What ``redrive channel status --json`` prints, and why it may be missing."""
+    try:
+        return [channel_document(one) for one in channel_status(network, name, "")], []
+    except UsageError:
+        return [], []  # it moves nothing to others
+    except (EnvironmentFault, TransientFault) as fault:
+        return [], [fault.message]
+
+
+def _ways(settings: Settings) -> dict[str, Any]:
+    """Where open dead letters came from: topics and consumer groups, for each handler."""
+    found = Groups.of(settings, Selection(state=State.OPEN), limit=_MOST)
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for one in found.groups:
+        counts[one.handler, one.destination, one.consumer_group] += one.count
+    ways = [
+        {"handler": handler, "topic": topic, "consumer_group": group, "count": count}
+        for (handler, topic, group), count in counts.most_common()
+    ]
+    return {"ways": ways, "notes": found.answer.notes}
 
 
 def _curves(inventory: Inventory, now: datetime, span: timedelta) -> dict[str, Any]:

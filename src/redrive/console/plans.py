@@ -29,9 +29,10 @@ class SavedPlan:
     """Who made it; empty for a file of the command line."""
 
     def document(self) -> dict[str, Any]:
-        """The plan as a JSON object, without the offsets of its messages."""
+        """The plan as a JSON object, without its messages and the values of its edit."""
         content = self.plan.document()
         del content["messages"]
+        content.pop("edit", None)
         return {**content, "description": str(self.plan.order), _PLANNED_BY: self.planned_by}
 
 

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from redrive import __version__
 from redrive.command.failures import cause, failure_text, reason_text, short_class, why
+from redrive.command.record import hexadecimal
 from redrive.console.access import Role, User
 from redrive.operations.durations import clock, duration
 from redrive.outcomes.inventory import State, state_of
@@ -25,6 +26,8 @@ __all__ = ["LANGUAGES", "Pages"]
 LANGUAGES: Final = ("en", "de")
 _SHOWN: Final = 64 * 1024
 """Characters of a body that a page shows; the whole is to be downloaded."""
+_HEX_SHOWN: Final = 8 * 1024
+"""Digits of a body that a page shows."""
 _WIDTH: Final = 120
 _HEIGHT: Final = 24
 """Of a curve, in its own units."""
@@ -60,6 +63,8 @@ class Pages:
             "link": link,
             "path": lambda text: quote(str(text), safe=""),
             "pretty": pretty,
+            "hexadecimal": lambda text: "\n".join(hexadecimal(bytes.fromhex(text[:_HEX_SHOWN]))),
+            "depth": depth,
         }
 
     def render(self, template: str, language: str, user: User, **content: Any) -> str:  # noqa: ANN401
@@ -192,6 +197,15 @@ def link(path: str, values: Mapping[str, object], **changed: object) -> str:
         name: value for name, value in {**values, **changed}.items() if value not in {"", None}
     }
     return f"{path}?{urlencode(found)}" if found else path
+
+
+def depth(topics: Sequence[str], depths: Mapping[str, Mapping[str, Any]]) -> str:
+    """The messages that wait on some topics; empty if they were not counted."""
+    found = [depths[one] for one in topics if one in depths]
+    if not found:
+        return ""
+    is_exact = all(one["is_exact"] for one in found)
+    return f"{'' if is_exact else '≤ '}{sum(one['messages'] for one in found):,}"
 
 
 def pretty(text: str) -> str:

@@ -21,14 +21,15 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
 
 from redrive import __version__
+from redrive.command.edits import patch_of, read_edit
 from redrive.command.selection import parse_selection
-from redrive.console.access import LocalAccess, Role, current_user, needs
+from redrive.console.access import LocalAccess, Role, User, current_user, needs
 from redrive.console.actions import Actions, RefusedError
 from redrive.console.audit import Audit
 from redrive.console.documents import Documents
 from redrive.console.live import Live
 from redrive.console.logins import Logins
-from redrive.console.rendering import LANGUAGES, Pages, language_of
+from redrive.console.rendering import LANGUAGES, Pages, language_of, link
 from redrive.console.security import Access, Guard, refuse_forgery
 from redrive.console.sign_in import add_sign_in
 from redrive.console.tables import RulesTables
@@ -101,6 +102,13 @@ class Planned(Chosen):
     queue: str = ""
     rate: str = ""
     keeps_header: bool = False
+    set_headers: str = ""
+    """``NAME=VALUE``, one a line."""
+    drop_headers: str = ""
+    """Names, one a line."""
+    json_patch: str = ""
+    edited: str = ""
+    """Of one message: its text, edited."""
 
     def selection(self) -> Selection:
         """The selection; raises ``UsageError``."""
@@ -110,7 +118,14 @@ class Planned(Chosen):
         """What to do; raises ``UsageError``."""
         to, target = parse_target(self.queue if self.to == "queue" else self.to)
         rate = parse_rate(self.rate) if self.rate else None
-        return Order(to=to, target=target, keeps_header=self.keeps_header, rate=rate)
+        lines = (text.splitlines() for text in (self.set_headers, self.drop_headers))
+        headers, dropped = ([one.strip() for one in it if one.strip()] for it in lines)
+        patch = self.json_patch.strip()
+        read = patch_of(patch.encode(), "the JSON Patch", "it") if patch else None
+        edit = read_edit(headers, dropped, read)
+        if edit and self.edited:
+            raise UsageError("the message is edited already", hint="change headers there too")
+        return Order(to=to, target=target, keeps_header=self.keeps_header, rate=rate, edit=edit)
 
 
 class Because(BaseModel):
@@ -127,14 +142,33 @@ class Acknowledged(Chosen):
     covers_new: bool = False
 
 
+class Named(BaseModel):
+    """The form of a channel or a queue of a queue manager."""
+
+    queue_manager: str
+    name: str = ""
+    """Empty for all channels."""
+
+
+class KeptTable(BaseModel):
+    """The form of a table that ran."""
+
+    table: str
+
+
 class TableText(BaseModel):
     """The form of a rules table."""
 
     text: str
 
     def unix(self) -> str:
-        """The text as files have it: forms send CR LF."""
-        return self.text.replace("\r\n", "\n")
+        """The text as files have it."""
+        return _unix(self.text)
+
+
+def _unix(text: str) -> str:
+    """A text as files have it: forms send CR LF."""
+    return text.replace("\r\n", "\n")
 
 
 class _Console:
@@ -192,8 +226,11 @@ def console_application(
     )
     console = _Console(config, four_eyes_above)
     _add_pages(app, console)
+    _add_pages_of_network(app, console)
     _add_pages_of_work(app, console)
     _add_actions(app, console)
+    _add_acknowledgement_actions(app, console)
+    _add_network_actions(app, console)
     _add_table_actions(app, console)
     _add_others(app, console)
     _add_errors(app, console)
@@ -263,6 +300,14 @@ def _add_pages(app: FastAPI, console: _Console) -> None:
         found = documents.messages(chosen.selection(), chosen.limit)
         return {**found, "chosen": chosen.parameters()}
 
+    def acknowledgements() -> dict[str, Any]:
+        """What ``redrive ack --list --json`` prints."""
+        return documents.acknowledgements()
+
+    def completions(chosen: Annotated[Chosen, Query()]) -> dict[str, Any]:
+        """Ways to go on with a condition in SQL."""
+        return documents.completions(chosen.selection())
+
     def message(identity: str) -> dict[str, Any]:
         """What ``redrive show --json`` prints, and what each rule says of it."""
         return documents.message(identity)
@@ -270,7 +315,25 @@ def _add_pages(app: FastAPI, console: _Console) -> None:
     add("/status", "now.html", status)
     add("/groups", "groups.html", groups)
     add("/messages", "messages.html", messages)
+    add("/acknowledgements", "acknowledgements.html", acknowledgements)
+    add("/completions", "completions.html", completions)
     add("/messages/{identity}", "message.html", message, audited="look at a message")
+
+
+def _add_pages_of_network(app: FastAPI, console: _Console) -> None:
+    """Routes of queue managers, and of the way of a put."""
+    add = partial(_add_document, app, console)
+
+    def network(queue_manager: str = "") -> dict[str, Any]:
+        """What ``redrive topology show --json`` prints, and of one queue manager its channels."""
+        return console.documents.network(queue_manager)
+
+    def resolve(put: str, at: str = "") -> dict[str, Any]:
+        """What ``redrive resolve --json`` prints."""
+        return console.documents.resolve(put, at)
+
+    add("/network", "network.html", network)
+    add("/resolve", "resolve.html", resolve)
 
 
 def _add_pages_of_work(app: FastAPI, console: _Console) -> None:
@@ -290,47 +353,55 @@ def _add_pages_of_work(app: FastAPI, console: _Console) -> None:
         """What ``redrive tables --hits --json`` prints."""
         return console.tables.every()
 
-    def table(handler: str) -> dict[str, Any]:
-        """The table of a handler, with what ``redrive check`` says of it."""
-        return console.tables.one(handler)
+    def table(handler: str, ran: str = "") -> dict[str, Any]:
+        """The table of a handler, or one that ran, with what ``redrive check`` says of it."""
+        return console.tables.ran(handler, ran) if ran else console.tables.one(handler)
+
+    def difference(old: str, new: str, handler: str = "") -> dict[str, Any]:
+        """What ``redrive diff --json`` prints of two tables that ran."""
+        return console.tables.difference(old, new, handler)
 
     add("/plans", "plans.html", plans)
     add("/plans/{identity}", "plan.html", plan)
     add("/tables", "tables.html", tables)
     add("/tables/{handler}", "table.html", table)
+    add("/difference", "difference.html", difference)
 
 
 def _add_actions(app: FastAPI, console: _Console) -> None:
     """Routes of actions: they take a form, and answer JSON, or lead a browser to the next page."""
-    actions = console.actions
-
-    def allowed(action: str) -> dict[str, Any]:
-        return _for(Role.OPERATOR, Depends(refuse_forgery), *_audited(console, action))
-
-    def done(request: Request, content: Mapping[str, Any], page: str) -> Response:
-        if _wants_page(request):
-            return RedirectResponse(page, _SEE_OTHER)
-        return _json(content)
+    actions, allowed = console.actions, partial(_allowed, console)
 
     @app.post("/api/plans", **allowed("plan"))
     def make_plan(request: Request, form: Annotated[Planned, Form()]) -> Response:
         """Makes a plan; nothing is done with the messages yet."""
-        found = actions.make_plan(current_user(request), form.selection(), form.order())
+        edited = _unix(form.edited)
+        found = actions.make_plan(current_user(request), form.selection(), form.order(), edited)
         if found["count"] or not _wants_page(request):
-            return done(request, found, f"/plans/{found['plan']}")
+            return _done(request, found, f"/plans/{found['plan']}")
         return console.page(request, "plan.html", {"plan": found, "replay": None})
+
+    @app.post("/api/plans/text", **_for(Role.OPERATOR, Depends(refuse_forgery)))
+    def text(request: Request, form: Annotated[Planned, Form()]) -> Response:
+        """One message as a text to edit, which a plan then takes."""
+        console.audit.write(current_user(request), "look at a message", form.message)
+        found = actions.text(form.selection(), form.order())
+        if not _wants_page(request):
+            return _json(found)
+        kept = form.model_dump(exclude_defaults=True, exclude={"edited"})
+        return console.page(request, "edit.html", {**found, "chosen": kept})
 
     @app.post("/api/plans/{identity}/apply", **allowed("apply"))
     def apply_plan(identity: str, request: Request, form: Annotated[Because, Form()]) -> Response:
         """Hands a plan to the job."""
         found = actions.apply_plan(identity, current_user(request), form.because)
-        return done(request, found, f"/plans/{identity}")
+        return _done(request, found, f"/plans/{identity}")
 
     @app.post("/api/plans/{identity}/discard", **allowed("discard"))
     def discard_plan(identity: str, request: Request) -> Response:
         """Removes a plan that nobody applied."""
         actions.discard_plan(identity, current_user(request))
-        return done(request, {"plan": identity}, "/plans")
+        return _done(request, {"plan": identity}, "/plans")
 
     @app.post("/api/plans/{identity}/cancel", **allowed("cancel"))
     def cancel_replay(
@@ -338,7 +409,11 @@ def _add_actions(app: FastAPI, console: _Console) -> None:
     ) -> Response:
         """Cancels what is left of a replay."""
         actions.cancel_replay(identity, current_user(request), form.because)
-        return done(request, {"plan": identity}, f"/plans/{identity}")
+        return _done(request, {"plan": identity}, f"/plans/{identity}")
+
+
+def _add_acknowledgement_actions(app: FastAPI, console: _Console) -> None:
+    actions, allowed = console.actions, partial(_allowed, console)
 
     @app.post("/api/acknowledgements", **allowed("acknowledge"))
     def acknowledge(request: Request, form: Annotated[Acknowledged, Form()]) -> Response:
@@ -350,7 +425,52 @@ def _add_actions(app: FastAPI, console: _Console) -> None:
             note=form.note,
             covers_new=form.covers_new,
         )
-        return done(request, found, "/groups")
+        return _done(request, found, "/groups")
+
+    @app.post("/api/acknowledgements/{identity}/undo", **allowed("undo an acknowledgement"))
+    def take_back(identity: str, request: Request) -> Response:
+        """Ends an acknowledgement."""
+        actions.take_back(current_user(request), identity)
+        return _done(request, {"undone": identity}, "/acknowledgements")
+
+
+def _allowed(console: _Console, action: str) -> dict[str, Any]:
+    """Options of an audited route for operators."""
+    return _for(Role.OPERATOR, Depends(refuse_forgery), *_audited(console, action))
+
+
+def _done(request: Request, content: Mapping[str, Any], page: str) -> Response:
+    if _wants_page(request):
+        return RedirectResponse(page, _SEE_OTHER)
+    return _json(content)
+
+
+def _add_network_actions(app: FastAPI, console: _Console) -> None:
+    """Routes that start and stop channels, and enable and disable puts."""
+
+    def route(path: str, verb: str, action: Callable[[User, Named], Any]) -> None:
+        def act(request: Request, form: Annotated[Named, Form()]) -> Response:
+            user, name = current_user(request), form.name or "all channels"
+            console.audit.write(user, verb, f"{name} of {form.queue_manager}")
+            action(user, form)
+            page = link("/network", {"queue_manager": form.queue_manager})
+            return _done(request, form.model_dump(), page)
+
+        allowed = _for(Role.OPERATOR, Depends(refuse_forgery))
+        app.post(f"/api/{path}", summary=verb, **allowed)(act)
+
+    for word, turns_on in (("start", True), ("stop", False)):
+        route(f"channels/{word}", f"{word} a channel", partial(_set_channel, console, turns_on))
+    for word, turns_on in (("enable", True), ("disable", False)):
+        route(f"queues/{word}", f"{word} puts", partial(_set_puts, console, turns_on))
+
+
+def _set_channel(console: _Console, is_running: bool, user: User, form: Named) -> None:  # noqa: FBT001
+    console.actions.set_channel(user, form.queue_manager, form.name, is_running=is_running)
+
+
+def _set_puts(console: _Console, put_enabled: bool, user: User, form: Named) -> None:  # noqa: FBT001
+    console.actions.set_puts(user, form.queue_manager, form.name, put_enabled=put_enabled)
 
 
 def _add_table_actions(app: FastAPI, console: _Console) -> None:
@@ -378,6 +498,13 @@ def _add_table_actions(app: FastAPI, console: _Console) -> None:
         """Puts a table live by a restart of the job."""
         found = console.tables.put_live(handler, form.unix())
         _log.info("%s put a table of %s live", current_user(request).name, handler)
+        return RedirectResponse("/tables", _SEE_OTHER) if _wants_page(request) else _json(found)
+
+    @app.post("/api/tables/{handler}/back", **live)
+    def go_back(handler: str, request: Request, form: Annotated[KeptTable, Form()]) -> Response:
+        """Restarts the job with a table that ran before."""
+        found = console.tables.go_back(handler, form.table)
+        _log.info("%s went back to table %s", current_user(request).name, form.table)
         return RedirectResponse("/tables", _SEE_OTHER) if _wants_page(request) else _json(found)
 
 

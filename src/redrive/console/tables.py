@@ -7,10 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from redrive.command.diff import difference_lines
+from redrive.command.diff import difference_document, difference_lines
 from redrive.command.plan import with_table
 from redrive.command.restart import Restart, table_file
-from redrive.command.tables import table_document
+from redrive.command.tables import required_text, table_document
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault, UsageError
 from redrive.operations.restart import running_process
@@ -50,6 +50,59 @@ class RulesTables:
             return {"tables": [], "notes": [fault.message], "handlers": handlers}
         shown = [table_document(one, found, counted) for one in found.tables]
         return {"tables": shown, "notes": [*found.notes, *notes], "handlers": handlers}
+
+    def ran(self, handler: str, digits: str) -> dict[str, Any]:
+        """A table that ran for a handler, as ``one`` shows another text.
+
+        Args:
+            handler: Its name.
+            digits: The first digits of its hash.
+
+        Raises:
+            UsageError: There is no such handler, or no such table of it ran.
+            EnvironmentFault: The brokers can't be read, or only the hash of the table is kept.
+        """
+        kept = tables_of(read_settings(self._config).job).find(digits, handler)
+        return {**self.one(handler, required_text(kept)), "hash": kept.hash}
+
+    def difference(self, old: str, new: str, handler: str) -> dict[str, Any]:
+        """What ``redrive diff --json`` prints of two tables that ran, and its lines.
+
+        Args:
+            old: The first digits of the hash of one.
+            new: Those of the other.
+            handler: Whose they are; empty if that is clear from the digits.
+
+        Raises:
+            UsageError: They name no table, or several.
+            EnvironmentFault: As for ``ran``.
+        """
+        settings = read_settings(self._config)
+        found = tables_of(settings.job)
+        kept = [found.find(digits, handler or None) for digits in (old, new)]
+        tables = [parse(required_text(one), name=one.name).required() for one in kept]
+        compared = compare(*tables)
+        lines = difference_lines(compared, *tables)
+        return {
+            "old": kept[0].hash,
+            "new": kept[1].hash,
+            "handler": handler,
+            "lines": [settings.mask.text(line) for line in lines],
+            **settings.mask.plain(difference_document(compared, *tables)),
+        }
+
+    def go_back(self, handler: str, digits: str) -> dict[str, Any]:
+        """Restarts the job with a table that ran before; undone if the job refuses.
+
+        Args:
+            handler: Its name.
+            digits: The first digits of the table's hash.
+
+        Raises:
+            RedriveError: As for ``redrive restart --table``.
+        """
+        answer = Restart(self._config, (), (), yes=True).with_kept(digits, handler, _ANSWER)
+        return {"handler": handler, "process": answer.pid}
 
     def one(self, handler: str, text: str | None = None) -> dict[str, Any]:
         """The table of a handler, or another text for it, with what ``redrive check`` says of it.

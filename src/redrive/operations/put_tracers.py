@@ -7,7 +7,7 @@ from pathlib import Path
 
 from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.configuration.deciders import DeciderFactory, in_states
-from redrive.engine.commands import NO_STATES
+from redrive.engine.commands import NO_STATES, States
 from redrive.engine.facts import Answers, Facts, Questions
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
@@ -18,11 +18,17 @@ from redrive.operations.states import read_states
 from redrive.topology.files import Topology
 
 
-def assuming_tracer(topology: Topology) -> PutTracer:
-    """A tracer that takes a cluster in good order for granted."""
+def assuming_tracer(topology: Topology, states: States = NO_STATES) -> PutTracer:
+    """A tracer that takes a cluster in good order for granted.
+
+    Args:
+        topology: The definitions.
+        states: What operators have changed of them.
+    """
     facts = Facts(lambda: 0.0)
     factory = DeciderFactory(_job(topology), facts)
-    return PutTracer.assuming(topology, factory.deciders(), facts, factory.triggers())
+    deciders, triggers = factory.deciders(states), factory.triggers(states)
+    return PutTracer.assuming(in_states(topology, states), deciders, facts, triggers)
 
 
 def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:

@@ -342,6 +342,25 @@ class Inventory:
             ),
         )
 
+    def values(self, selection: Selection, column: str, start: str, *, limit: int) -> list[str]:
+        """The values of a column with text, the most frequent first; errors as for ``letters``.
+
+        Args:
+            selection: Of which dead letters.
+            column: One of the ledger's columns.
+            start: How the values begin.
+            limit: How many at most.
+        """
+        found = self._asked(
+            selection,
+            lambda where: (
+                f"{self._letters_of(selection)} SELECT {column} v, count(*) n FROM letters {where}"
+                f" AND starts_with({column}, {sql_text(start)}) GROUP BY {column}"
+                f" ORDER BY n DESC, v LIMIT {limit}"
+            ),
+        )
+        return [row["v"] for row in found]
+
     def rates(self, since: datetime, seconds: float) -> Sequence[Row]:
         """Outcomes by result in equal parts of the time since a moment; errors as for ``places``.
 
