@@ -130,6 +130,8 @@ class StatusView:
         job = settings.job
         now = status_of(job, acknowledgements=partial(acknowledgements_in_effect, job))
         reported = read_supervision(supervision_file(job))
+        if reported is not None and job.only_handlers is not None:
+            reported = reported.restricted_to(job)
         remains = now.instances is not None and any(it.remaining.number for it in now.handlers)
         looks = next_looks(job) if remains else {}
         expiring = () if now.instances is None else expiring_of(job, now.time.timestamp())
