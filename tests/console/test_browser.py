@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import oidc_provider_mock
 import pytest
 from axe_core_python.selenium import Axe
 from selenium import webdriver
@@ -89,17 +90,24 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def address(settings: Path) -> Iterator[str]:
     """Where the console is."""
-    address = f"127.0.0.1:{free_port()}"
-    log = settings.parent / "console.log"
-    with running(log, "console", "-c", str(settings), "--listen", address):
+    with served(settings) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def served(settings: Path, *options: str) -> Iterator[str]:
+    """A console; its address."""
+    listen = options[1] if options else f"127.0.0.1:{free_port()}"
+    options = options or ("--listen", listen)
+    with running(settings.parent / "console.log", "console", "-c", str(settings), *options):
 
         def answers() -> bool:
             with contextlib.suppress(OSError):
-                return bool(urllib.request.urlopen(f"http://{address}/api/status").status)
+                return bool(urllib.request.urlopen(f"http://{listen}/static/icon.svg").status)
             return False
 
         eventually(answers, "the console answers")
-        yield f"http://{address}"
+        yield f"http://{listen}"
 
 
 @pytest.fixture(scope="module")
@@ -293,3 +301,41 @@ def test_the_keyboard_is_enough(reader: Reader) -> None:
     search.send_keys("hop > 0", Keys.ENTER)
     reader.until(lambda: "where=hop" in reader.browser.current_url)
     assert [one.text for one in reader.all(".chip")] == ["where: hop > 0 \N{MULTIPLICATION SIGN}"]
+
+
+@pytest.mark.filterwarnings("ignore:get_jwt_config:DeprecationWarning")  # the mock's own
+def test_somebody_signs_in_at_an_identity_provider_and_out(
+    chromium: webdriver.Chrome, tmp_path: Path
+) -> None:
+    """Cookies for this site only come with what follows, though the way back is from another."""
+    (tmp_path / "orders.rul").write_text("DIALECT(KAFKA)\nACTION(RETRY)\n")
+    config = tmp_path / "redrive.toml"
+    config.write_text(
+        '[application]\nname = "oidc"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+        '[[handlers]]\nname = "orders"\nqueue = "dlq"\nrules = "orders.rul"\n'
+    )
+    listen = f"127.0.0.1:{free_port()}"  # another site than localhost
+    ann = oidc_provider_mock.User(sub="ann", claims={"groups": ["developers"]})
+    with oidc_provider_mock.run_server_in_thread(user_claims=[ann]) as provider:
+        access = tmp_path / "access.toml"
+        (tmp_path / "secret").write_text("of the client")
+        access.write_text(
+            f'[oidc]\nissuer = "http://localhost:{provider.server_port}"\nclient_id = "redrive"\n'
+            f'address = "http://{listen}"\nclient_secret_file = "secret"\n'
+            '[[roles]]\nrole = "viewer"\ngroups = ["developers"]\n'
+        )
+        with served(config, "--listen", listen, "--access", str(access)) as address:
+            reader = Reader(chromium, address)
+            reader.open("/tables/orders")
+            reader.click("a.button")
+            reader.click("button[value=ann]")
+            # The page after the one with which the console answers.
+            reader.until(lambda: chromium.current_url == f"{address}/")
+            assert reader.text(".user") == "ann, viewer"
+            reader.open("/tables/orders")
+            assert "ACTION(RETRY)" in reader.text()
+            reader.click("header form button")
+            assert "You are signed out." in reader.text()
+            assert "Sign out of the identity provider too" in reader.text()
+            reader.open("/tables/orders")
+            assert "Sign in by" in reader.text()

@@ -462,6 +462,28 @@ def test_an_identity_provider_that_is_set_up_wrong_says_so_on_the_page(
     assert problem in done.text
 
 
+def test_a_client_that_the_identity_provider_does_not_take_is_told_so(
+    provider: Mock, settings: OidcSettings, door: Callable[..., TestClient]
+) -> None:
+    """This one takes no public clients, which name themselves in the form."""
+    done = sign_in(door(replace(settings, client_secret="")))
+    assert done.status_code == 503
+    assert "it says invalid_client" in done.text
+    assert "see to client_id and client_secret" in done.text
+    assert provider.forms[-1]["client_id"] == "redrive"
+    assert provider.credentials == [""]
+
+
+def test_the_secret_goes_the_way_that_the_identity_provider_offers(
+    provider: Mock, settings: OidcSettings, door: Callable[..., TestClient]
+) -> None:
+    provider.metadata = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
+    done = sign_in(door(settings))
+    assert done.status_code == 200
+    assert provider.forms[-1]["client_secret"] == SECRET
+    assert provider.credentials == [""]
+
+
 def test_an_identity_provider_that_is_away_says_so_on_the_page(
     settings: OidcSettings, door: Callable[..., TestClient]
 ) -> None:
