@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import os
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,19 @@ from tests.conftest import PATIENCE, eventually, send_records
 from tests.console.test_pages import CONFIG, SomeUser, api, command, post
 from tests.outcomes.samples import append, outcome, rows
 
+from redrive.checkpoints.tables import KeptTable, Layout
 from redrive.command import main
 from redrive.console import security
 from redrive.console.access import Grant, Role, Scope, SignedInBy, User
 from redrive.console.logins import Limit, Logins
 from redrive.console.server import console_application
+from redrive.engine.breaker import BreakerState
+from redrive.engine.commands import Replay, Span
+from redrive.engine.flood import FloodState
+from redrive.messages import TopicPartition
+from redrive.operations.states import ensure_topics, write_states
+from redrive.operations.supervision import Activity, SupervisionState, supervision_file
+from redrive.operations.supervision import write as report
 from redrive.settings import read_settings
 
 SCRIPT = {"Accept": "application/json"}
@@ -304,9 +314,11 @@ def topics_of_two(
     letters = []
     for handler, topic, count in (("orders", mine, 3), ("billing", other, 2)):
         is_hidden = handler == "billing"
-        send_records(
-            bootstrap_servers, topic, [{"value": b"hidden body" if is_hidden else b"{}"}] * count
-        )
+        dead = {
+            "value": b"hidden body" if is_hidden else b"{}",
+            "headers": [("__connect.errors.exception.message", b"")],
+        }
+        send_records(bootstrap_servers, topic, [dead] * count)
         letters += [
             outcome(
                 number, origin=place, outcome=place, message=place, result="remains",
@@ -325,9 +337,35 @@ def topics_of_two(
         job.outcomes_topic,
         [{"value": json.dumps(it).encode()} for it in letters],
     )
+    ensure_topics(job)
+    kept = [
+        KeptTable(
+            handler=one.identity.name, hash=one.identity.name[0] * 64, text=one.rules, name="a",
+            first_run=1.0, first_by="ann@shop", last_run=2.0, last_by="ann@shop",
+            layouts=(Layout(1.0, (2, 3)),),
+        )
+        for one in job.handlers
+    ]  # fmt: skip
+    tables = [{"key": one.key.encode(), "value": one.entry()} for one in kept]
+    send_records(bootstrap_servers, job.tables_topic, tables)
+    report(supervision_file(job), told_of(other))
     # The last one is on the topic only, where the ledger has not read it yet.
     append(job.ledger.path, rows(letters[:-1], partitions=1))
     return str(mine), str(other)
+
+
+def told_of(topic: str) -> SupervisionState:
+    """What a job says of itself that is all about one handler."""
+    breaker = BreakerState(
+        handler="billing", rule_line=2, target="com.Hidden", group="hidden-group", state="open",
+        since=1.0, why="hidden body",
+    )  # fmt: skip
+    return SupervisionState(
+        time=time.time(), pid=os.getpid(), state=Activity.STALLED, since=1.0, step="commit",
+        lane=f"{topic}:0", cause=f"hidden body of {topic}", clusters="hidden body",
+        forwards={"hidden body": 1}, stopped={topic: "com.Hidden"}, breakers=(breaker,),
+        floods=(FloodState(handler="billing", limit=1, rate=2, kept=1, since=1.0),),
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -413,6 +451,13 @@ def test_what_is_out_of_scope_is_answered_as_what_does_not_exist(
             assert answers[0][0] >= 400, (method, path)
             tried += 1
     assert tried >= 12
+    both = "/api/difference?old={}&new=oooo"
+    assert chief.get(both.format("bbbb"), headers=SCRIPT).status_code == 200
+    tables = [browser.get(both.format(one), headers=SCRIPT) for one in ("bbbb", "cccc")]
+    assert [one.status_code for one in tables] == [400, 400]
+    assert tables[0].text.replace("bbbb", "?") == tables[1].text.replace("cccc", "?")
+    ran = [browser.get(f"/api/tables/orders?ran={one}", headers=SCRIPT) for one in ("oooo", "bbbb")]
+    assert [one.status_code for one in ran] == [200, 400]
     kept = read_settings(CONFIG).job.directory / "plans" / f"{plan}.json"
     assert kept.exists()
     assert "HIDDEN*" in Path("billing.rul").read_text()
@@ -512,6 +557,67 @@ def test_plans_have_messages_and_targets_in_scope_only(
     assert "no operator of all topics" in found[elsewhere]["refusal"]
     assert post(browser, f"/api{elsewhere}/apply").status_code == 403
     assert post(browser, f"/api{both}/apply").status_code == 400
+
+
+@pytest.mark.usefixtures("topics_of_two")
+def test_replays_are_those_of_the_handlers_in_scope(
+    browser: TestClient, chief: TestClient, admin: Any
+) -> None:
+    """Their progress, too; nor are others cancelled, or those of several handlers."""
+    job = read_settings(CONFIG).job
+    topics = {one.identity.name: one.identity.replay_topic for one in job.handlers}
+    admin.create_topics([NewTopic(one, 1, 1) for one in topics.values()], wait_for_metadata=True)
+    mine, other, both = "0" * 12, "1" * 12, "2" * 12
+    about = {mine: ["orders"], other: ["billing"], both: ["orders", "billing"]}
+    replays = [
+        Replay(
+            plan=plan, operator="root", planned=3, instructed=3, is_complete=True,
+            spans={TopicPartition(topics[name], 0): Span(first=0, count=0) for name in names},
+        )
+        for plan, names in about.items()
+    ]  # fmt: skip
+    write_states(job, [one.entry() for one in replays])
+    assert {one["plan"] for one in api(chief, "/plans")["replays"]} == {*about}
+    assert [one["plan"] for one in api(browser, "/plans")["replays"]] == [mine]
+    assert api(browser, f"/plans/{mine}")["replay"]["planned"] == 3
+    for plan in (other, both):
+        assert browser.get(f"/plans/{plan}").status_code == 400
+        assert post(browser, f"/api/plans/{plan}/cancel").status_code == 400
+    assert post(browser, f"/api/plans/{mine}/cancel").status_code == 303
+    states = {it["plan"]: it["cancelled_by"] for it in api(chief, "/plans")["replays"]}
+    assert states == {mine: "ann", other: "", both: ""}
+
+
+def test_within_its_scope_a_user_sees_and_tries_what_others_do(
+    browser: TestClient,
+    chief: TestClient,
+    user: SomeUser,
+    topics_of_two: tuple[str, str],
+    topics: Callable[..., Any],
+) -> None:
+    """One message, its body, its text to edit, and another table on what waits."""
+    repair = topics("repair")
+    user.scope |= Scope(frozenset({repair}))
+    message = f"{topics_of_two[0]}:0:0"
+    for path in (f"/messages/{message}", "/tables/orders"):
+        assert api(browser, path) == api(chief, path)
+    assert browser.get(f"/api/messages/{message}/body").content == b"{}"
+    forms = {
+        "/api/plans/text": {"message": message, "to": "queue", "queue": repair},
+        "/api/tables/orders/try": {"text": TABLE.replace("IGNORE", "DISCARD")},
+    }
+    for path, form in forms.items():
+        answers = []
+        for one in (browser, chief):
+            one.get("/")
+            word = {"X-Redrive-Form": one.cookies["redrive-form"]}
+            answers.append(one.post(path, data=form, headers={**SCRIPT, **word}))
+        assert [one.status_code for one in answers] == [200, 200], answers[0].text
+        mine, whole = (
+            {name: it for name, it in one.json().items() if name not in {"plan", "what_if"}}
+            for one in answers  # less what tells how long it took
+        )
+        assert mine == whole
 
 
 def test_a_table_that_others_read_too_is_not_put_live(
