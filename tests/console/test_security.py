@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from tests.outcomes.samples import append, outcome, rows
 
 from redrive.checkpoints.tables import KeptTable, Layout
 from redrive.command import main
-from redrive.console import security
-from redrive.console.access import Grant, Role, Scope, SignedInBy, User
+from redrive.console import live, security
+from redrive.console.access import EVERYTHING, Grant, Role, Scope, SignedInBy, User
 from redrive.console.logins import Limit, Logins
 from redrive.console.server import console_application
 from redrive.engine.breaker import BreakerState
@@ -500,6 +501,33 @@ def test_figures_are_those_of_the_handlers_in_scope(
     assert api(browser, "/completions", where="error_class = 'com.")["completions"] == [
         "error_class = 'com.Seen'"
     ]
+
+
+def test_a_look_at_the_job_serves_those_who_see_the_same_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However short the time between two of them."""
+    monkeypatch.setattr(live, "_AGE", 1e9)
+    asked: list[Scope] = []
+
+    @dataclass
+    class Some:
+        scope: Scope = EVERYTHING
+
+        def within(self, scope: Scope) -> Some:
+            return Some(scope)
+
+        def status(self) -> dict[str, Any]:
+            asked.append(self.scope)
+            return {"scope": self.scope}
+
+    async def look() -> None:
+        found = live.Live(Some())  # type: ignore[arg-type]
+        scopes = [EVERYTHING, Scope(frozenset({"a"})), Scope(frozenset({"a"})), EVERYTHING]
+        assert [(await found.status(one))["scope"] for one in scopes] == scopes
+
+    asyncio.run(look())
+    assert asked == [EVERYTHING, Scope(frozenset({"a"}))]
 
 
 @pytest.mark.parametrize("table", ["ledger", "tail", "outcomes"])
