@@ -242,6 +242,9 @@ WRONG: dict[str, tuple[Change, str]] = {
     "expired": (lambda _, it: it.update(exp=time.time() - 61), "the end of"),
     "no end": (lambda _, it: it.pop("exp"), "the end of"),
     "end is a text": (lambda _, it: it.update(exp="9999999999"), "the end of"),
+    "end is no number": (lambda _, it: it.update(exp=float("nan")), "the end of"),
+    "nonce is no text": (lambda _, it: it.update(nonce=["a"]), "the nonce of"),
+    "key is another": (lambda it, _: it.update(kid="another"), "the signature of"),
     "too early": (lambda _, it: it.update(nbf=time.time() + 3600), "the beginning of"),
     "of the future": (in_an_hour, "the time of"),
     "no subject": (lambda _, it: it.update(sub=""), "the subject of"),
@@ -447,6 +450,7 @@ def test_no_secret_of_a_sign_in_is_written_or_shown(
         ({"token_endpoint": "http://evil.example/token"}, "token_endpoint is no https address"),
         ({"authorization_endpoint": "javascript:alert(1)"}, "is no https address"),
         ({"jwks_uri": None}, "jwks_uri is no https address"),
+        ({"jwks_uri": "https://[x"}, "jwks_uri is no https address"),
     ],
 )
 def test_an_identity_provider_that_is_set_up_wrong_says_so_on_the_page(

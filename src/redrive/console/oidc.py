@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import math
 import secrets
 import time
 from base64 import urlsafe_b64encode
@@ -25,7 +26,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from redrive.console.access import is_name
-from redrive.console.security import LOOPBACK_NAMES
+from redrive.console.security import is_loopback
 from redrive.errors import EnvironmentFault, RedriveError
 from redrive.printable import printable
 
@@ -214,10 +215,11 @@ class IdentityProvider:
 
     def _is_safe(self, address: object) -> bool:
         """Whether what is sent to an address is protected as well as the issuer's own is."""
-        if not isinstance(address, str):
+        try:
+            parts = urlsplit(address if isinstance(address, str) else "")
+        except ValueError:
             return False
-        parts = urlsplit(address)
-        is_plain = parts.scheme == "http" and parts.hostname in LOOPBACK_NAMES
+        is_plain = parts.scheme == "http" and is_loopback(parts.hostname or "")
         return bool(parts.hostname) and (parts.scheme == "https" or is_plain)
 
     async def _keys(self, place: str) -> KeySet:
@@ -265,7 +267,7 @@ class IdentityProvider:
         for is_last in (False, True):
             try:
                 return jwt.decode(token, metadata.keys, algorithms=ALGORITHMS).claims
-            except (JoseError, ValueError, TypeError) as error:
+            except (JoseError, ValueError, TypeError, LookupError, AttributeError) as error:
                 if is_last:
                     raise _refused("the signature of the ID token is wrong") from error
             # The keys may have been rotated since they were read.
@@ -278,13 +280,11 @@ class IdentityProvider:
         audience = claims.get("aud")
         audiences = audience if isinstance(audience, list) else [audience]
         party = claims.get("azp", settings.client_id if len(audiences) == 1 else None)
-        told = claims.get("nonce")
         wrong = {
             "issuer": claims.get("iss") != settings.issuer,
             "audience": settings.client_id not in audiences or party != settings.client_id,
             "subject": not isinstance(claims.get("sub"), str) or not claims["sub"],
-            "nonce": not isinstance(told, str)
-            or not hmac.compare_digest(told.encode(), nonce.encode()),
+            "nonce": claims.get("nonce") != nonce,
             "time": not _is_time(claims.get("iat")) or claims["iat"] > now + settings.clock_skew,
             "beginning": _is_time(claims.get("nbf", now)) is False
             or claims.get("nbf", now) > now + settings.clock_skew,
@@ -357,7 +357,7 @@ def _shown(text: object) -> str:
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _with_query(address: str, parameters: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import ipaddress
 import re
 import secrets
 from collections.abc import Collection
@@ -22,9 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from redrive.console.access import SignedInBy, User, current_user
 
-__all__ = ["LOOPBACK_NAMES", "Access", "Guard", "is_secure", "refuse_forgery"]
-
-LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+__all__ = ["Access", "Guard", "is_loopback", "is_secure", "refuse_forgery"]
 
 _COOKIE: Final = "redrive-form"
 """Holds the word that a form has to repeat."""
@@ -129,7 +128,15 @@ def is_secure(request: Request) -> bool:
 
     Behind a proxy that ends TLS the scheme is http; only on the loopback is it really so.
     """
-    return request.url.scheme == "https" or _host(request) not in LOOPBACK_NAMES
+    return request.url.scheme == "https" or not is_loopback(_host(request))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is that of this machine for itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _host(request: Request) -> str:
