@@ -38,6 +38,7 @@ from redrive.messages import TopicPartition
 from redrive.operations.states import ensure_topics, write_states
 from redrive.operations.supervision import Activity, SupervisionState, supervision_file
 from redrive.operations.supervision import write as report
+from redrive.outcomes.open_letters import write_open_letters
 from redrive.settings import read_settings
 
 SCRIPT = {"Accept": "application/json"}
@@ -352,6 +353,7 @@ def topics_of_two(
     report(supervision_file(job), told_of(other))
     # The last one is on the topic only, where the ledger has not read it yet.
     append(job.ledger.path, rows(letters[:-1], partitions=1))
+    write_open_letters(job.ledger.path)
     return str(mine), str(other)
 
 
@@ -530,7 +532,7 @@ def test_a_look_at_the_job_serves_those_who_see_the_same_of_it(
     assert asked == [EVERYTHING, Scope(frozenset({"a"}))]
 
 
-@pytest.mark.parametrize("table", ["ledger", "tail", "outcomes"])
+@pytest.mark.parametrize("table", ["ledger", "tail", "known", "outcomes"])
 def test_a_condition_in_sql_reaches_nothing_out_of_scope(
     browser: TestClient, chief: TestClient, table: str
 ) -> None:
