@@ -213,7 +213,8 @@ def test_every_choice_of_messages_is_that_of_the_command(
     assert sorted(one["count"] for one in told["groups"]) == sorted(
         one["count"] for one in shown["groups"]
     )
-    assert sum(one["count"] for one in shown["groups"]) == shown["total"]
+    is_cut = len(shown["groups"]) == int(found.get("limit", "0"))
+    assert is_cut or sum(one["count"] for one in shown["groups"]) == shown["total"]
 
 
 def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(
