@@ -132,6 +132,7 @@ group_topic = "again-{group}-{topic}"
 [supervision]
 stalled_after = 30
 exit_after = 0
+wait_for_broker = true
 [observe]
 listen = "0.0.0.0:9464"
 retention_alarm = 12
@@ -248,7 +249,7 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert (job.spark_ui, job.enrichment) == (True, "json:loads")
     assert job.spark_properties == {"spark.ssl.keyPassword": PASSWORD}
     assert job.group_topic == "again-{group}-{topic}"
-    assert (job.stalled_after, job.exit_after) == (30.0, 0.0)
+    assert (job.stalled_after, job.exit_after, job.wait_for_broker) == (30.0, 0.0, True)
     assert (job.listen, job.retention_alarm) == ("0.0.0.0:9464", 12.0)
     assert (job.ledger.enabled, job.ledger.path) == (False, folder / "ledger")
     assert job.ledger.interval == 1.5

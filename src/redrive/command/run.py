@@ -19,11 +19,10 @@ from redrive.command.options import json_option
 from redrive.configuration import Conflict, JobConfiguration
 from redrive.diagnostics import Severity, SourceLocation
 from redrive.errors import ConfigurationError, RedriveError, UsageError
-from redrive.kafka.access import check_access
 from redrive.logs import LogObserver, configure_logging, log_findings
 from redrive.operations.process import PidFile, check_directory, handling_signals
 from redrive.operations.restart import RestartRecord, changed_tables
-from redrive.operations.rights import rights_to_read, rights_to_start
+from redrive.operations.rights import check_start
 from redrive.settings import (
     Document,
     LogFormat,
@@ -61,6 +60,7 @@ _SETTINGS: Final = {
     "instance": ("application", "instance"),
     "log_format": ("log", "format"),
     "log_level": ("log", "level"),
+    "wait": ("supervision", "wait_for_broker"),
 }
 """Options and their settings."""
 
@@ -125,6 +125,12 @@ class _Source:
     type=click.Choice(["debug", "info", "warning", "error"]),
     help="The least severe lines of the log.",
 )
+@click.option(
+    "--wait",
+    is_flag=True,
+    default=None,
+    help="Wait for a broker that does not answer, instead of ending with an error.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what it would do with waiting messages now.")
 @json_option
 @click.pass_context
@@ -138,7 +144,7 @@ def run(
     *,
     dry_run: bool,
     as_json: bool,
-    **given: str | None,
+    **given: str | bool | None,
 ) -> None:
     """Handle dead letters by rules tables, exactly once, until stopped.
 
@@ -153,6 +159,8 @@ def run(
     With --dry-run nothing starts: each table is tried on the messages that its handler would read
     now, and on those that are parked or remain. It counts them by rule and target, --json for
     programs.
+
+    With --wait a start without a broker waits for one. One that answers and refuses still ends it.
 
     Options win over the file. SIGTERM or Ctrl+C stop the job after the running batch; SIGHUP, or
     redrive restart, reload its settings and tables.
@@ -239,7 +247,7 @@ def _check_start(settings: Settings, listen: Callable[[], None]) -> None:
             check_directory(job.directory)
 
     checks: Sequence[Callable[[], object]] = (
-        lambda: check_access(job.connection, rights_to_start(job), any_of=rights_to_read(job)),
+        lambda: None if job.wait_for_broker else check_start(job),
         lambda: _take_address(job, listen),
         check_folder,
     )
