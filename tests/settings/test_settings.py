@@ -123,6 +123,7 @@ cores = 4
 master = "local[4]"
 driver_memory = "4g"
 spark_ui = true
+watch = true
 spark_properties = {"spark.ssl.keyPassword" = "${KAFKA_PASSWORD}"}
 enrichment = "json:loads"
 allow_context_authority = true
@@ -246,7 +247,7 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert (job.cores, job.master, job.driver_memory) == (4, "local[4]", "4g")
     assert (job.slice_records, job.slice_bytes, job.slice_seconds) == (500, 1_000_000, 2.0)
     assert job.reevaluation_rate == 250
-    assert (job.spark_ui, job.enrichment) == (True, "json:loads")
+    assert (job.spark_ui, job.watch, job.enrichment) == (True, True, "json:loads")
     assert job.spark_properties == {"spark.ssl.keyPassword": PASSWORD}
     assert job.group_topic == "again-{group}-{topic}"
     assert (job.stalled_after, job.exit_after, job.wait_for_broker) == (30.0, 0.0, True)

@@ -6,7 +6,7 @@ import faulthandler
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from redrive.configuration import Conflict, JobConfiguration
 from redrive.diagnostics import Severity, SourceLocation
 from redrive.errors import ConfigurationError, RedriveError, UsageError
 from redrive.logs import LogObserver, configure_logging, log_findings
+from redrive.operations.file_watch import FileWatch
 from redrive.operations.process import PidFile, check_directory, handling_signals
 from redrive.operations.restart import RestartRecord, changed_tables
 from redrive.operations.rights import check_start
@@ -29,6 +30,7 @@ from redrive.settings import (
     LogSettings,
     Option,
     Settings,
+    WatchedFiles,
     read_settings,
     settings_of,
     with_environment,
@@ -48,7 +50,7 @@ _STANDARD_ERROR: Final = 2
 
 _FIXED: Final = (
     "application", "share", "directory", "cores", "master", "driver_memory", "spark_ui",
-    "spark_properties", "listen",
+    "spark_properties", "listen", "watch",
 )  # fmt: skip
 """Settings that a running process keeps."""
 
@@ -61,6 +63,7 @@ _SETTINGS: Final = {
     "log_format": ("log", "format"),
     "log_level": ("log", "level"),
     "wait": ("supervision", "wait_for_broker"),
+    "watch": ("job", "watch"),
 }
 """Options and their settings."""
 
@@ -131,6 +134,12 @@ class _Source:
     default=None,
     help="Wait for a broker that does not answer, instead of ending with an error.",
 )
+@click.option(
+    "--watch",
+    is_flag=True,
+    default=None,
+    help="Restart by itself when settings, rules tables or definitions change.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what it would do with waiting messages now.")
 @json_option
 @click.pass_context
@@ -161,6 +170,7 @@ def run(
     programs.
 
     With --wait a start without a broker waits for one. One that answers and refuses still ends it.
+    With --watch changed files are taken up as by redrive restart; broken ones are refused.
 
     Options win over the file. SIGTERM or Ctrl+C stop the job after the running batch; SIGHUP, or
     redrive restart, reload its settings and tables.
@@ -191,6 +201,8 @@ def run(
             )
         options.append(Option(("application", "name"), "--application", escape(queues[0])))
     source = _Source(path, options)
+    watched = WatchedFiles.of(path, options)
+    taken = watched.digest()  # before they are read: a change meanwhile is one more restart
     settings = source.read()
     if dry_run:
         # Slow to import, and not needed by a job that starts.
@@ -201,11 +213,15 @@ def run(
     configure_logging(settings.log)
     log_findings(_LOGGER, settings.warnings)
     load = _Reload(source, settings.job)
-    context.exit(run_job(settings, LogObserver(), load=load))
+    watch = FileWatch.of(settings.job, watched.digest, taken) if settings.job.watch else None
+    context.exit(run_job(settings, LogObserver(), load=load, watch=watch))
 
 
 def run_job(
-    settings: Settings, *observers: JobObserver, load: Callable[[], JobConfiguration] | None
+    settings: Settings,
+    *observers: JobObserver,
+    load: Callable[[], JobConfiguration] | None,
+    watch: FileWatch | None = None,
 ) -> int:
     """Run a job in this process until it ends, and return the exit code.
 
@@ -213,6 +229,7 @@ def run_job(
         settings: The job's settings.
         observers: Observers of the job.
         load: Reads the settings again for SIGHUP; None if they cannot be.
+        watch: Asks for a restart when files change; None for only when somebody asks.
 
     Raises:
         RedriveError: The job could not start, or failed.
@@ -233,7 +250,11 @@ def run_job(
                 extra={"details": start},
             )
             observation.start(control)
-            with handling_signals(control.request_stop, restart), _logging_the_end(settings.log):
+            with (
+                handling_signals(control.request_stop, restart),
+                watch or nullcontext(),
+                _logging_the_end(settings.log),
+            ):
                 return _job()(job, control, end_process=os._exit)
 
 

@@ -158,6 +158,8 @@ class JobConfiguration:
     exit_after: float = 900.0
     """Seconds stalled after which the process ends with exit code 75, so that a supervisor starts
     it again; 0 for never."""
+    watch: bool = False
+    """Whether the job restarts by itself when its settings, tables or definitions change."""
     wait_for_broker: bool = False
     """Whether a start waits until a broker answers, instead of ending with an error."""
     listen: str = ""
