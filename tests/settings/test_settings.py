@@ -17,7 +17,13 @@ from tests.settings.conftest import (
 )
 
 from redrive.checkpoints.instances import Share
-from redrive.configuration import Conflict, DataLoss, EmitterChoice, JobConfiguration
+from redrive.configuration import (
+    Conflict,
+    DataLoss,
+    EmitterChoice,
+    JobConfiguration,
+    RemoteFolder,
+)
 from redrive.diagnostics import Diagnostic
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.names import HandlerIdentity
@@ -141,8 +147,11 @@ retention_alarm = 12
 python = "json:loads"
 [ledger]
 enabled = false
-path = "ledger"
+path = "s3://team/ledger/"
 interval = 1.5
+endpoint = "https://minio:9000"
+region = "eu-central-1"
+allow_http = true
 [log]
 format = "json"
 level = "debug"
@@ -252,8 +261,12 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert job.group_topic == "again-{group}-{topic}"
     assert (job.stalled_after, job.exit_after, job.wait_for_broker) == (30.0, 0.0, True)
     assert (job.listen, job.retention_alarm) == ("0.0.0.0:9464", 12.0)
-    assert (job.ledger.enabled, job.ledger.path) == (False, folder / "ledger")
-    assert job.ledger.interval == 1.5
+    assert (job.ledger.enabled, job.ledger.interval) == (False, 1.5)
+    assert job.ledger.path == RemoteFolder(
+        url="s3://team/ledger",
+        beside=job.directory / "ledger-projection",
+        options={"endpoint": "https://minio:9000", "region": "eu-central-1", "allow_http": "true"},
+    )
     assert (everything.log.format.value, everything.log.level.value) == ("json", "debug")
     assert everything.log.file == folder / "redrive.log"
     registry = everything.registry
