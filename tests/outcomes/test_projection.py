@@ -34,7 +34,7 @@ from redrive.outcomes.rows import GONE, Row, row_of
 from redrive.outcomes.storage import local_path, lock_file
 from redrive.outcomes.table import LedgerTable
 from redrive.streaming import projection
-from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.lifecycle import JobControl, JobObserver
 from redrive.streaming.projection import rebuild, start_projection
 from redrive.streaming.session import Spark, start_session
 
@@ -346,6 +346,37 @@ def test_after_an_append_that_failed_the_next_one_is_smaller(
     for _ in range(6):
         watched.look()
     assert asked == [50_000, 12_500, 3_125, 1_000, 1_000, 1_000]
+
+
+def test_a_process_that_another_one_came_before_stands_by(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so once, ends its query, and does not try again for a while."""
+    started: list[StreamingQuery] = []
+    said: list[str] = []
+
+    def start(_: object, __: object, ___: int, superseded: Callable[[], None]) -> StreamingQuery:
+        started.append(
+            job.spark.readStream.format("rate").load().writeStream.format("noop").start()
+        )
+        superseded()
+        return started[-1]
+
+    class Heard(JobObserver):
+        def notice(self, message: str, /, **facts: object) -> None:
+            del facts
+            said.append(message)
+
+    monkeypatch.setattr(projection, "start_projection", start)
+    monkeypatch.setattr(projection, "_PROJECTION_AGE", 0.0)
+    monkeypatch.setattr(projection, "ONE_TRY", _PATIENCE)
+    watched = projection.Projection(
+        Spark(job.configuration, job.spark), job.configuration, JobControl(Heard()), delay=0.0
+    )
+    for _ in range(3):
+        watched.look()
+    assert (len(started), started[0].isActive, watched.problem) == (1, False, "")
+    assert said == ["another process writes the ledger: this one stands by"]
 
 
 def test_without_a_ledger_nothing_is_started(job: Job) -> None:
