@@ -89,6 +89,7 @@ security: setup
 	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/security
 
 test-console: setup
+	@command -v chromium chromedriver >/dev/null || { echo "this needs Debian's chromium and chromium-driver"; exit 1; }
 	$(if $(SCREENSHOTS),SCREENSHOTS=$(SCREENSHOTS)) $(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/console/test_browser.py
 
 fuzz: setup

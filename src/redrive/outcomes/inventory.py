@@ -179,12 +179,13 @@ class Inventory:
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
 
-    def letters(self, selection: Selection, *, limit: int) -> Listing:
+    def letters(self, selection: Selection, *, limit: int, skipped: int = 0) -> Listing:
         """Dead letters by their last outcome, the newest first.
 
         Args:
             selection: Which ones.
             limit: How many at most.
+            skipped: How many of the newest to leave out.
 
         Raises:
             UsageError: The engine does not understand ``where``.
@@ -197,11 +198,12 @@ class Inventory:
                 f"{self._letters_of(selection)} SELECT outcomes_partition p,"
                 f" outcomes_offset o, count(*) OVER () n, {self._acknowledged} acknowledged"
                 f" FROM letters {where}"
-                f" ORDER BY time DESC, o DESC LIMIT {limit}"
+                f" ORDER BY time DESC, o DESC LIMIT {limit} OFFSET {skipped}"
             ),
         )
         if not found:
-            return Listing((), 0)
+            total = self.letters(selection, limit=1).total if skipped else 0
+            return Listing((), total)
         places = " OR ".join(
             f"(outcomes_partition = {row['p']} AND outcomes_offset = {row['o']})" for row in found
         )
