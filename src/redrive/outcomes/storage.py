@@ -134,7 +134,7 @@ def explained(folder: LedgerFolder) -> Iterator[None]:
         remote = isinstance(folder, RemoteFolder)
         raise EnvironmentFault(
             f"the ledger in {folder} can't be used: {_cause(str(error), whole=remote)}",
-            hint="see to the store, to the AWS_... variables and to [ledger]"
+            hint="see to the store, to the credentials in the environment, and to [ledger]"
             if remote
             else "`redrive ledger rebuild` makes it again from the outcomes topic",
         ) from error

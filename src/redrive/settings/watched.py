@@ -67,8 +67,9 @@ def _named(document: Document, environ: Mapping[str, str]) -> Iterator[Path]:
     named += [transforms.section(name).file("json_patch") for name in transforms.data]
     yield from filter(None, named)
     for index, written in enumerate(topology.data.get("files", ())):
-        folder = document.folder_of((*topology.path, "files", index))
-        yield from (one.path for one in named_sources(written or "", partial(_in, folder)).sources)
+        if written:
+            folder = document.folder_of((*topology.path, "files", index))
+            yield from (one.path for one in named_sources(written, partial(_in, folder)).sources)
 
 
 def _in(folder: Path, name: str) -> Path:

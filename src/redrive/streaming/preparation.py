@@ -86,6 +86,8 @@ class Preparation:
             try:
                 if self._may_start():
                     self.failures = 0
+                    # Not ready yet, but not for want of a broker.
+                    self._supervisor.waits_for("Spark and the first run are being started")
                     return True
             except UnreachableFault as fault:
                 self.failures += 1
