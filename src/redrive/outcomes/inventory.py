@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from deltalake import DeltaTable, write_deltalake
 
+from redrive.configuration import LedgerFolder
 from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.errors import EnvironmentFault
 from redrive.messages import NO_VALID_SCHEME
@@ -157,7 +158,7 @@ class Inventory:
     def __init__(self, ledger: Ledger, acknowledgements: Sequence[Acknowledgement] = ()) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="redrive-outcomes-")
         tail = _table(Path(self._folder.name), ledger.tail)
-        self.tables: Mapping[str, Path] = {"ledger": tail.path}
+        self.tables: Mapping[str, LedgerFolder] = {"ledger": tail.path}
         """Folder of each Delta table that holds outcomes, by its name in queries."""
         self.size = 0
         """Bytes of the ledger's files."""

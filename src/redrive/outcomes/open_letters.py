@@ -16,14 +16,15 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Self
 
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
+from redrive.configuration import LedgerFolder
 from redrive.engine.outcome import COLUMNS, UNTOUCHED, Result
-from redrive.outcomes.table import LedgerTable, explained, open_letters_folder, sql_text
+from redrive.outcomes.storage import explained, open_letters_folder
+from redrive.outcomes.table import LedgerTable, sql_text
 
 __all__ = [
     "OPEN",
@@ -97,7 +98,7 @@ def newer_than(positions: Mapping[int, int]) -> str:
     return f"NOT ({known}) AND (outcomes_offset >= {floor} OR outcomes_partition > {most})"
 
 
-def write_open_letters(path: Path) -> None:
+def write_open_letters(path: LedgerFolder) -> None:
     """Records the open dead letters; the caller must hold the ledger's lock.
 
     Args:
