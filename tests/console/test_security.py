@@ -366,7 +366,8 @@ def told_of(topic: str) -> SupervisionState:
     return SupervisionState(
         time=time.time(), pid=os.getpid(), state=Activity.STALLED, since=1.0, step="commit",
         lane=f"{topic}:0", cause=f"hidden body of {topic}", clusters="hidden body",
-        forwards={"hidden body": 1}, refused="hidden body", stopped={topic: "com.Hidden"}, breakers=(breaker,),
+        forwards={"hidden body": 1}, refused="hidden body", stopped={topic: "com.Hidden"},
+        breakers=(breaker,),
         floods=(FloodState(handler="billing", limit=1, rate=2, kept=1, since=1.0),),
     )  # fmt: skip
 
