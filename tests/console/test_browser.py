@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import oidc_provider_mock
 import pytest
 from axe_core_python.selenium import Axe
 from selenium import webdriver
@@ -91,19 +92,19 @@ def demo(folder: Path, *arguments: str) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def console(settings: Path) -> Iterator[str]:
+def console(settings: Path, *options: str) -> Iterator[str]:
     """Where the console of a job is."""
-    address = f"127.0.0.1:{free_port()}"
-    log = settings.parent / "console.log"
-    with running(log, "console", "-c", str(settings), "--listen", address):
+    listen = options[1] if options else f"127.0.0.1:{free_port()}"
+    options = options or ("--listen", listen)
+    with running(settings.parent / "console.log", "console", "-c", str(settings), *options):
 
         def answers() -> bool:
             with contextlib.suppress(OSError):
-                return bool(urllib.request.urlopen(f"http://{address}/api/status").status)
+                return bool(urllib.request.urlopen(f"http://{listen}/static/icon.svg").status)
             return False
 
         eventually(answers, "the console answers")
-        yield f"http://{address}"
+        yield f"http://{listen}"
 
 
 @pytest.fixture(scope="module")
@@ -346,3 +347,41 @@ def test_a_network_is_explored_and_a_channel_stopped_and_started(
         for name, path in MQ_PAGES.items():
             reader.open(path)
             look_at(reader, name, folder)
+
+
+@pytest.mark.filterwarnings("ignore:get_jwt_config:DeprecationWarning")  # the mock's own
+def test_somebody_signs_in_at_an_identity_provider_and_out(
+    chromium: webdriver.Chrome, tmp_path: Path
+) -> None:
+    """Cookies for this site only come with what follows, though the way back is from another."""
+    (tmp_path / "orders.rul").write_text("DIALECT(KAFKA)\nACTION(RETRY)\n")
+    config = tmp_path / "redrive.toml"
+    config.write_text(
+        '[application]\nname = "oidc"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+        '[[handlers]]\nname = "orders"\nqueue = "dlq"\nrules = "orders.rul"\n'
+    )
+    listen = f"127.0.0.1:{free_port()}"  # another site than localhost
+    ann = oidc_provider_mock.User(sub="ann", claims={"groups": ["developers"]})
+    with oidc_provider_mock.run_server_in_thread(user_claims=[ann]) as provider:
+        access = tmp_path / "access.toml"
+        (tmp_path / "secret").write_text("of the client")
+        access.write_text(
+            f'[oidc]\nissuer = "http://localhost:{provider.server_port}"\nclient_id = "redrive"\n'
+            f'address = "http://{listen}"\nclient_secret_file = "secret"\n'
+            '[[roles]]\nrole = "viewer"\ngroups = ["developers"]\n'
+        )
+        with console(config, "--listen", listen, "--access", str(access)) as address:
+            reader = Reader(chromium, address)
+            reader.open("/tables/orders")
+            reader.click("a.button")
+            reader.click("button[value=ann]")
+            # The page after the one with which the console answers.
+            reader.until(lambda: chromium.current_url == f"{address}/")
+            assert reader.text(".user") == "ann, viewer"
+            reader.open("/tables/orders")
+            assert "ACTION(RETRY)" in reader.text()
+            reader.click("header form button")
+            assert "You are signed out." in reader.text()
+            assert "Sign out of the identity provider too" in reader.text()
+            reader.open("/tables/orders")
+            assert "Sign in by" in reader.text()

@@ -15,18 +15,11 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from redrive.command import main
-from redrive.console.access import Role, SignedInBy, User
-from redrive.console.logins import (
-    SESSION_SECONDS,
-    Grants,
-    Logins,
-    Proxy,
-    Sessions,
-    read_grants,
-    read_tokens,
-)
+from redrive.console.access import Grant, Role, Scope, SignedInBy, User
+from redrive.console.login_files import read_access, read_tokens
+from redrive.console.logins import SESSION_SECONDS, Grants, Limit, Logins, Proxy, Sessions
 from redrive.console.server import console_application
-from redrive.errors import UsageError
+from redrive.errors import ConfigurationError, UsageError
 from redrive.settings import read_settings
 
 SCRIPT = {"Accept": "application/json"}
@@ -41,7 +34,7 @@ queue = "dlq"
 rules = "orders.rul"
 """
 CONFIG = Path("redrive.toml")
-GRANTS = Grants({"bob": Role.APPROVER}, {"ops": Role.OPERATOR})
+GRANTS = Grants({"bob": (Grant(Role.APPROVER),)}, {"ops": (Grant(Role.OPERATOR),)})
 PROXY = Proxy("X-User", "X-Groups", (ipaddress.ip_network("10.0.0.0/24"),), GRANTS)
 
 
@@ -50,7 +43,7 @@ def digest(token: str) -> str:
 
 
 TOKENS = {
-    digest(f"t-{role.name}"): User(f"u{role.name.lower()}", role, SignedInBy.TOKEN)
+    digest(f"t-{role.name}"): User(f"u{role.name.lower()}", (Grant(role),), SignedInBy.TOKEN)
     for role in Role
     if role
 }
@@ -87,7 +80,7 @@ def audited() -> list[Any]:
 
 def test_every_route_refuses_who_is_not_signed_in(client: Callable[..., TestClient]) -> None:
     """Each route of the application but the sign-in, with no token, a wrong one, an old session."""
-    browser = client(Logins(TOKENS))
+    browser = client(Logins(TOKENS, failures=Limit(1_000)))
     known = {"Authorization": "Bearer t-VIEWER"}
     paths = browser.get("/api/openapi.json", headers=known).json()["paths"]
     assert len(paths) >= 11
@@ -148,17 +141,26 @@ def test_a_session_begins_with_a_token_and_ends_at_the_sign_out(
 def test_a_cookie_is_secure_behind_a_proxy_that_ends_tls(
     client: Callable[..., TestClient],
 ) -> None:
-    done = sign_in(client(Logins(TOKENS), scheme="http"), "t-VIEWER")
-    cookie = next(one for one in done.headers.get_list("Set-Cookie") if "session" in one)
-    assert "Secure" in cookie.split("; ")
+    """All of them: of the session, of forms, of the language."""
+    browser = client(Logins(TOKENS), scheme="http")
+    page = browser.get("/sign-in")
+    word = page.cookies["redrive-form"]
+    behind = {"Cookie": f"redrive-form={word}"}  # the browser sends it by TLS, the proxy does not
+    done = browser.post("/sign-in", data={"word": word, "token": "t-VIEWER"}, headers=behind)
+    session = {"Cookie": f"redrive-session={done.cookies['redrive-session']}"}
+    chosen = browser.get("/language/de", headers=session)
+    cookies = [it for one in (page, done, chosen) for it in one.headers.get_list("Set-Cookie")]
+    assert len(cookies) >= 3
+    for cookie in cookies:
+        assert {"secure", "httponly", "samesite=strict"} <= {*cookie.lower().split("; ")}, cookie
 
 
 def test_a_session_ends_after_its_time() -> None:
     now = [0.0]
     sessions = Sessions(lambda: now[0])
-    identity = sessions.begin(User("ann", Role.VIEWER))
+    identity = sessions.begin(User("ann", (Grant(Role.VIEWER),)))
     now[0] = SESSION_SECONDS - 1
-    assert sessions.user(identity) == User("ann", Role.VIEWER, SignedInBy.SESSION)
+    assert sessions.user(identity) == User("ann", (Grant(Role.VIEWER),), SignedInBy.SESSION)
     now[0] = SESSION_SECONDS
     assert sessions.user(identity) is None
 
@@ -219,41 +221,101 @@ def test_the_audit_holds_one_line_for_each_action_whatever_a_name_holds(
     assert script.post("/api/plans/0123456789ab/discard", headers=headers).status_code == 503
 
 
+def findings(error: ConfigurationError) -> str:
+    """All findings of a file, with their places."""
+    return "\n".join(one.render() for one in error.diagnostics)
+
+
 @pytest.mark.parametrize(
-    ("text", "mode", "problem"),
+    ("text", "problem"),
     [
-        (f'[[tokens]]\nname="a"\nrole="viewer"\nsha256="{"0" * 64}"', 0o640, "other users"),
-        (f'[[tokens]]\nname="a"\nrole="root"\nsha256="{"0" * 64}"', 0o600, "has no role"),
-        ('[[tokens]]\nname="a"\nrole="viewer"\nsha256="plain"', 0o600, "64 hexadecimal"),
-        (f'[[tokens]]\nrole="viewer"\nsha256="{"0" * 64}"', 0o600, "has no name"),
-        ('[[tokens]]\ntoken="x"', 0o600, "may have name, role, sha256 only"),
-        ("", 0o600, "holds no token"),
-        ("[[tokens]", 0o600, "is not TOML"),
+        (f'[[tokens]]\nname="a"\nrole="root"\nsha256="{"0" * 64}"', "'root' is no role"),
+        ('[[tokens]]\nname="a"\nrole="viewer"\nsha256="plain"', "64 hexadecimal"),
+        (f'[[tokens]]\nrole="viewer"\nsha256="{"0" * 64}"', "needs name"),
+        ('[[tokens]]\ntoken="x"', "has no key token"),
+        ("", "needs tokens"),
+        ("[[tokens]", "SYNTAX"),
+        (f'[[tokens]]\nname="a"\nrole="viewer"\ntopics=[]\nsha256="{"0" * 64}"', "topics is empty"),
+        (2 * f'[[tokens]]\nname="a"\nrole="viewer"\nsha256="{"0" * 64}"\n', "the token of a"),
+        (f'[[tokens]]\nname="a\\u202e"\nrole="viewer"\nsha256="{"0" * 64}"', "can't be shown"),
     ],
 )
-def test_a_wrong_file_of_tokens_is_refused(
-    tmp_path: Path, text: str, mode: int, problem: str
-) -> None:
+def test_a_wrong_file_of_tokens_is_refused(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "tokens.toml"
     path.write_text(text)
-    path.chmod(mode)
-    with pytest.raises(UsageError, match=problem):
+    path.chmod(0o600)
+    with pytest.raises(ConfigurationError) as caught:
+        read_tokens(path)
+    assert problem in findings(caught.value)
+
+
+def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.toml"
+    path.write_text(f'[[tokens]]\nname="a"\nrole="viewer"\nsha256="{"0" * 64}"')
+    path.chmod(0o640)
+    with pytest.raises(UsageError, match="other users"):
         read_tokens(path)
 
 
-def test_the_highest_role_of_a_user_and_its_groups_counts(tmp_path: Path) -> None:
+def test_a_user_has_the_roles_of_all_groups_within_their_topics(tmp_path: Path) -> None:
+    """The highest counts; a role is limited where it is granted, and only there."""
     path = tmp_path / "access.toml"
     path.write_text(
         '[[roles]]\nrole = "viewer"\nusers = ["ann"]\ngroups = ["all"]\n'
-        '[[roles]]\nrole = "operator"\ngroups = ["ops"]\n'
+        '[[roles]]\nrole = "operator"\ngroups = ["ops"]\ntopics = ["orders.*", "pay?"]\n'
     )
-    grants = read_grants(path)
-    assert grants.role("ann", frozenset({"ops"})) is Role.OPERATOR
-    assert grants.role("ann", frozenset()) is Role.VIEWER
-    assert grants.role("eve", frozenset({"ann"})) is Role.NOBODY
-    path.write_text('[[roles]]\nrole = "viewer"\ntopics = ["orders.*"]\n')
-    with pytest.raises(UsageError, match="may have groups, role, users only"):
-        read_grants(path)
+    grants = read_access(path).grants
+    ann = User("ann", grants.of("ann", frozenset({"ops"})))
+    assert ann.role is Role.OPERATOR
+    assert ann.scope(Role.VIEWER).is_everything
+    assert ann.scope(Role.OPERATOR) == Scope(frozenset({"orders.*", "pay?"}))
+    assert ann.scope(Role.OPERATOR).has("orders.dlq")
+    assert ann.scope(Role.OPERATOR).has("pay1")
+    assert not any(map(ann.scope(Role.OPERATOR).has, ("orders", "xorders.dlq", "pay12", "PAY1")))
+    assert not ann.scope(Role.ADMIN).has("orders.dlq")
+    assert User("ann", grants.of("ann", frozenset())).role is Role.VIEWER
+    assert User("eve", grants.of("eve", frozenset({"ann"}))).role is Role.NOBODY
+
+
+def test_all_errors_of_an_access_file_come_at_once_and_none_shows_a_secret(tmp_path: Path) -> None:
+    path = tmp_path / "access.toml"
+    path.write_text(
+        '[[roles]]\nrole = "root"\nusers = ["a"]\n'
+        '[[roles]]\nrole = "viewer"\ntopics = ["a/b"]\n'
+        '[oidc]\nissuer = "http://example"\nclient_secret = "geheim"\nclock_skew = 4000\n'
+        'address = "https://redrive.example/console"\nscope = ["openid"]\n'
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        read_access(path, {})
+    found = findings(caught.value)
+    for problem in (
+        "'root' is no role", "[[roles]] needs groups", "'a/b' is no an element of topics",
+        "'http://example' is no issuer", "a secret does not belong in the settings file",
+        "clock_skew is 4,000", "at the root of its host", "has no key scope", "needs client_id",
+    ):  # fmt: skip
+        assert problem in found, problem
+    assert "geheim" not in found
+
+
+@pytest.mark.parametrize("kept", ["variable", "file", "nowhere"])
+def test_a_client_secret_comes_from_a_variable_or_a_file(tmp_path: Path, kept: str) -> None:
+    """It is shown by nothing; a public client has none."""
+    path = tmp_path / "access.toml"
+    (tmp_path / "secret").write_text("geheim\n")
+    line = {
+        "variable": 'client_secret = "${SECRET}"',
+        "file": 'client_secret_file = "secret"',
+        "nowhere": "",
+    }[kept]
+    path.write_text(
+        '[oidc]\nissuer = "https://id.example/realm"\nclient_id = "redrive"\n'
+        f'address = "https://redrive.example/"\n{line}\n'
+    )
+    oidc = read_access(path, {"SECRET": "geheim"}).oidc
+    assert oidc is not None
+    assert oidc.client_secret == ("" if kept == "nowhere" else "geheim")
+    assert oidc.redirect_uri == "https://redrive.example/sign-in/callback"
+    assert "geheim" not in repr(oidc)
 
 
 @pytest.mark.parametrize(
@@ -262,8 +324,9 @@ def test_the_highest_role_of_a_user_and_its_groups_counts(tmp_path: Path) -> Non
         (["--listen", "0.0.0.0:8470"], "asks nobody who they are"),
         (["--listen", "0.0.0.0:8470", "--tokens", "f"], "in plain text"),
         (["--proxy-header", "X-User"], "--proxy-from go together"),
-        (["--proxy-header", "X-User", "--proxy-from", "10.0.0.1"], "--access go together"),
-        (["--tokens", "f", "--access", "f"], "--access go together"),
+        (["--proxy-header", "X-User", "--proxy-from", "10.0.0.1"], "needs --access"),
+        (["--access", "f"], "has no [oidc], and there is no --proxy-header"),
+        (["--listen", "0.0.0.0:8470", "--access", "f"], "in plain text"),
         (["--certificate", "f"], "--certificate and --key go together"),
         (["--tokens", "f", "--certificate", "f", "--key", "f"], "can't be used"),
         (

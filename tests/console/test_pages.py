@@ -31,7 +31,7 @@ from tests.outcomes.samples import append, outcome, rows
 
 from redrive.broker.ports import free_port
 from redrive.command import main
-from redrive.console.access import Role, User
+from redrive.console.access import EVERYTHING, Grant, Role, Scope, User
 from redrive.console.server import console_application
 from redrive.outcomes.inventory import State
 from redrive.settings import read_settings
@@ -60,10 +60,11 @@ class SomeUser:
 
     role: Role = Role.ADMIN
     name: str = "ann"
+    scope: Scope = EVERYTHING
 
     async def user_of(self, request: Request) -> User:  # noqa: ARG002 - one for all
         """The user."""
-        return User(self.name, self.role)
+        return User(self.name, (Grant(self.role, self.scope),))
 
 
 @pytest.fixture
@@ -120,7 +121,10 @@ def browser(topic: str, user: SomeUser) -> Iterator[TestClient]:
     """Somebody's browser, without scripts."""
     application = console_application(CONFIG, access=user, four_eyes_above=2, hosts={"here"})
     with TestClient(
-        application, base_url="http://here", headers={"Accept": "text/html"}, follow_redirects=False
+        application,
+        base_url="https://here",
+        headers={"Accept": "text/html"},
+        follow_redirects=False,
     ) as client:
         yield client
 
@@ -209,7 +213,8 @@ def test_every_choice_of_messages_is_that_of_the_command(
     assert sorted(one["count"] for one in told["groups"]) == sorted(
         one["count"] for one in shown["groups"]
     )
-    assert sum(one["count"] for one in shown["groups"]) == shown["total"]
+    is_cut = len(shown["groups"]) == int(found.get("limit", "0"))
+    assert is_cut or sum(one["count"] for one in shown["groups"]) == shown["total"]
 
 
 def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(
@@ -538,8 +543,8 @@ def manager(
 def clerk(manager: str, user: SomeUser) -> Iterator[TestClient]:
     """Somebody's browser before the console of that job."""
     with TestClient(
-        console_application(CONFIG, access=user), headers={"Accept": "text/html"},
-        follow_redirects=False,
+        console_application(CONFIG, access=user), base_url="https://here",
+        headers={"Accept": "text/html"}, follow_redirects=False,
     ) as client:  # fmt: skip
         yield client
 

@@ -89,6 +89,10 @@ def ack(
         print_notes(answer.all_notes())
 
 
+class NothingRemains(UsageError):
+    """No message fits that could be acknowledged."""
+
+
 def acknowledge(
     settings: Settings,
     selection: Selection,
@@ -112,7 +116,8 @@ def acknowledge(
         The acknowledgement, and how many messages it covers.
 
     Raises:
-        UsageError: No message fits, or the selection, the time or the note can't be.
+        NothingRemains: No message fits.
+        UsageError: The selection, the time or the note can't be.
         EnvironmentFault: The ledger can't be read, or the broker can't be reached.
     """
     if selection.state not in {State.OPEN, State.REMAINING}:
@@ -132,7 +137,7 @@ def acknowledge(
     )
     answer = ask_inventory(settings, one.selection, lambda it: it.covered(one))
     if not answer.found and not covers_new:
-        raise UsageError(
+        raise NothingRemains(
             "no remaining message fits these options",
             hint="redrive ls --status remaining lists them; --include-new covers those that come",
         )
@@ -204,8 +209,12 @@ def take_back(settings: Settings, name: str, operator: str) -> None:
 
 
 def _in_effect(settings: Settings) -> Sequence[Acknowledgement]:
-    with open_cluster(settings.job.connection) as cluster:
-        return acknowledgements_in_effect(settings.job, cluster)
+    """Those in effect; of a part of a job, those of its handlers and of no other."""
+    job = settings.job
+    with open_cluster(job.connection) as cluster:
+        found = acknowledgements_in_effect(job, cluster)
+    only = job.only_handlers
+    return [one for one in found if only is None or one.selection.handler in only]
 
 
 def _time(text: str) -> datetime:

@@ -11,6 +11,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import click
 
@@ -18,7 +19,9 @@ from redrive.command.options import config_option
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.settings import read_settings
 
-_NEEDED: Final = ("fastapi", "uvicorn", "jinja2", "js_lib_htmx", "python_multipart")
+_NEEDED: Final = (
+    "fastapi", "uvicorn", "jinja2", "js_lib_htmx", "python_multipart", "joserfc", "httpx",
+)  # fmt: skip
 _LAST_PORT: Final = 65_535
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -39,7 +42,7 @@ class Entrance:
     @property
     def has_login(self) -> bool:
         """Whether it asks who somebody is."""
-        return bool(self.tokens or self.proxy_header)
+        return bool(self.tokens or self.access)
 
     def check(self) -> None:
         """Raises ``UsageError`` for options that do not fit each other."""
@@ -50,10 +53,9 @@ class Entrance:
             )
         if self.proxy_groups_header and not self.proxy_header:
             raise UsageError("--proxy-groups-header needs --proxy-header")
-        if bool(self.access) != bool(self.proxy_header):
+        if self.proxy_header and not self.access:
             raise UsageError(
-                "--proxy-header and --access go together",
-                hint="--access gives roles to the proxy's users; tokens have theirs in --tokens",
+                "--proxy-header needs --access", hint="it gives roles to the proxy's users"
             )
         if bool(self.certificate) != bool(self.key):
             raise UsageError("--certificate and --key go together")
@@ -74,7 +76,7 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Plans for more messages are applied by somebody else than who made them.",
 )
 @click.option("--tokens", type=_FILE, help="Users and their tokens; asks for a login.")
-@click.option("--access", type=_FILE, help="Roles of the users and groups that a proxy names.")
+@click.option("--access", type=_FILE, help="Roles of users and groups, and [oidc]: who names them.")
 @click.option("--proxy-header", default="", metavar="NAME", help="Names the user of a proxy.")
 @click.option("--proxy-groups-header", default="", metavar="NAME", help="Names the groups.")
 @click.option(
@@ -99,9 +101,8 @@ def console(
     redrive console -c redrive.toml --listen 127.0.0.1:9000
 
     It runs beside the job, reads what the other commands read, and does what they do. Without
-    --tokens or --proxy-header it listens on this machine only and asks for no login: everyone on
-    it acts as the user who started it. The same as JSON is under /api, described in
-    /api/openapi.json.
+    --tokens or --access it listens on this machine only and asks for no login: everyone on it acts
+    as the user who started it. The same as JSON is under /api, described in /api/openapi.json.
 
     It needs more packages: pip install 'redrive[console]'.
 
@@ -150,11 +151,12 @@ def serve_console(
     way = entrance or Entrance()
     if way.certificate and way.key:
         _check_certificate(way.certificate, way.key)
+    access, own_name = _access(way)
     application = console_application(
         config,
-        access=_access(way),
+        access=access,
         four_eyes_above=four_eyes_above,
-        hosts={host, *way.names, *_LOOPBACK_NAMES},
+        hosts={host, *way.names, *own_name, *_LOOPBACK_NAMES},
     )
     server = uvicorn.Server(
         uvicorn.Config(
@@ -178,11 +180,19 @@ def serve_console(
 
 
 def _access(way: Entrance) -> Any:  # noqa: ANN401 - the console is imported by its name
-    """Who may come in; None for everybody on this machine."""
+    """Who may come in, None for everybody on this machine; and the console's own name, if told."""
     if not way.has_login:
-        return None
+        return None, ()
     logins = importlib.import_module("redrive.console.logins")
-    tokens = logins.read_tokens(way.tokens) if way.tokens else {}
+    files = importlib.import_module("redrive.console.login_files")
+    tokens = files.read_tokens(way.tokens) if way.tokens else {}
+    grants, oidc = files.read_access(way.access) if way.access else (logins.Grants(), None)
+    if way.access and not (oidc or way.proxy_header):
+        raise UsageError(
+            f"--access {way.access} has no [oidc], and there is no --proxy-header: its users and"
+            " groups are named by nobody",
+            hint="add [oidc] or --proxy-header; tokens have their roles in --tokens",
+        )
     proxy = None
     if way.proxy_header:
         try:
@@ -191,10 +201,11 @@ def _access(way: Entrance) -> Any:  # noqa: ANN401 - the console is imported by 
             raise UsageError(
                 f"--proxy-from: {error}", hint="give 10.0.0.7 or 10.0.0.0/24"
             ) from error
-        proxy = logins.Proxy(
-            way.proxy_header, way.proxy_groups_header, networks, logins.read_grants(way.access)
-        )
-    return logins.Logins(tokens, proxy)
+        proxy = logins.Proxy(way.proxy_header, way.proxy_groups_header, networks, grants)
+    if oidc is None:
+        return logins.Logins(tokens, proxy), ()
+    provider = importlib.import_module("redrive.console.oidc").IdentityProvider(oidc)
+    return logins.Logins(tokens, proxy, provider, grants), (urlsplit(oidc.address).hostname or "",)
 
 
 def _check_certificate(certificate: Path, key: Path) -> None:
@@ -239,11 +250,11 @@ def _address(listen: str, way: Entrance) -> tuple[str, int]:
         if not is_loopback and not way.has_login:
             raise UsageError(
                 f"--listen {listen}: others could reach it, and it asks nobody who they are",
-                hint="add --tokens or --proxy-header, or listen on 127.0.0.1 and use ssh -L",
+                hint="add --tokens or --access, or listen on 127.0.0.1 and use ssh -L",
             )
         if not is_loopback and not (way.certificate or way.proxy_header):
             raise UsageError(
-                f"--listen {listen}: tokens would cross the network in plain text",
+                f"--listen {listen}: sign-ins would cross the network in plain text",
                 hint="add --certificate and --key, or listen on 127.0.0.1 behind a proxy",
             )
     return host, int(port)

@@ -14,6 +14,7 @@ from redrive.command.history import document_of, masked, story
 from redrive.command.opening import open_cluster, schemes_of
 from redrive.command.options import config_option, mq_option, table_options
 from redrive.command.output import console, print_json
+from redrive.configuration import JobConfiguration
 from redrive.errors import RedriveError, TransientFault
 from redrive.kafka.records import StoredRecord
 from redrive.operations.record_view import RecordView, read_record, record_place
@@ -70,11 +71,22 @@ def find_message(settings: Settings, identity: str) -> tuple[History | None, Sto
     answer = archive.history(identity)
     if not isinstance(answer, NotFound):
         return masked(answer, settings.mask), archive.record(answer.last)
+    only = settings.job.only_handlers
+    if only is not None and identity.partition(":")[0] not in _topics(settings.job):
+        raise RedriveError(answer.reason)  # no hint either: it would be about other topics
     try:
         with open_cluster(settings.job.connection) as cluster:
             return None, read_record(cluster, *record_place(identity))
     except (RedriveError, TransientFault):
         raise RedriveError(answer.reason, hint=answer.hint) from None
+
+
+def _topics(job: JobConfiguration) -> set[str]:
+    """The topics on which the messages of a job's handlers are."""
+    names = (one.identity for one in job.handlers)
+    return {
+        topic for one in names for topic in (one.topic, *one.waiting_topics, one.remaining_topic)
+    }
 
 
 def message_document(

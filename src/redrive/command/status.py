@@ -131,6 +131,8 @@ class StatusView:
         job = settings.job
         now = status_of(job, acknowledgements=partial(acknowledgements_in_effect, job))
         reported = read_supervision(supervision_file(job))
+        if reported is not None and job.only_handlers is not None:
+            reported = reported.restricted_to(job)
         remains = now.instances is not None and any(it.remaining.number for it in now.handlers)
         is_refused = reported is not None and bool(reported.refused)
         looks = next_looks(job) if remains and not is_refused else {}

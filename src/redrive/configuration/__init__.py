@@ -191,6 +191,21 @@ class JobConfiguration:
     """``host:port`` of the page with metrics; empty for none."""
     retention_alarm: float = 24.0
     """Hours before their topic deletes messages from which on that is told; 0 for never."""
+    only_handlers: frozenset[str] | None = None
+    """Of a job that somebody may see a part of, the names of these handlers; None for all of it."""
+
+    def restricted_to(self, names: frozenset[str]) -> JobConfiguration:
+        """The part of the job that some handlers are; whatever is asked about it leaves out others.
+
+        A job does not run with it: it is for views, and for what operators do with these handlers.
+
+        Args:
+            names: The names of the handlers.
+        """
+        handlers = tuple(one for one in self.handlers if one.identity.name in names)
+        return replace(
+            self, handlers=handlers, subscriptions=(), routes_puts=False, only_handlers=names
+        )
 
     def with_topics(self, existing: Collection[str]) -> JobConfiguration:
         """The configuration with a handler for each topic that a subscription matches.

@@ -1,17 +1,21 @@
-"""Who may do what in the console: users and their roles."""
+"""Who may do what in the console: users, their roles, and the topics to which a role is limited."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from fnmatch import fnmatchcase
 from typing import Final
 
 from fastapi import HTTPException, Request
 from starlette.responses import Response
 
+from redrive.configuration import JobConfiguration
+from redrive.errors import RedriveError
 from redrive.operations.process import this_user
 
+_LONGEST_NAME: Final = 200
 _FORBIDDEN: Final = 403
 
 
@@ -30,6 +34,48 @@ class Role(IntEnum):
     """Put rules tables live."""
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The dead-letter topics to which a role is limited."""
+
+    patterns: frozenset[str] | None = None
+    """Names of topics, with ``*`` and ``?``; None for the whole job."""
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether it is the whole job."""
+        return self.patterns is None
+
+    def has(self, topic: str) -> bool:
+        """Whether a topic is in it."""
+        return self.patterns is None or any(fnmatchcase(topic, one) for one in self.patterns)
+
+    def restrict(self, job: JobConfiguration) -> JobConfiguration:
+        """The part of a job that is in it: the handlers all of whose topics are."""
+        if self.is_everything:
+            return job
+        outside = {one.identity.name for one in job.handlers if not self.has(one.identity.topic)}
+        return job.restricted_to(frozenset(one.identity.name for one in job.handlers) - outside)
+
+    def __or__(self, other: Scope) -> Scope:
+        """What is in one of them."""
+        if self.patterns is None or other.patterns is None:
+            return EVERYTHING
+        return Scope(self.patterns | other.patterns)
+
+
+EVERYTHING: Final = Scope()
+_NOTHING: Final = Scope(frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A role, and what it is limited to."""
+
+    role: Role
+    scope: Scope = EVERYTHING
+
+
 class SignedInBy(StrEnum):
     """How the console knows a user."""
 
@@ -37,6 +83,7 @@ class SignedInBy(StrEnum):
     TOKEN = "token"  # noqa: S105 - the name of a way
     SESSION = "session"
     PROXY = "proxy"
+    OIDC = "oidc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +92,26 @@ class User:
 
     name: str
     """As it stands in plans and in the ledger."""
-    role: Role
+    grants: tuple[Grant, ...] = ()
     by: SignedInBy = SignedInBy.LOCAL
+
+    @property
+    def role(self) -> Role:
+        """The highest role, whatever it is limited to."""
+        return max((one.role for one in self.grants), default=Role.NOBODY)
+
+    def scope(self, role: Role) -> Scope:
+        """Where the user has a role, or a higher one."""
+        found = _NOTHING
+        for one in self.grants:
+            if one.role >= role:
+                found |= one.scope
+        return found
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can stand for a user or a group: in a header, a log, a page."""
+    return 0 < len(text) <= _LONGEST_NAME and text.isprintable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +122,11 @@ class LocalAccess:
 
     async def user_of(self, request: Request) -> User | Response:  # noqa: ARG002 - one for all
         """The user of a request."""
-        return User(self.name, Role.ADMIN)
+        return User(self.name, (Grant(Role.ADMIN),))
+
+
+class RefusedError(RedriveError):
+    """What this user must not do."""
 
 
 def current_user(request: Request) -> User:
@@ -66,11 +135,18 @@ def current_user(request: Request) -> User:
     return user
 
 
-def needs(role: Role) -> Callable[[Request], Awaitable[None]]:
+async def current_scope(request: Request) -> Scope:
+    """Where the user of a request has the role that the route takes; ``needs`` found it."""
+    scope: Scope = request.state.scope
+    return scope
+
+
+def needs(role: Role, *, whole_job: bool = False) -> Callable[[Request], Awaitable[None]]:
     """A dependency that refuses requests of users without a role.
 
     Args:
         role: The least role.
+        whole_job: Whether a role that is limited to some topics is none here.
     """
 
     async def check(request: Request) -> None:
@@ -79,6 +155,11 @@ def needs(role: Role) -> Callable[[Request], Awaitable[None]]:
             needed = role.name.lower()
             raise HTTPException(
                 _FORBIDDEN, f"{user.name} is {user.role.name.lower()}, and this takes {needed}"
+            )
+        request.state.scope = user.scope(role)
+        if whole_job and not request.state.scope.is_everything:
+            raise HTTPException(
+                _FORBIDDEN, f"{user.name} may see some topics only, and this is about the whole job"
             )
 
     return check

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from redrive.command.ack import acknowledge, take_back
+from redrive.command.ack import NothingRemains, acknowledge, take_back
 from redrive.command.edits import replacement, written_form
 from redrive.command.opening import open_cluster
 from redrive.command.replay_work import planned, planned_message, runs
 from redrive.configuration import JobConfiguration
-from redrive.console.access import Role, User
+from redrive.console.access import RefusedError, Role, Scope, User
 from redrive.console.documents import Documents
 from redrive.console.plans import SavedPlan, SavedPlans
+from redrive.engine.commands import To
 from redrive.engine.edits import NO_EDIT, Content, Edit
 from redrive.errors import RedriveError, TransientFault, UsageError
 from redrive.masking import Mask
@@ -26,6 +29,7 @@ from redrive.operations.replay.plan import Order
 from redrive.operations.replay.progress import cancel
 from redrive.operations.states import set_put_enabled
 from redrive.outcomes.inventory import Selection
+from redrive.settings import Settings
 
 _log: Final = logging.getLogger(__name__)
 
@@ -34,10 +38,6 @@ def _has_secrets(mask: Mask, content: Content) -> bool:
     return mask.bytes_or_none(content.value) != content.value or any(
         mask.header(name, raw) != raw for name, raw in content.headers
     )
-
-
-class RefusedError(RedriveError):
-    """What this user must not do."""
 
 
 class Actions:
@@ -70,9 +70,16 @@ class Actions:
 
         Raises:
             UsageError: The text describes no message, or the message as it was.
+            RefusedError: The messages would go to a topic that is not the user's.
             RedriveError: As for ``redrive replay plan``; there is nothing to do is no error.
         """
-        settings = self._documents.settings()
+        scope = user.scope(Role.OPERATOR)
+        if not _may_go(scope, order):
+            raise RefusedError(
+                f"{user.name} may not send messages to {order.target}",
+                hint=f"topics of this user: {', '.join(sorted(scope.patterns or ()))}",
+            )
+        settings = self._settings(user, Role.OPERATOR)
         if selection.message:
             editor = partial(replacement, edited.encode()) if edited else None
             found = planned_message(settings, selection, order, editor)
@@ -84,12 +91,13 @@ class Actions:
             found = planned(settings, selection, order, None)
         if found.count:
             SavedPlans(settings.job).save(found, user.name)
-        return self._described(SavedPlan(found, user.name), user)
+        return self._described(SavedPlan(found, user.name), user, settings.job)
 
-    def text(self, selection: Selection, order: Order) -> dict[str, Any]:
+    def text(self, user: User, selection: Selection, order: Order) -> dict[str, Any]:
         """A message as a text to edit, as a replay would put it.
 
         Args:
+            user: Who wants to edit it.
             selection: The message.
             order: Where it is to go.
 
@@ -97,7 +105,7 @@ class Actions:
             UsageError: It does not remain, is not text, or has secrets.
             RedriveError: As for ``redrive replay --edit``.
         """
-        settings, texts = self._documents.settings(), []
+        settings, texts = self._settings(user, Role.OPERATOR), []
 
         def show(content: Content) -> Edit:
             if _has_secrets(settings.mask, content):
@@ -124,23 +132,23 @@ class Actions:
         Raises:
             UsageError: There is neither.
         """
-        job = self._documents.settings().job
+        seen = self._documents.within(user.scope(Role.VIEWER))
+        job = seen.settings().job
         with open_cluster(job.connection) as cluster:
             is_accepted = plan in read_accepted(job, cluster)
-        saved = SavedPlans(job).find(plan)
+        plans = SavedPlans(job)
         if is_accepted:
-            return {"replay": self._documents.replay(plan), "plan": saved and saved.document()}
-        if saved is None:
-            raise UsageError(f"there is no plan {plan}", hint="it may have been discarded")
-        return {"replay": None, "plan": self._described(saved, user)}
+            saved = plans.find(plan)
+            return {"replay": seen.replay(plan), "plan": saved and saved.document()}
+        return {"replay": None, "plan": self._described(plans.required(plan), user, job)}
 
     def waiting_plans(self, user: User) -> list[dict[str, Any]]:
         """The plans that nobody has applied."""
-        job = self._documents.settings().job
+        job = self._settings(user, Role.VIEWER).job
         with open_cluster(job.connection) as cluster:
             accepted = read_accepted(job, cluster)
         every = SavedPlans(job).every()
-        return [self._described(one, user) for one in every if one.plan.plan not in accepted]
+        return [self._described(one, user, job) for one in every if one.plan.plan not in accepted]
 
     def apply_plan(self, plan: str, user: User, purpose: str) -> dict[str, Any]:
         """Hands a plan to the job; a thread goes on with it, and ``plan`` tells how far it is.
@@ -150,10 +158,8 @@ class Actions:
             RefusedError: Somebody else has to apply it.
         """
         job = self._documents.settings().job
-        saved = SavedPlans(job).find(plan)
-        if saved is None:
-            raise UsageError(f"there is no plan {plan}", hint="it may have been discarded")
-        if refusal := self._refusal(saved, user):
+        saved = SavedPlans(self._settings(user, Role.OPERATOR).job).required(plan)
+        if refusal := self._refusal(saved, user, job):
             raise RefusedError(
                 refusal, hint="ask somebody else to apply it: redrive replay apply FILE"
             )
@@ -168,13 +174,13 @@ class Actions:
         return {"plan": plan, "job_runs": is_running}
 
     def discard_plan(self, plan: str, user: User) -> None:
-        """Removes a plan that nobody has applied."""
+        """Removes a plan that nobody has applied; raises ``UsageError`` if there is none."""
+        SavedPlans(self._settings(user, Role.OPERATOR).job).forget(plan)
         _log.info("%s discards the plan %s", user.name, plan)
-        SavedPlans(self._documents.settings().job).forget(plan)
 
     def cancel_replay(self, plan: str, user: User, purpose: str) -> None:
         """Cancels what is left of a replay; errors as for ``redrive replay cancel``."""
-        job = self._documents.settings().job
+        job = self._settings(user, Role.OPERATOR).job
         told = f"{user.name} ({purpose})" if purpose else user.name
         _log.info("%s cancels the replay %s", user.name, plan)
         with open_cluster(job.connection) as cluster:
@@ -183,17 +189,29 @@ class Actions:
     def acknowledge(
         self, user: User, selection: Selection, *, until: str, note: str, covers_new: bool
     ) -> dict[str, Any]:
-        """Acknowledges messages that remain; errors as for ``redrive ack``."""
-        one, answer = acknowledge(
-            self._documents.settings(), selection, operator=user.name, until=until, note=note,
-            covers_new=covers_new,
-        )  # fmt: skip
-        _log.info("%s acknowledges %d messages until %s", user.name, answer.found, until)
-        return {"id": one.id, "messages": answer.found}
+        """Acknowledges messages that remain; errors as for ``redrive ack``.
+
+        Who is restricted acknowledges those of each handler that he sees, and of no other.
+        """
+        settings, done = self._settings(user, Role.OPERATOR), {}
+        nothing: NothingRemains | None = None
+        for part in _parts(settings.job, selection):
+            try:
+                one, answer = acknowledge(
+                    settings, part, operator=user.name, until=until, note=note,
+                    covers_new=covers_new,
+                )  # fmt: skip
+                done[one.id] = answer.found
+            except NothingRemains as error:
+                nothing = error
+        if nothing is not None and not done:
+            raise nothing
+        _log.info("%s acknowledges %d messages until %s", user.name, sum(done.values()), until)
+        return {"ids": [*done], "messages": sum(done.values())}
 
     def take_back(self, user: User, name: str) -> None:
         """Ends an acknowledgement; errors as for ``redrive ack --undo``."""
-        take_back(self._documents.settings(), name, user.name)
+        take_back(self._settings(user, Role.OPERATOR), name, user.name)
         _log.info("%s takes the acknowledgement %s back", user.name, name)
 
     def set_channel(
@@ -227,23 +245,65 @@ class Actions:
         finally:
             self._applying.discard(saved.plan.plan)
 
-    def _described(self, saved: SavedPlan, user: User) -> dict[str, Any]:
+    def _settings(self, user: User, role: Role) -> Settings:
+        """The settings of what is the user's in a role."""
+        return self._documents.within(user.scope(role)).settings()
+
+    def _described(self, saved: SavedPlan, user: User, job: JobConfiguration) -> dict[str, Any]:
         return {
             **saved.document(),
-            "refusal": self._refusal(saved, user),
+            "refusal": self._refusal(saved, user, job),
             "is_applying": saved.plan.plan in self._applying,
             "failure": self._failures.get(saved.plan.plan, ""),
         }
 
-    def _refusal(self, saved: SavedPlan, user: User) -> str:
+    def _refusal(self, saved: SavedPlan, user: User, job: JobConfiguration) -> str:
         """Why a user must not apply a plan; empty if they may."""
-        if user.role < Role.OPERATOR:
+        role = _role(user, saved, job)
+        if role < Role.OPERATOR <= user.role:
+            return f"{user.name} is no operator of all topics of this plan"
+        if role < Role.OPERATOR:
             return f"{user.name} may look at plans only"
         if self._four_eyes_above is None or saved.plan.count <= self._four_eyes_above:
             return ""
         most = f"a plan for more than {self._four_eyes_above:,} messages"
-        if user.role < Role.APPROVER:
+        if role < Role.APPROVER:
             return f"{most} is applied by an approver"
         if saved.planned_by == user.name:
             return f"{most} is applied by somebody other than {user.name}, who made it"
         return ""
+
+
+def _may_go(scope: Scope, order: Order) -> bool:
+    """Whether messages may go where an order sends them."""
+    if scope.is_everything or order.to is not To.QUEUE:
+        return True
+    return not order.target.queue_manager and scope.has(order.target.queue)
+
+
+def _role(user: User, saved: SavedPlan, job: JobConfiguration) -> Role:
+    """The highest role that a user has for all topics of a plan."""
+
+    def covers(scope: Scope) -> bool:
+        only = scope.restrict(job).only_handlers
+        names = saved.plan.messages.keys()
+        return (only is None or names <= only) and _may_go(scope, saved.plan.order)
+
+    return max((one for one in Role if covers(user.scope(one))), default=Role.NOBODY)
+
+
+def _parts(job: JobConfiguration, selection: Selection) -> Sequence[Selection]:
+    """A selection; of a part of a job, one for each of its handlers.
+
+    Raises:
+        UsageError: It names a handler that is no part of it.
+    """
+    only = job.only_handlers
+    if only is None or selection.handler in only:
+        return [selection]
+    if selection.handler is not None or not only:
+        raise UsageError(
+            f"there is no handler {selection.handler or ''}".rstrip(),
+            hint=f"there are {', '.join(sorted(only)) or 'none that this user may see'}",
+        )
+    return [replace(selection, handler=name) for name in sorted(only)]

@@ -21,6 +21,7 @@ from redrive.command.replay_work import results_of_replays, status_with_results
 from redrive.command.show import find_message, message_document
 from redrive.command.status import StatusView
 from redrive.command.topology import TopologyView
+from redrive.console.access import EVERYTHING, Scope
 from redrive.engine.outcome import COLUMNS, Kind
 from redrive.errors import EnvironmentFault, RedriveError, TransientFault, UsageError
 from redrive.kafka.records import StoredRecord
@@ -58,14 +59,27 @@ class Documents:
 
     Args:
         path: The file of its settings, which is read anew for each document.
+        scope: What of the job they are about.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, scope: Scope = EVERYTHING) -> None:
         self.path = path
+        self.scope = scope
+
+    def within(self, scope: Scope) -> Documents:
+        """The same documents about a part of the job."""
+        return Documents(self.path, scope)
 
     def settings(self) -> Settings:
-        """The settings as they are now; raises ``ConfigurationError``."""
-        return read_settings(self.path)
+        """The settings as they are now, less what is not in the scope.
+
+        Every view of the console begins with them, so this is where users are restricted.
+
+        Raises:
+            ConfigurationError: They have errors.
+        """
+        settings = read_settings(self.path)
+        return replace(settings, job=self.scope.restrict(settings.job))
 
     def status(self) -> dict[str, Any]:
         """What ``redrive status --json`` prints, and the outcomes of the last day by the hour."""
@@ -171,6 +185,7 @@ class Documents:
         Returns:
             Of a job without a topology only ``ways``: where its dead letters came from.
         """
+        self._check_whole()
         settings = self.settings()
         named = {one.identity.topic: one.identity.name for one in settings.job.handlers}
         if settings.topology is None:
@@ -208,6 +223,7 @@ class Documents:
         Raises:
             UsageError: These are no names, or there is no topology.
         """
+        self._check_whole()
         network = network_of_settings(self.path)
         with network.cluster() as cluster:
             states = read_states(network.required_job(), cluster)
@@ -216,6 +232,9 @@ class Documents:
         message = NewMessage(queue=queue, queue_manager=manager)
         trace = assuming_tracer(network.topology, states).trace(at, message, b"", offset=0)
         return {**asdict(trace), "put": put, "at": at}
+
+    def _check_whole(self) -> None:
+        assert self.scope.is_everything, "the network is that of the whole job"
 
     def replays(self) -> dict[str, Any]:
         """What ``redrive replay list --json`` prints."""

@@ -1,4 +1,4 @@
-"""What changes: one look at the job for all browsers, however many there are."""
+"""What changes: one look at the job for all browsers that see the same of it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Final
 import anyio.to_thread
 import orjson
 
+from redrive.console.access import Scope
 from redrive.console.documents import Documents
 from redrive.errors import RedriveError, TransientFault
 
@@ -40,29 +41,40 @@ class Live:
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
-        self._look: _Look | None = None
+        self._looks: dict[Scope, _Look] = {}
         self._looking = asyncio.Lock()
 
-    async def status(self) -> dict[str, Any]:
-        """``Documents.status``, at most ``_AGE`` seconds old; errors as there."""
+    async def status(self, scope: Scope) -> dict[str, Any]:
+        """``Documents.status``, at most ``_AGE`` seconds old; errors as there.
+
+        Args:
+            scope: What of the job it is about.
+        """
         async with self._looking:
-            look = self._look
-            if look is None or time.monotonic() - look.at > _AGE:
-                document = await anyio.to_thread.run_sync(self._documents.status)
-                look = self._look = _Look(time.monotonic(), document)
+            self._looks = {
+                one: look for one, look in self._looks.items() if time.monotonic() - look.at <= _AGE
+            }
+            look = self._looks.get(scope)
+            if look is None:
+                documents = self._documents.within(scope)
+                document = await anyio.to_thread.run_sync(documents.status)
+                look = self._looks[scope] = _Look(time.monotonic(), document)
         return look.document
 
-    async def events(self) -> AsyncIterator[bytes]:
+    async def events(self, scope: Scope) -> AsyncIterator[bytes]:
         """Server-sent events: ``changed`` whenever the state of the job is another one.
 
         See the WHATWG HTML Living Standard, section 9.2.
+
+        Args:
+            scope: What of the job they are about.
         """
         seen, said = b"", time.monotonic()
         yield b"retry: 2000\n\n"
         while True:
             now = seen
             with contextlib.suppress(RedriveError, TransientFault):  # the page itself shows it
-                now = _digest(await self.status())
+                now = _digest(await self.status(scope))
             if now != seen:
                 seen, said = now, time.monotonic()
                 yield b"event: changed\ndata: \n\n"

@@ -1,4 +1,4 @@
-"""Logins: tokens, sessions of browsers, and the headers of a reverse proxy.
+"""Logins: tokens, sessions of browsers, an identity provider, and the headers of a reverse proxy.
 
 Sessions follow the OWASP cheat sheet on session management: their ids are random, they live in the
 memory of the console, and they end after a fixed time.
@@ -9,23 +9,21 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
-import re
+import math
 import secrets
-import stat
 import time
-import tomllib
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
-from redrive.console.access import Role, SignedInBy, User
-from redrive.errors import EnvironmentFault, UsageError
+from redrive.console.access import Grant, SignedInBy, User, is_name
+from redrive.console.oidc import IdentityProvider, Started
 
-__all__ = ["Grants", "Logins", "Proxy", "Sessions", "read_grants", "read_tokens"]
+__all__ = ["Grants", "Limit", "Logins", "Proxy", "Sessions"]
 
 SESSION_COOKIE: Final = "redrive-session"
 SIGN_IN: Final = "/sign-in"
@@ -33,11 +31,17 @@ SESSION_SECONDS: Final = 8 * 3600
 _WITHOUT_LOGIN: Final = (SIGN_IN, "/static/", "/htmx/")
 """Paths that the sign-in page needs."""
 _MOST_SESSIONS: Final = 1_000
-_SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_LONGEST_NAME: Final = 200
+_MOST_STARTED: Final = 1_000
+_MOST_FAILURES: Final = 20
+"""Of an address within a minute, with wrong tokens or answers of an identity provider."""
+_MOST_SIGN_INS: Final = 30
+"""Of a user within a minute, and those that an address may begin: each takes a place of others."""
+_MOST_COUNTED: Final = 10_000
 _SEE_OTHER: Final = 303
 _UNAUTHORIZED: Final = 401
-_READABLE_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH | stat.S_IWGRP | stat.S_IWOTH
+_TOO_MANY: Final = 429
+_IPV6_NETWORK: Final = 64
+"""Bits of an IPv6 address that one customer has."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -46,13 +50,13 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 class Grants:
     """The roles of users and groups; who is in none of them may do nothing."""
 
-    users: Mapping[str, Role] = field(default_factory=dict)
-    groups: Mapping[str, Role] = field(default_factory=dict)
+    users: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
+    groups: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
 
-    def role(self, user: str, groups: frozenset[str]) -> Role:
-        """The highest role of a user and the user's groups."""
-        found = [self.groups[one] for one in groups if one in self.groups]
-        return max([self.users.get(user, Role.NOBODY), *found])
+    def of(self, user: str, groups: frozenset[str]) -> tuple[Grant, ...]:
+        """All that a user and the user's groups are granted."""
+        found = [self.users.get(user, ()), *(self.groups.get(one, ()) for one in sorted(groups))]
+        return tuple(dict.fromkeys(one for granted in found for one in granted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class Proxy:
             return None
         names = request.headers.getlist(self.header)
         # Two headers: one of them may be the browser's own.
-        if len(names) != 1 or not _is_name(names[0]):
+        if len(names) != 1 or not is_name(names[0]):
             return None
         groups: frozenset[str] = frozenset()
         if self.groups_header:
@@ -79,7 +83,12 @@ class Proxy:
             if len(told) > 1:
                 return None
             groups = frozenset(one.strip() for text in told for one in text.split(","))
-        return User(names[0], self.grants.role(names[0], groups), SignedInBy.PROXY)
+        return User(names[0], self.grants.of(names[0], groups), SignedInBy.PROXY)
+
+    def address(self, request: Request) -> str:
+        """The address that the proxy got a request from; empty if it is not the proxy's."""
+        told = request.headers.getlist("X-Forwarded-For")
+        return told[-1].rpartition(",")[2].strip() if told and self._is_peer(request) else ""
 
     def _is_peer(self, request: Request) -> bool:
         try:
@@ -120,26 +129,74 @@ class Sessions:
 
 
 @dataclass(slots=True)
+class Limit:
+    """Counts events, and says how long to wait once there were too many within a minute."""
+
+    most: int
+    clock: Callable[[], float] = time.monotonic
+    seconds: float = 60.0
+    _times: dict[str, deque[float]] = field(default_factory=dict)
+
+    def count(self, key: str) -> None:
+        """Counts one."""
+        self._times.setdefault(key, deque(maxlen=self.most)).append(self.clock())
+        if len(self._times) > _MOST_COUNTED:
+            since = self.clock() - self.seconds
+            self._times = {one: found for one, found in self._times.items() if found[-1] > since}
+        while len(self._times) > _MOST_COUNTED:
+            del self._times[next(iter(self._times))]
+
+    def wait(self, key: str) -> int:
+        """Seconds until another one is allowed; 0 if it is."""
+        found = self._times.get(key)
+        if found is None or len(found) < self.most:
+            return 0
+        return max(0, math.ceil(found[0] + self.seconds - self.clock()))
+
+
+@dataclass(slots=True)
 class Logins:
     """Finds users by token, session, or proxy.
 
     Args:
         tokens: Users by the SHA-256 of their tokens.
         proxy: The proxy whose headers are believed; None for none.
+        provider: Where users may sign in; None for nowhere else.
+        grants: The roles of those who sign in there.
     """
 
     tokens: Mapping[str, User]
     proxy: Proxy | None = None
+    provider: IdentityProvider | None = None
+    grants: Grants = field(default_factory=Grants)
     sessions: Sessions = field(default_factory=Sessions)
+    failures: Limit = field(default_factory=lambda: Limit(_MOST_FAILURES))
+    sign_ins: Limit = field(default_factory=lambda: Limit(_MOST_SIGN_INS))
+    _started: dict[str, tuple[Started, float]] = field(default_factory=dict)
+    """What browsers began at the identity provider, and until when, the oldest first."""
+
+    @property
+    def has_sign_in(self) -> bool:
+        """Whether there is anything to sign in with."""
+        return bool(self.tokens or self.provider)
 
     async def user_of(self, request: Request) -> User | Response:
         """The user of a request, or the way to the sign-in."""
-        user = self._found(request)
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if self.tokens and scheme.lower() == "bearer":
+            if wait := self.failures.wait(self.address(request)):
+                return too_many(wait)
+            user = self.user_of_token(token.strip())
+            if user is None:
+                self.failures.count(self.address(request))
+        else:
+            user = self.sessions.user(request.cookies.get(SESSION_COOKIE, ""))
+            user = user or (self.proxy.user(request) if self.proxy else None)
         if user is not None:
             return user
         if request.url.path.startswith(_WITHOUT_LOGIN):
-            return User("", Role.NOBODY)
-        if self.tokens and "text/html" in request.headers.get("Accept", ""):
+            return User("")
+        if self.has_sign_in and "text/html" in request.headers.get("Accept", ""):
             return RedirectResponse(SIGN_IN, _SEE_OTHER)
         content = json.dumps({"error": "this takes a login", "hint": ""})
         headers = {"WWW-Authenticate": "Bearer"}
@@ -150,100 +207,42 @@ class Logins:
         # A look-up by a digest: its time says nothing about a token.
         return self.tokens.get(hashlib.sha256(token.encode()).hexdigest())
 
-    def _found(self, request: Request) -> User | None:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if self.tokens and scheme.lower() == "bearer":
-            return self.user_of_token(token.strip())
-        if user := self.sessions.user(request.cookies.get(SESSION_COOKIE, "")):
-            return user
-        return self.proxy.user(request) if self.proxy else None
+    def address(self, request: Request) -> str:
+        """Where a request comes from, for limits: behind the proxy, as that tells."""
+        peer = request.client.host if request.client else ""
+        text = (self.proxy.address(request) if self.proxy else "") or peer
+        try:
+            found = ipaddress.ip_address(text)
+        except ValueError:
+            return peer
+        if isinstance(found, ipaddress.IPv4Address):
+            return str(found)
+        if found.ipv4_mapped:
+            return str(found.ipv4_mapped)
+        return str(ipaddress.ip_network(f"{found}/{_IPV6_NETWORK}", strict=False))
+
+    def keep(self, started: Started, seconds: float) -> str:
+        """Keeps what a browser began; returns an id, with which ``take`` gives it once."""
+        now = self.sessions.clock()
+        self._started = {one: it for one, it in self._started.items() if it[1] > now}
+        while len(self._started) >= _MOST_STARTED:
+            del self._started[next(iter(self._started))]
+        identity = secrets.token_urlsafe(32)
+        self._started[identity] = started, now + seconds
+        return identity
+
+    def take(self, identity: str) -> Started | None:
+        """What a browser began; None if it did not, was back already, or took too long."""
+        started, end = self._started.pop(identity, (None, 0.0))
+        return started if self.sessions.clock() < end else None
 
 
-def read_tokens(path: Path) -> dict[str, User]:
-    """Reads a file of tokens: users by the SHA-256 of their tokens.
+def too_many(wait: int) -> Response:
+    """The answer to who tried too often.
 
-    Raises:
-        EnvironmentFault: The file can't be read.
-        UsageError: Others may read it, or an entry is wrong.
+    Args:
+        wait: Seconds until it may be tried again.
     """
-    content = _read(path)
-    if path.stat().st_mode & _READABLE_BY_OTHERS:
-        raise UsageError(
-            f"--tokens {path}: other users of this machine may read or change it",
-            hint=f"chmod 600 {path}",
-        )
-    users: dict[str, User] = {}
-    for place, entry in _entries(path, content, "tokens", {"name", "role", "sha256"}):
-        name, digest = entry.get("name"), entry.get("sha256")
-        if not isinstance(name, str) or not _is_name(name):
-            raise UsageError(f"{place} has no name", hint='give name = "ann"')
-        if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
-            raise UsageError(
-                f"{place}: sha256 is not 64 hexadecimal digits in lower case",
-                hint="printf %s TOKEN | sha256sum",
-            )
-        if digest in users:
-            raise UsageError(f"{place} has the token of {users[digest].name}")
-        users[digest] = User(name, _role(place, entry), SignedInBy.TOKEN)
-    if not users:
-        raise UsageError(f"{path} holds no token", hint="add [[tokens]] with name, role, sha256")
-    return users
-
-
-def read_grants(path: Path) -> Grants:
-    """Reads a file of roles by user and by group.
-
-    Raises:
-        EnvironmentFault: The file can't be read.
-        UsageError: An entry is wrong.
-    """
-    found: dict[str, dict[str, Role]] = {"users": {}, "groups": {}}
-    for place, entry in _entries(path, _read(path), "roles", {"role", "users", "groups"}):
-        role = _role(place, entry)
-        if not entry.keys() & found.keys():
-            raise UsageError(f"{place} is for nobody", hint="add users or groups")
-        for kind, roles in found.items():
-            names = entry.get(kind, [])
-            if not isinstance(names, list) or not all(
-                isinstance(one, str) and _is_name(one) for one in names
-            ):
-                raise UsageError(f"{place}: {kind} is not a list of names")
-            for name in names:
-                roles[name] = max(role, roles.get(name, role))
-    return Grants(**found)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise EnvironmentFault(f"{path} can't be read: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"{path} is not TOML: {error}") from error
-
-
-def _entries(
-    path: Path, content: dict[str, Any], name: str, keys: set[str]
-) -> list[tuple[str, dict[str, Any]]]:
-    """The entries of a file with their places in words; unknown keys are refused."""
-    entries = content.get(name, [])
-    if set(content) - {name} or not isinstance(entries, list):
-        raise UsageError(f"{path} may hold [[{name}]] only")
-    found = []
-    for number, entry in enumerate(entries, 1):
-        place = f"{path}, entry {number} of [[{name}]]"
-        if not isinstance(entry, dict) or (set(entry) - keys):
-            raise UsageError(f"{place} may have {', '.join(sorted(keys))} only")
-        found.append((place, entry))
-    return found
-
-
-def _role(place: str, entry: Mapping[str, Any]) -> Role:
-    names = [one.name.lower() for one in Role if one]
-    if entry.get("role") not in names:
-        raise UsageError(f"{place} has no role", hint=f"give one of {', '.join(names)}")
-    return Role[entry["role"].upper()]
-
-
-def _is_name(text: str) -> bool:
-    return 0 < len(text) <= _LONGEST_NAME and text.isprintable()
+    content = json.dumps({"error": "too many attempts to sign in", "hint": f"wait {wait} s"})
+    headers = {"Retry-After": str(wait)}
+    return Response(content, _TOO_MANY, headers, media_type="application/json")

@@ -46,6 +46,7 @@ class SavedPlans:
     def __init__(self, job: JobConfiguration) -> None:
         self.folder = job.directory / _FOLDER
         self._application = job.application
+        self._only = job.only_handlers
 
     def save(self, plan: ReplayPlan, planned_by: str) -> Path:
         """Writes a plan; raises ``EnvironmentFault`` if the folder can't be written."""
@@ -62,11 +63,19 @@ class SavedPlans:
         return path
 
     def find(self, plan: str) -> SavedPlan | None:
-        """A plan by its id; None if there is none."""
+        """A plan by its id; None if there is none, or it is about handlers out of sight."""
         if not _ID.fullmatch(plan):
             return None
         path = self.folder / f"{plan}.json"
-        return self._read(path) if path.is_file() else None
+        found = self._read(path) if path.is_file() else None
+        return found if found is not None and self._shows(found) else None
+
+    def required(self, plan: str) -> SavedPlan:
+        """The same; raises ``UsageError`` if there is none."""
+        found = self.find(plan)
+        if found is None:
+            raise UsageError(f"there is no plan {plan}", hint="it may have been discarded")
+        return found
 
     def every(self) -> Iterator[SavedPlan]:
         """All plans that can be read, the newest first."""
@@ -79,13 +88,16 @@ class SavedPlans:
                 found = self._read(path)
             except (UsageError, EnvironmentFault):
                 continue  # some other file
-            if found.plan.application == self._application:
+            if found.plan.application == self._application and self._shows(found):
                 yield found
 
     def forget(self, plan: str) -> None:
-        """Removes the file of a plan."""
-        if _ID.fullmatch(plan):
-            (self.folder / f"{plan}.json").unlink(missing_ok=True)
+        """Removes the file of a plan; errors as for ``required``."""
+        self.required(plan)
+        (self.folder / f"{plan}.json").unlink(missing_ok=True)
+
+    def _shows(self, saved: SavedPlan) -> bool:
+        return self._only is None or saved.plan.messages.keys() <= self._only
 
     @staticmethod
     def _read(path: Path) -> SavedPlan:

@@ -6,7 +6,10 @@ request forgery and on DNS rebinding.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+import ipaddress
+import re
 import secrets
 from collections.abc import Collection
 from typing import Annotated, Final, Protocol
@@ -14,12 +17,13 @@ from urllib.parse import urlsplit
 
 from fastapi import Form, HTTPException, Request
 from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from redrive.console.access import SignedInBy, User, current_user
 
-__all__ = ["Access", "Guard", "refuse_forgery"]
+__all__ = ["Access", "Guard", "is_loopback", "is_secure", "refuse_forgery"]
 
 _COOKIE: Final = "redrive-form"
 """Holds the word that a form has to repeat."""
@@ -35,8 +39,15 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
+_HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?")
+"""The header ``Host`` as browsers write it; RFC 9110, 7.2, allows little more."""
+BODY_SECONDS: Final = 30.0
+"""In which a request's body has to be there: a plan's edit or a rules table at most."""
+LARGEST_BODY: Final = 32 * 1024 * 1024
 _MISDIRECTED: Final = 421
 _FORBIDDEN: Final = 403
+_TIMEOUT: Final = 408
+_TOO_LARGE: Final = 413
 
 
 class Access(Protocol):
@@ -59,7 +70,7 @@ class Guard:
     def __init__(self, app: ASGIApp, access: Access, hosts: Collection[str]) -> None:
         self._app = app
         self._access = access
-        self._hosts = frozenset(hosts)
+        self._hosts = frozenset(one.lower() for one in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request, or hands it to the application."""
@@ -67,34 +78,108 @@ class Guard:
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
-        word = request.cookies.get(_COOKIE, "")
-        is_new = not word
-        word = word or secrets.token_urlsafe(24)
-
-        async def answer(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers[name] = value
-                if "Cache-Control" not in headers:
-                    headers["Cache-Control"] = "no-store"
-                if is_new:
-                    secure = "; Secure" if request.url.scheme == "https" else ""
-                    cookie = f"{_COOKIE}={word}; Path=/; HttpOnly; SameSite=Strict{secure}"
-                    headers.append("Set-Cookie", cookie)
-            await send(message)
-
-        if self._hosts and request.url.hostname not in self._hosts:
-            refused = PlainTextResponse("not a name of this console", _MISDIRECTED)
-            await refused(scope, receive, answer)
-            return
-        user = await self._access.user_of(request)
+        request.state.word = request.cookies.get(_COOKIE, "") or secrets.token_urlsafe(24)
+        answer = _with_headers(request, send)
+        user = await self._user_of(request)
         if isinstance(user, Response):
             await user(scope, receive, answer)
             return
         request.state.user = user
-        request.state.word = word
-        await self._app(scope, receive, answer)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await _body(receive)
+        except TimeoutError:
+            await _refused("the request took too long", _TIMEOUT)(scope, receive, answer)
+        except ClientDisconnect:
+            return
+        else:
+            if body is None:
+                await _refused("the request is too large", _TOO_LARGE)(scope, receive, answer)
+                return
+            await self._app(scope, _again(body, receive), answer)
+
+    async def _user_of(self, request: Request) -> User | Response:
+        if self._hosts and _host(request) not in self._hosts:
+            return PlainTextResponse("not a name of this console", _MISDIRECTED)
+        return await self._access.user_of(request)
+
+
+def _with_headers(request: Request, send: Send) -> Send:
+    """Sends an answer with the headers that every answer has."""
+
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers[name] = value
+            if "Cache-Control" not in headers:
+                headers["Cache-Control"] = "no-store"
+            if not request.cookies.get(_COOKIE):
+                secure = "; Secure" if is_secure(request) else ""
+                cookie = f"{_COOKIE}={request.state.word}; Path=/; HttpOnly; SameSite=Strict"
+                headers.append("Set-Cookie", cookie + secure)
+        await send(message)
+
+    return answer
+
+
+def is_secure(request: Request) -> bool:
+    """Whether a browser's connection is by TLS, as far as the console can tell.
+
+    Behind a proxy that ends TLS the scheme is http; only on the loopback is it really so.
+    """
+    return request.url.scheme == "https" or not is_loopback(_host(request))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is that of this machine for itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _host(request: Request) -> str:
+    """The name in the header ``Host``; empty if it is none, or there are several.
+
+    From the header itself: what reads it as a part of an address takes ``evil@here`` for ``here``.
+    """
+    told = request.headers.getlist("Host")
+    found = _HOST.fullmatch(told[0].lower()) if len(told) == 1 else None
+    return (found[1] or found[2]) if found else ""
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The whole body of a request; None if it is too large."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        if len(body) > LARGEST_BODY:
+            return None
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Gives a body that was read, and then what follows."""
+    is_given = False
+
+    async def give() -> Message:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return give
+
+
+def _refused(text: str, status: int) -> Response:
+    # What is left of the request is not read, so the connection has no next one.
+    return PlainTextResponse(text, status, {"Connection": "close"})
 
 
 async def refuse_forgery(request: Request, word: Annotated[str, Form()] = "") -> None:

@@ -23,14 +23,23 @@ from starlette.responses import Response
 from redrive import __version__
 from redrive.command.edits import patch_of, read_edit
 from redrive.command.selection import parse_selection
-from redrive.console.access import LocalAccess, Role, User, current_user, needs
-from redrive.console.actions import Actions, RefusedError
+from redrive.console.access import (
+    LocalAccess,
+    RefusedError,
+    Role,
+    Scope,
+    User,
+    current_scope,
+    current_user,
+    needs,
+)
+from redrive.console.actions import Actions
 from redrive.console.audit import Audit
 from redrive.console.documents import Documents
 from redrive.console.live import Live
 from redrive.console.logins import Logins
 from redrive.console.rendering import LANGUAGES, Pages, language_of, link
-from redrive.console.security import Access, Guard, refuse_forgery
+from redrive.console.security import Access, Guard, is_secure, refuse_forgery
 from redrive.console.sign_in import add_sign_in
 from redrive.console.tables import RulesTables
 from redrive.errors import (
@@ -54,6 +63,10 @@ _INTERNAL: Final = 500
 _UNAVAILABLE: Final = 503
 _YEAR: Final = 365 * 24 * 3600
 """Seconds for which a browser keeps the language that was chosen."""
+
+
+Seen = Annotated[Scope, Depends(current_scope)]
+"""What of the job the user may see or change by a route."""
 
 
 class Chosen(BaseModel):
@@ -250,11 +263,17 @@ def _audited(console: _Console, action: str) -> list[params.Depends]:
     return [Depends(console.audit.of(action))]
 
 
-def _for(role: Role, *checks: params.Depends) -> dict[str, Any]:
-    """Options of a route for users with a role, which the OpenAPI document names."""
+def _for(role: Role, *checks: params.Depends, whole_job: bool = False) -> dict[str, Any]:
+    """Options of a route for users with a role, which the OpenAPI document names.
+
+    Args:
+        role: The least role.
+        checks: What else is checked, after the role.
+        whole_job: Whether it refuses users whose role is limited to some topics.
+    """
     return {
-        "dependencies": [Depends(needs(role)), *checks],
-        "openapi_extra": {"x-role": role.name.lower()},
+        "dependencies": [Depends(needs(role, whole_job=whole_job)), *checks],
+        "openapi_extra": {"x-role": role.name.lower(), "x-whole-job": whole_job},
     }
 
 
@@ -271,9 +290,11 @@ def _add_document(
     document: Callable[..., Any],
     *,
     audited: str = "",
+    whole_job: bool = False,
 ) -> None:
     """Routes of a document: ``/api/PATH`` is JSON, ``/PATH`` the same as a page."""
-    allowed = _for(Role.VIEWER, *(_audited(console, audited) if audited else []))
+    checks = _audited(console, audited) if audited else []
+    allowed = _for(Role.VIEWER, *checks, whole_job=whole_job)
     Content = Annotated[dict[str, Any], Depends(document)]  # noqa: N806 - a type
 
     def page(request: Request, content: Content) -> HTMLResponse:
@@ -290,34 +311,34 @@ def _add_document(
 
 def _add_pages(app: FastAPI, console: _Console) -> None:
     """Routes of what there is to look at."""
-    documents, live, add = console.documents, console.live, partial(_add_document, app, console)
+    within, live, add = console.documents.within, console.live, partial(_add_document, app, console)
 
-    async def status() -> dict[str, Any]:
+    async def status(scope: Seen) -> dict[str, Any]:
         """What ``redrive status --json`` prints, with the rates of the last hour and day."""
-        return await live.status()
+        return await live.status(scope)
 
-    def groups(chosen: Annotated[Chosen, Query()]) -> dict[str, Any]:
+    def groups(chosen: Annotated[Chosen, Query()], scope: Seen) -> dict[str, Any]:
         """What ``redrive groups --json`` prints, with the trend of each group."""
-        found = documents.groups(chosen.selection(), chosen.limit)
+        found = within(scope).groups(chosen.selection(), chosen.limit)
         return {**found, "chosen": chosen.parameters()}
 
-    def messages(chosen: Annotated[ListedPage, Query()]) -> dict[str, Any]:
+    def messages(chosen: Annotated[ListedPage, Query()], scope: Seen) -> dict[str, Any]:
         """What ``redrive ls --json`` prints."""
-        found = documents.messages(chosen.selection(), chosen.limit, chosen.page)
+        found = within(scope).messages(chosen.selection(), chosen.limit, chosen.page)
         before = (chosen.page - 1) * chosen.limit
         return {**found, "page": chosen.page, "before": before, "chosen": chosen.parameters()}
 
-    def acknowledgements() -> dict[str, Any]:
+    def acknowledgements(scope: Seen) -> dict[str, Any]:
         """What ``redrive ack --list --json`` prints."""
-        return documents.acknowledgements()
+        return within(scope).acknowledgements()
 
-    def completions(chosen: Annotated[Chosen, Query()]) -> dict[str, Any]:
+    def completions(chosen: Annotated[Chosen, Query()], scope: Seen) -> dict[str, Any]:
         """Ways to go on with a condition in SQL."""
-        return documents.completions(chosen.selection())
+        return within(scope).completions(chosen.selection())
 
-    def message(identity: str) -> dict[str, Any]:
+    def message(identity: str, scope: Seen) -> dict[str, Any]:
         """What ``redrive show --json`` prints, and what each rule says of it."""
-        return documents.message(identity)
+        return within(scope).message(identity)
 
     add("/status", "now.html", status)
     add("/groups", "groups.html", groups)
@@ -329,7 +350,7 @@ def _add_pages(app: FastAPI, console: _Console) -> None:
 
 def _add_pages_of_network(app: FastAPI, console: _Console) -> None:
     """Routes of queue managers, and of the way of a put."""
-    add = partial(_add_document, app, console)
+    add = partial(_add_document, app, console, whole_job=True)
 
     def network(queue_manager: str = "") -> dict[str, Any]:
         """What ``redrive topology show --json`` prints, and of one queue manager its channels."""
@@ -350,23 +371,24 @@ def _add_pages_of_work(app: FastAPI, console: _Console) -> None:
     def plans(request: Request) -> dict[str, Any]:
         """The plans that wait for somebody to apply them, and the replays."""
         waiting = console.actions.waiting_plans(current_user(request))
-        return {"plans": waiting, **console.documents.replays()}
+        return {"plans": waiting, **console.documents.within(request.state.scope).replays()}
 
     def plan(identity: str, request: Request) -> dict[str, Any]:
         """A plan that waits, or the progress of one that was applied."""
         return console.actions.plan(identity, current_user(request))
 
-    def tables() -> dict[str, Any]:
+    def tables(scope: Seen) -> dict[str, Any]:
         """What ``redrive tables --hits --json`` prints."""
-        return console.tables.every()
+        return console.tables.within(scope).every()
 
-    def table(handler: str, ran: str = "") -> dict[str, Any]:
+    def table(handler: str, scope: Seen, ran: str = "") -> dict[str, Any]:
         """The table of a handler, or one that ran, with what ``redrive check`` says of it."""
-        return console.tables.ran(handler, ran) if ran else console.tables.one(handler)
+        found = console.tables.within(scope)
+        return found.ran(handler, ran) if ran else found.one(handler)
 
-    def difference(old: str, new: str, handler: str = "") -> dict[str, Any]:
+    def difference(old: str, new: str, scope: Seen, handler: str = "") -> dict[str, Any]:
         """What ``redrive diff --json`` prints of two tables that ran."""
-        return console.tables.difference(old, new, handler)
+        return console.tables.within(scope).difference(old, new, handler)
 
     add("/plans", "plans.html", plans)
     add("/plans/{identity}", "plan.html", plan)
@@ -392,7 +414,7 @@ def _add_actions(app: FastAPI, console: _Console) -> None:
     def text(request: Request, form: Annotated[Planned, Form()]) -> Response:
         """One message as a text to edit, which a plan then takes."""
         console.audit.write(current_user(request), "look at a message", form.message)
-        found = actions.text(form.selection(), form.order())
+        found = actions.text(current_user(request), form.selection(), form.order())
         if not _wants_page(request):
             return _json(found)
         kept = form.model_dump(exclude_defaults=True, exclude={"edited"})
@@ -463,7 +485,7 @@ def _add_network_actions(app: FastAPI, console: _Console) -> None:
             page = link("/network", {"queue_manager": form.queue_manager})
             return _done(request, form.model_dump(), page)
 
-        allowed = _for(Role.OPERATOR, Depends(refuse_forgery))
+        allowed = _for(Role.OPERATOR, Depends(refuse_forgery), whole_job=True)
         app.post(f"/api/{path}", summary=verb, **allowed)(act)
 
     for word, turns_on in (("start", True), ("stop", False)):
@@ -491,26 +513,34 @@ def _add_table_actions(app: FastAPI, console: _Console) -> None:
         return _json(content)
 
     @app.post("/api/tables/{handler}/check", **tried)
-    def check(handler: str, request: Request, form: Annotated[TableText, Form()]) -> Response:
+    def check(
+        handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
+    ) -> Response:
         """What ``redrive check`` says of a text."""
-        return shown(request, console.tables.one(handler, form.unix()))
+        return shown(request, console.tables.within(scope).one(handler, form.unix()))
 
     @app.post("/api/tables/{handler}/try", **tried)
-    def try_table(handler: str, request: Request, form: Annotated[TableText, Form()]) -> Response:
+    def try_table(
+        handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
+    ) -> Response:
         """What ``redrive diff`` and ``redrive plan`` say of a text."""
-        return shown(request, console.tables.trial(handler, form.unix()))
+        return shown(request, console.tables.within(scope).trial(handler, form.unix()))
 
     @app.post("/api/tables/{handler}/live", **live)
-    def put_live(handler: str, request: Request, form: Annotated[TableText, Form()]) -> Response:
+    def put_live(
+        handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
+    ) -> Response:
         """Puts a table live by a restart of the job."""
-        found = console.tables.put_live(handler, form.unix())
+        found = console.tables.within(scope).put_live(handler, form.unix())
         _log.info("%s put a table of %s live", current_user(request).name, handler)
         return RedirectResponse("/tables", _SEE_OTHER) if _wants_page(request) else _json(found)
 
     @app.post("/api/tables/{handler}/back", **live)
-    def go_back(handler: str, request: Request, form: Annotated[KeptTable, Form()]) -> Response:
+    def go_back(
+        handler: str, request: Request, form: Annotated[KeptTable, Form()], scope: Seen
+    ) -> Response:
         """Restarts the job with a table that ran before."""
-        found = console.tables.go_back(handler, form.table)
+        found = console.tables.within(scope).go_back(handler, form.table)
         _log.info("%s went back to table %s", current_user(request).name, form.table)
         return RedirectResponse("/tables", _SEE_OTHER) if _wants_page(request) else _json(found)
 
@@ -519,9 +549,9 @@ def _add_others(app: FastAPI, console: _Console) -> None:
     viewer = _for(Role.VIEWER)
 
     @app.get("/live", **viewer, include_in_schema=False)
-    async def events() -> StreamingResponse:
+    async def events(scope: Seen) -> StreamingResponse:
         return StreamingResponse(
-            console.live.events(),
+            console.live.events(scope),
             media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no"},
         )
@@ -530,9 +560,9 @@ def _add_others(app: FastAPI, console: _Console) -> None:
         "/api/messages/{identity}/body",
         **_for(Role.VIEWER, *_audited(console, "download a body")),
     )
-    def body(identity: str) -> Response:
+    def body(identity: str, scope: Seen) -> Response:
         """The body of a message, as a file."""
-        content = console.documents.body(identity)
+        content = console.documents.within(scope).body(identity)
         return Response(
             content,
             media_type="application/octet-stream",
@@ -543,9 +573,13 @@ def _add_others(app: FastAPI, console: _Console) -> None:
     def choose_language(language: str, request: Request) -> Response:
         answer = RedirectResponse("/", _SEE_OTHER)
         if language in LANGUAGES:
-            secure = request.url.scheme == "https"
             answer.set_cookie(
-                "redrive-language", language, max_age=_YEAR, samesite="strict", secure=secure
+                "redrive-language",
+                language,
+                max_age=_YEAR,
+                httponly=True,
+                samesite="strict",
+                secure=is_secure(request),
             )
         return answer
 

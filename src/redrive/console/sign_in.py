@@ -1,5 +1,6 @@
-"""Routes by which people sign in with a token, and sign out."""
+"""Routes by which people sign in, with a token or by an identity provider, and sign out."""
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
@@ -7,51 +8,161 @@ from fastapi import Depends, FastAPI, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
-from redrive.console.access import current_user
+from redrive.console.access import Role, SignedInBy, User, current_user, is_name
 from redrive.console.audit import Audit
 from redrive.console.logins import SESSION_COOKIE, SESSION_SECONDS, SIGN_IN, Logins
-from redrive.console.security import refuse_forgery
+from redrive.console.oidc import CALLBACK, STARTED, SignInRefused
+from redrive.console.security import is_secure, refuse_forgery
 
+_log: Final = logging.getLogger(__name__)
+
+_STARTED_COOKIE: Final = "redrive-sign-in"
+_SHOWN: Final = 20
+"""Groups of somebody without a role that the page names."""
 _SEE_OTHER: Final = 303
 _UNAUTHORIZED: Final = 401
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_FORBIDDEN: Final = 403
+_TOO_MANY: Final = 429
 
 Page = Callable[[Request, str, Mapping[str, Any], int], HTMLResponse]
 
 
 def add_sign_in(app: FastAPI, logins: Logins, audit: Audit, page: Page) -> None:
-    """Adds the routes to an application; without tokens there is nothing to sign in with."""
-    if not logins.tokens:
+    """Adds the routes to an application; without anything to sign in with there are none."""
+    if not logins.has_sign_in:
         return
+    door = _Door(logins, audit, page)
+    app.get(SIGN_IN, include_in_schema=False)(door.form)
+    protected: dict[str, Any] = {
+        "include_in_schema": False,
+        "dependencies": [Depends(refuse_forgery)],
+    }
+    if logins.tokens:
+        app.post(SIGN_IN, **protected)(door.with_token)
+    if logins.provider:
+        app.get(f"{SIGN_IN}/start", include_in_schema=False)(door.start)
+        app.get(CALLBACK, include_in_schema=False)(door.finish)
+    app.post("/sign-out", **protected)(door.sign_out)
 
-    @app.get(SIGN_IN, include_in_schema=False)
-    def form(request: Request) -> Response:
-        return page(request, "signin.html", {"is_wrong": False}, 200)
 
-    @app.post(SIGN_IN, include_in_schema=False, dependencies=[Depends(refuse_forgery)])
-    async def sign_in(request: Request, token: Annotated[str, Form()]) -> Response:
-        user = logins.user_of_token(token.strip())
+class _Door:
+    """What the routes share.
+
+    Args:
+        logins: Knows users, and keeps sessions.
+        audit: Records who comes and goes.
+        page: Renders a page.
+    """
+
+    def __init__(self, logins: Logins, audit: Audit, page: Page) -> None:
+        self._logins = logins
+        self._audit = audit
+        self._page = page
+
+    def form(self, request: Request) -> Response:
+        return self._form(request)
+
+    async def with_token(self, request: Request, token: Annotated[str, Form()]) -> Response:
+        address = self._logins.address(request)
+        if wait := self._logins.failures.wait(address):
+            return self._wait(request, wait)
+        user = self._logins.user_of_token(token.strip())
         if user is None:
-            return page(request, "signin.html", {"is_wrong": True}, _UNAUTHORIZED)
-        audit.write(user, "sign in")
-        logins.sessions.end(request.cookies.get(SESSION_COOKIE, ""))
-        answer = RedirectResponse("/", _SEE_OTHER)
-        # Behind a proxy that ends TLS the scheme is http; only on the loopback is it really so.
-        secure = request.url.scheme == "https" or request.url.hostname not in _LOOPBACK
+            self._logins.failures.count(address)
+            return self._form(request, "This token is not known.", _UNAUTHORIZED)
+        return self._enter(request, user)
+
+    async def start(self, request: Request) -> Response:
+        """Sends a browser to the identity provider."""
+        assert self._logins.provider is not None
+        address = self._logins.address(request)
+        wait = self._logins.failures.wait(address) or self._logins.sign_ins.wait(address)
+        if wait:
+            return self._wait(request, wait)
+        self._logins.sign_ins.count(address)
+        place, started = await self._logins.provider.start()
+        answer = RedirectResponse(place, _SEE_OTHER)
+        # The way back comes from another site: a strict cookie would not come with it.
         answer.set_cookie(
-            SESSION_COOKIE,
-            logins.sessions.begin(user),
-            max_age=SESSION_SECONDS,
+            _STARTED_COOKIE,
+            self._logins.keep(started, STARTED),
+            max_age=int(STARTED),
+            path=SIGN_IN,
             httponly=True,
-            samesite="strict",
-            secure=secure,
+            samesite="lax",
+            secure=is_secure(request),
         )
         return answer
 
-    @app.post("/sign-out", include_in_schema=False, dependencies=[Depends(refuse_forgery)])
-    async def sign_out(request: Request) -> Response:
-        audit.write(current_user(request), "sign out")
-        logins.sessions.end(request.cookies.get(SESSION_COOKIE, ""))
-        answer = RedirectResponse(SIGN_IN, _SEE_OTHER)
+    async def finish(self, request: Request) -> Response:
+        """Takes a browser back from the identity provider."""
+        assert self._logins.provider is not None
+        address = self._logins.address(request)
+        if wait := self._logins.failures.wait(address):
+            return self._wait(request, wait)
+        started = self._logins.take(request.cookies.get(_STARTED_COOKIE, ""))
+        try:
+            found = await self._logins.provider.finish(started, dict(request.query_params))
+        except SignInRefused as refusal:
+            self._logins.failures.count(address)
+            _log.warning("%s: %s", address, refusal.message)
+            return self._form(request, refusal.message, _UNAUTHORIZED)
+        user = User(found.name, self._logins.grants.of(found.name, found.groups), SignedInBy.OIDC)
+        if user.role is Role.NOBODY:
+            self._logins.failures.count(address)
+            _log.warning("%s: %s has no role", address, user.name)
+            groups = sorted(one for one in found.groups if is_name(one))[:_SHOWN]
+            content = {"name": user.name, "groups": groups}
+            return self._page(request, "no_role.html", content, _FORBIDDEN)
+        return self._enter(request, user)
+
+    async def sign_out(self, request: Request) -> Response:
+        self._audit.write(current_user(request), "sign out")
+        self._logins.sessions.end(request.cookies.get(SESSION_COOKIE, ""))
+        answer = RedirectResponse(f"{SIGN_IN}?out=1", _SEE_OTHER)
         answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
         return answer
+
+    def _enter(self, request: Request, user: User) -> Response:
+        """Begins a session; an earlier one of this browser ends, whoever began it."""
+        key = f"user {user.name}"
+        if wait := self._logins.sign_ins.wait(key):
+            return self._wait(request, wait)
+        self._logins.sign_ins.count(key)
+        self._audit.write(user, "sign in")
+        self._logins.sessions.end(request.cookies.get(SESSION_COOKIE, ""))
+        # A redirect would count as coming from the identity provider, as the request does that it
+        # answers, and the browser would leave out the strict cookie.
+        is_back = user.by is SignedInBy.OIDC
+        answer: Response = RedirectResponse("/", _SEE_OTHER)
+        if is_back:
+            answer = self._page(request, "signed_in.html", {}, 200)
+        answer.set_cookie(
+            SESSION_COOKIE,
+            self._logins.sessions.begin(user),
+            max_age=SESSION_SECONDS,
+            httponly=True,
+            samesite="strict",
+            secure=is_secure(request),
+        )
+        if is_back:
+            answer.delete_cookie(_STARTED_COOKIE, path=SIGN_IN, httponly=True, samesite="lax")
+        return answer
+
+    def _wait(self, request: Request, wait: int) -> Response:
+        text = "Too many attempts to sign in: try again in a minute."
+        answer = self._form(request, text, _TOO_MANY)
+        answer.headers["Retry-After"] = str(wait)
+        return answer
+
+    def _form(self, request: Request, problem: str = "", status: int = 200) -> HTMLResponse:
+        provider = self._logins.provider
+        is_out = "out" in request.query_params
+        content = {
+            "problem": problem,
+            "has_tokens": bool(self._logins.tokens),
+            "provider": provider.settings.issuer if provider else "",
+            "is_out": is_out,
+            "sign_out": provider.sign_out_address() if provider and is_out else "",
+        }
+        return self._page(request, "signin.html", content, status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -11,6 +12,9 @@ from redrive.command.diff import difference_document, difference_lines
 from redrive.command.plan import with_table
 from redrive.command.restart import Restart, table_file
 from redrive.command.tables import required_text, table_document
+from redrive.configuration import HandlerConfiguration, JobConfiguration
+from redrive.console.access import EVERYTHING, RefusedError, Scope
+from redrive.console.documents import Documents
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault, UsageError
 from redrive.operations.restart import running_process
@@ -34,14 +38,20 @@ class RulesTables:
 
     Args:
         config: The file of its settings.
+        scope: What of the job they are about.
     """
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, config: Path, scope: Scope = EVERYTHING) -> None:
         self._config = config
+        self._documents = Documents(config, scope)
+
+    def within(self, scope: Scope) -> RulesTables:
+        """The tables of a part of the job."""
+        return RulesTables(self._config, scope)
 
     def every(self) -> dict[str, Any]:
         """What ``redrive tables --hits --json`` prints, and the handlers of the settings."""
-        job = read_settings(self._config).job
+        job = self._documents.settings().job
         handlers = [one.identity.name for one in job.handlers]
         try:
             found = tables_of(job)
@@ -62,7 +72,9 @@ class RulesTables:
             UsageError: There is no such handler, or no such table of it ran.
             EnvironmentFault: The brokers can't be read, or only the hash of the table is kept.
         """
-        kept = tables_of(read_settings(self._config).job).find(digits, handler)
+        settings = self._documents.settings()
+        _handler(settings, handler)
+        kept = tables_of(settings.job).find(digits, handler)
         return {**self.one(handler, required_text(kept)), "hash": kept.hash}
 
     def difference(self, old: str, new: str, handler: str) -> dict[str, Any]:
@@ -77,7 +89,9 @@ class RulesTables:
             UsageError: They name no table, or several.
             EnvironmentFault: As for ``ran``.
         """
-        settings = read_settings(self._config)
+        settings = self._documents.settings()
+        if handler:
+            _handler(settings, handler)
         found = tables_of(settings.job)
         kept = [found.find(digits, handler or None) for digits in (old, new)]
         tables = [parse(required_text(one), name=one.name).required() for one in kept]
@@ -99,8 +113,11 @@ class RulesTables:
             digits: The first digits of the table's hash.
 
         Raises:
+            UsageError: There is no such handler.
+            RefusedError: A handler that this user does not see has its table in the same file.
             RedriveError: As for ``redrive restart --table``.
         """
+        self._file(handler)
         answer = Restart(self._config, (), (), yes=True).with_kept(digits, handler, _ANSWER)
         return {"handler": handler, "process": answer.pid}
 
@@ -114,16 +131,14 @@ class RulesTables:
         Raises:
             UsageError: There is no such handler.
         """
-        settings = read_settings(self._config)
-        index = _index(settings, handler)
-        now = settings.job.handlers[index]
+        now = _handler(self._documents.settings(), handler)
         shown = now.rules if text is None else text
         return {
             "handler": handler,
             "name": now.rules_name,
             "text": shown,
             "is_changed": shown != now.rules,
-            **self._checked(index, now.rules_name, shown),
+            **self._checked(handler, now.rules_name, shown),
         }
 
     def trial(self, handler: str, text: str) -> dict[str, Any]:
@@ -136,15 +151,14 @@ class RulesTables:
         found = self.one(handler, text)
         if found["has_errors"]:
             return {**found, "difference": [], "plan": [], "what_if": None}
-        settings = read_settings(self._config)
-        index = _index(settings, handler)
+        settings = self._documents.settings()
         with TemporaryDirectory(prefix="redrive-console-") as folder:
-            new = self._with_text(index, text, Path(folder))
+            new = self._with_text(handler, text, Path(folder))
         question = Question(
             old=settings.job, new=new.job, handler=handler, over=_WAITING, mask=settings.mask
         )
         answer = ask(question)
-        tables = [parse(one.handlers[index].rules).required() for one in (settings.job, new.job)]
+        tables = [parse(_handler(one, handler).rules).required() for one in (settings, new)]
         difference = difference_lines(compare(*tables), *tables)
         return {
             **found,
@@ -158,23 +172,37 @@ class RulesTables:
 
         Raises:
             UsageError: There is no such handler, or no job runs.
+            RefusedError: As for ``go_back``.
             ConfigurationError: The table has errors.
             RedriveError: The job refused; the file holds what it held.
         """
-        settings = read_settings(self._config)
-        running_process(settings.job)
-        path, handlers = table_file(settings.job, _index(settings, handler))
+        path, handlers = self._file(handler)
+        running_process(self._documents.settings().job)
         file = RulesFile(path)
         restart = Restart(self._config, (), (), yes=True)
         answer = restart.with_text(file, handlers, text, _ANSWER, lambda _: None)
         saved = file.saved.name if file.saved.exists() else ""
         return {"handler": handler, "process": answer.pid, "saved": saved}
 
-    def _checked(self, index: int, name: str, text: str) -> dict[str, Any]:
+    def _file(self, handler: str) -> tuple[Path, Sequence[int]]:
+        """The file of a handler's table, and the handlers of the whole job that read it."""
+        seen = self._documents.settings()
+        _handler(seen, handler)
+        job = read_settings(self._config).job
+        path, handlers = table_file(job, _index(job, handler))
+        names = {job.handlers[index].identity.name for index in handlers}
+        if seen.job.only_handlers is not None and not names <= seen.job.only_handlers:
+            raise RefusedError(
+                f"the table of {handler} is that of handlers, too, which this user does not see",
+                hint="ask an admin of the whole job, or give each handler a file of its own",
+            )
+        return path, handlers
+
+    def _checked(self, handler: str, name: str, text: str) -> dict[str, Any]:
         with TemporaryDirectory(prefix="redrive-console-") as folder:
             findings: Sequence[Diagnostic]
             try:
-                self._with_text(index, text, Path(folder))
+                self._with_text(handler, text, Path(folder))
                 findings = analyse(parse(text, name=name).required(), text, name=name)
             except ConfigurationError as error:
                 findings = error.diagnostics
@@ -190,14 +218,20 @@ class RulesTables:
         has_errors = any(one.severity is Severity.ERROR for one in findings)
         return {"findings": shown, "has_errors": has_errors}
 
-    def _with_text(self, index: int, text: str, folder: Path) -> Settings:
+    def _with_text(self, handler: str, text: str, folder: Path) -> Settings:
         table = folder / "table"
         table.write_bytes(text.encode())
-        return with_table(self._config, index, table)
+        index = _index(read_settings(self._config).job, handler)
+        settings = with_table(self._config, index, table)
+        return replace(settings, job=self._documents.scope.restrict(settings.job))
 
 
-def _index(settings: Settings, handler: str) -> int:
-    names = [one.identity.name for one in settings.job.handlers]
+def _handler(settings: Settings, handler: str) -> HandlerConfiguration:
+    return settings.job.handlers[_index(settings.job, handler)]
+
+
+def _index(job: JobConfiguration, handler: str) -> int:
+    names = [one.identity.name for one in job.handlers]
     if handler not in names:
         raise UsageError(f"there is no handler {handler}", hint=f"there are {', '.join(names)}")
     return names.index(handler)

@@ -98,6 +98,26 @@ class SupervisionState:
             ),
         )
 
+    def restricted_to(self, job: JobConfiguration) -> Self:
+        """What it says of the handlers of a part of a job.
+
+        Args:
+            job: The part.
+        """
+        topics = {one.identity.topic for one in job.handlers}
+        names = {one.identity.name for one in job.handlers}
+        return replace(
+            self,
+            lane=self.lane if self.lane.rpartition(":")[0] in topics else "",
+            cause="",
+            clusters="",
+            forwards={},
+            refused=self.refused and "users of the whole job see why",
+            stopped={topic: why for topic, why in self.stopped.items() if topic in topics},
+            breakers=tuple(one for one in self.breakers if one.handler in names),
+            floods=tuple(one for one in self.floods if one.handler in names),
+        )
+
     def describe(self, now: float) -> str:
         """One line: ``stalled since 12:03:05 UTC (4 min 2 s), orders.dlq:2 at step commit, ...``.
 

@@ -115,6 +115,10 @@ def tables_of(job: JobConfiguration) -> Tables:
             hint="a job that handles dead letters keeps there every table it runs with, from its"
             " first start on",
         )
+    only = job.only_handlers
+    if only is not None:
+        tables = [one for one in read.tables if one.handler in only]
+        return Tables(tables, deciding_in(job, entries), ())
     notes = [f"the entry {key} of {job.tables_topic} can't be read" for key in read.unreadable]
     return Tables(read.tables, deciding_in(job, entries), notes)
 

@@ -237,6 +237,7 @@ class Archive:
 
     def _open(self, needle: bytes) -> Ledger:
         path, topic = self._configuration.ledger.path, self._configuration.outcomes_topic
+        only = self._configuration.only_handlers
         try:
             ledger = Ledger.open(
                 path,
@@ -244,10 +245,11 @@ class Archive:
                 topic=topic,
                 seconds=GLIMPSE if may_exist(path) else PATIENCE,
                 wanted=lambda value: needle in value,
+                handlers=only,
             )
         except TransientFault as fault:
             self._notes = (*self._notes, fault.message)
-            ledger = Ledger.open(path, None, topic=topic, seconds=0)
+            ledger = Ledger.open(path, None, topic=topic, seconds=0, handlers=only)
         if ledger.table is None and self._notes:
             # A failed read must not look like an empty topic.
             raise EnvironmentFault(

@@ -58,6 +58,7 @@ class Ledger:
         topic: str,
         seconds: float,
         wanted: Callable[[bytes], bool] | None = None,
+        handlers: frozenset[str] | None = None,
     ) -> Self:
         """Opens the table and reads the topic from the end of the table.
 
@@ -67,15 +68,18 @@ class Ledger:
             topic: The outcomes topic.
             seconds: How long reading the topic may take.
             wanted: Which records of the topic matter, by their value; None for all.
+            handlers: Handlers whose outcomes matter, in the table too; None for all.
 
         Raises:
             EnvironmentFault: The table is there and can't be read.
             TransientFault: The broker gave no answer in time.
         """
-        table = LedgerTable.open(path)
+        table = whole = LedgerTable.open(path)
+        if whole is not None and handlers is not None:
+            table = whole.restricted_to(handlers)
         if cluster is None:
             return cls(table)
-        positions = table.positions() if table else {}
+        positions = whole.positions() if whole else {}
         lanes, silent = cluster.led([topic])
         extents = cluster.extents(lanes)
         starts, notes = _starts(positions, extents)
@@ -85,7 +89,9 @@ class Ledger:
             for record in cluster.read(starts, seconds=seconds):
                 if wanted is None or wanted(record.value or b""):
                     place = record.lane.partition, record.offset
-                    rows.append(row_of(record.value, record.timestamp, *place))
+                    row = row_of(record.value, record.timestamp, *place)
+                    if handlers is None or row["handler"] in handlers:
+                        rows.append(row)
         except TransientFault:
             behind = sum(extents[lane].end - start for lane, start in starts.items())
             what = "the ledger is" if table else f"there is no ledger in {path}, so it is"

@@ -193,7 +193,8 @@ class _Outcomes:
         path, topic = configuration.ledger.path, configuration.outcomes_topic
         cluster = queues.cluster
         try:
-            ledger = Ledger.open(path, cluster, topic=topic, seconds=ANSWER)
+            only = configuration.only_handlers
+            ledger = Ledger.open(path, cluster, topic=topic, seconds=ANSWER, handlers=only)
             if ledger.notes or (ledger.table is None and cluster is None):
                 return cls._by_topics(configuration, cluster, ledger.notes)
             totals, hour, minute = ledger.flows(

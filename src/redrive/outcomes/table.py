@@ -7,6 +7,7 @@ duplicate.
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -88,16 +89,32 @@ class LedgerTable:
     """One version of the ledger, the newest when it was opened."""
 
     def __init__(
-        self, table: DeltaTable, path: LedgerFolder, others: Mapping[str, DeltaTable] = _NO_OTHERS
+        self,
+        table: DeltaTable,
+        path: LedgerFolder,
+        others: Mapping[str, DeltaTable] = _NO_OTHERS,
+        handlers: frozenset[str] | None = None,
     ) -> None:
         """Takes the Delta table opened in a folder; ``open`` and ``create`` open it."""
         self._table = table
         self._path = path
+        self._handlers = handlers
         self._stands: dict[int, int] | None = None
         """Its positions as far as this writer knows; None before the first append."""
         self._query = QueryBuilder()
         for name, one in {_NAME: table, **others}.items():
-            self._query.register(name, one)
+            self._register(name, one)
+
+    def _register(self, name: str, table: DeltaTable) -> None:
+        if self._handlers is None:
+            self._query.register(name, table)
+            return
+        # Conditions of users may have subqueries, which must not name the whole table.
+        whole = f"t{secrets.token_hex(16)}"
+        self._query.register(whole, table)
+        names = ", ".join(map(sql_text, sorted(self._handlers))) or "NULL"
+        view = f"CREATE VIEW {name} AS SELECT * FROM {whole} WHERE handler IN ({names})"  # noqa: S608 - quoted
+        self.stream(view).read_all()
 
     @classmethod
     def open(cls, path: LedgerFolder) -> Self | None:
@@ -201,7 +218,11 @@ class LedgerTable:
     def beside(self, **others: Self) -> Self:
         """The same table, with others under names of their own for queries over all of them."""
         tables = {name: other.delta for name, other in others.items()}
-        return type(self)(self._table, self._path, tables)
+        return type(self)(self._table, self._path, tables, self._handlers)
+
+    def restricted_to(self, handlers: frozenset[str]) -> Self:
+        """The same table, whose queries see the outcomes of some handlers only."""
+        return type(self)(self._table, self._path, handlers=handlers)
 
     def positions(self) -> dict[int, int]:
         """The outcome offset to go on with, for every partition of which there are rows.

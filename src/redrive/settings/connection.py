@@ -91,7 +91,7 @@ def _sign_in(section: Section, protocol: str) -> _SignIn:
     return _SignIn(
         sasl_mechanism=mechanism,
         sasl_username=section.text("sasl_username"),
-        sasl_password=_password(section, "sasl_password", f"{protocol} signs in with a password"),
+        sasl_password=read_secret(section, "sasl_password", f"{protocol} signs in with a password"),
     )
 
 
@@ -107,7 +107,7 @@ def _oauth(section: Section) -> _SignIn:
         sasl_mechanism="OAUTHBEARER",
         oauth_endpoint=section.text("oauth_endpoint"),
         oauth_client_id=section.text("oauth_client_id"),
-        oauth_client_secret=_password(section, "oauth_client_secret", "a client needs a secret"),
+        oauth_client_secret=read_secret(section, "oauth_client_secret", "a client needs a secret"),
         oauth_scope=section.text("oauth_scope"),
         oauth_ca_file=_absolute(_existing_file(section, "oauth_ca_file")),
     )
@@ -141,7 +141,7 @@ def read_registry(section: Section) -> RegistryAccess | None:
         return None
     password = ""
     if section.has("username"):
-        password = _password(section, "password", "a user needs a password")
+        password = read_secret(section, "password", "a user needs a password")
     return RegistryAccess(
         url=section.text("url"),
         username=section.text("username"),
@@ -197,7 +197,7 @@ def _tls(section: Section) -> _Tls:
             section.missing(other, "a certificate and its key belong together")
     password = ""
     if section.has("ssl_key_password") or section.has("ssl_key_password_file"):
-        password = _password(section, "ssl_key_password", "")
+        password = read_secret(section, "ssl_key_password", "")
         if not section.has("ssl_key_file"):
             section.missing("ssl_key_file", "that is the key that the password decrypts")
     if certificate and key:
@@ -234,7 +234,7 @@ def _without_effect(section: Section, by: str, value: str, key: str, needed: str
         )
 
 
-def _password(section: Section, key: str, purpose: str) -> str:
+def read_secret(section: Section, key: str, purpose: str) -> str:
     """A password or secret from the variable in ``key`` or the file in ``key``_file."""
     word = "secret" if key.endswith("secret") else "password"
     key_of_file = f"{key}_file"

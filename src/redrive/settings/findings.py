@@ -84,16 +84,18 @@ class Section:
     data: Mapping[str, Any]
 
     @classmethod
-    def whole(cls, document: Document, environ: Mapping[str, str]) -> Section:
-        """The whole document, checked against the schema; ``environ`` replaces ``${NAME}``."""
+    def whole(
+        cls, document: Document, environ: Mapping[str, str], schema: Schema = SCHEMA
+    ) -> Section:
+        """The whole document, checked against a schema; ``environ`` replaces ``${NAME}``."""
         findings = Findings(document)
         # A table that is not there is an empty one, and lacks what is required in it.
         tables: dict[str, Any] = {
-            name: {} for name, one in SCHEMA.definition["properties"].items() if "$ref" in one
+            name: {} for name, one in schema.definition["properties"].items() if "$ref" in one
         }
         unset: dict[KeyPath, str] = {}
         data = tables | _with_variables(document.data, (), environ, unset)
-        flaws = SCHEMA.flaws(data, written=document.data)
+        flaws = schema.flaws(data, written=document.data)
         unknown = {flaw.path for flaw in flaws if flaw.concerns_key}
         for path, name in unset.items():
             if not any(path[:length] in unknown for length in range(1, len(path) + 1)):

@@ -25,8 +25,16 @@ if TYPE_CHECKING:
 
 
 def read_accepted(job: JobConfiguration, cluster: Cluster) -> dict[str, Replay]:
-    """Every replay that was accepted, by the id of its plan."""
-    return read_replays(read_decisions(job, cluster))
+    """Every replay that was accepted, by the id of its plan; of a part of a job, its own."""
+    found = read_replays(read_decisions(job, cluster))
+    if job.only_handlers is None:
+        return found
+    topics = {one.identity.replay_topic for one in job.handlers}
+    return {
+        plan: one
+        for plan, one in found.items()
+        if one.spans and {lane.topic for lane in one.spans} <= topics
+    }
 
 
 @dataclass(frozen=True, slots=True)

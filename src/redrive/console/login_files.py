@@ -1,0 +1,143 @@
+"""The files of ``--tokens`` and ``--access``: who may come in, as what, and by whose word.
+
+As for ``redrive.toml`` every finding has its place, all come at once, and none shows a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from redrive.console.access import EVERYTHING, Grant, Role, Scope, SignedInBy, User, is_name
+from redrive.console.logins import Grants
+from redrive.console.oidc import OidcSettings
+from redrive.diagnostics import Severity, has_errors
+from redrive.errors import ConfigurationError, UsageError
+from redrive.schemas import Schema
+from redrive.settings.connection import read_secret
+from redrive.settings.document import Document
+from redrive.settings.findings import Section
+
+__all__ = ["AccessFile", "read_access", "read_tokens"]
+
+_TOKENS: Final = Schema.load("redrive.console", "tokens.json", mapping="table")
+_ACCESS: Final = Schema.load("redrive.console", "access.json", mapping="table")
+_READABLE_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH | stat.S_IWGRP | stat.S_IWOTH
+_REQUIRED: Final = {
+    "issuer": "the address of the identity provider",
+    "client_id": "as what it knows the console",
+    "address": "where it sends browsers back to, such as https://redrive.example",
+}
+
+
+class AccessFile(NamedTuple):
+    """The file of ``--access``."""
+
+    grants: Grants
+    oidc: OidcSettings | None
+    """The identity provider; None if it has no table ``[oidc]``."""
+
+
+def read_tokens(path: Path) -> dict[str, User]:
+    """Reads a file of tokens: users by the SHA-256 of their tokens.
+
+    Raises:
+        UsageError: Others may read it.
+        ConfigurationError: It has errors; all of them are attached.
+    """
+    root = Section.whole(Document.from_file(path), {}, _TOKENS)
+    if path.stat().st_mode & _READABLE_BY_OTHERS:
+        raise UsageError(
+            f"--tokens {path}: other users of this machine may read or change it",
+            hint=f"chmod 600 {path}",
+        )
+    users: dict[str, User] = {}
+    for entry in root.sections("tokens"):
+        _check_names(entry, "name", [entry.text("name")])
+        digest = entry.text("sha256")
+        if digest and digest in users:
+            entry.error("sha256", "DUPLICATE", f"this is the token of {users[digest].name}")
+        users[digest] = User(entry.text("name"), _grants(entry), SignedInBy.TOKEN)
+    _check(root)
+    return users
+
+
+def read_access(path: Path, environ: Mapping[str, str] = os.environ) -> AccessFile:
+    """Reads a file of roles by user and by group, and of an identity provider.
+
+    Args:
+        path: The file.
+        environ: Environment variables, for ``client_secret``.
+
+    Raises:
+        ConfigurationError: It has errors; all of them are attached.
+    """
+    root = Section.whole(Document.from_file(path), environ, _ACCESS)
+    found: dict[str, dict[str, tuple[Grant, ...]]] = {"users": {}, "groups": {}}
+    for entry in root.sections("roles"):
+        if not any(entry.has(kind) for kind in found):
+            entry.missing("groups", "for whom it is, or users", 'groups = ["developers"]')
+        for kind, granted in found.items():
+            names = [one for one in entry.data.get(kind, []) if one is not None]
+            _check_names(entry, kind, names)
+            for name in names:
+                granted[name] = (*granted.get(name, ()), *_grants(entry))
+    oidc = _oidc(root.section("oidc")) if root.has("oidc") else None
+    _check(root)
+    return AccessFile(Grants(**found), oidc)
+
+
+def _oidc(section: Section) -> OidcSettings:
+    for key, purpose in _REQUIRED.items():
+        if not section.has(key):
+            section.missing(key, purpose)
+    address = section.text("address").rstrip("/")
+    if address.count("/") > 2:  # noqa: PLR2004 - those of https://
+        section.error(
+            "address", "BAD_VALUE", "the console is at the root of its host", expected="no path"
+        )
+    has_secret = section.has("client_secret") or section.has("client_secret_file")
+    chosen: dict[str, Any] = {
+        key: section.data[key]
+        for key in ("user_claim", "groups_claim", "clock_skew")
+        if key in section.data
+    }
+    if "scopes" in section.data:
+        chosen["scopes"] = tuple(one for one in section.data["scopes"] if one is not None)
+    return OidcSettings(
+        issuer=section.text("issuer"),
+        client_id=section.text("client_id"),
+        client_secret=read_secret(section, "client_secret", "") if has_secret else "",
+        address=address,
+        **chosen,
+    )
+
+
+def _grants(entry: Section) -> tuple[Grant, ...]:
+    """The role of an entry, with what it is limited to; none if it has an error."""
+    if not entry.text("role"):
+        return ()
+    topics = frozenset(one for one in entry.data.get("topics", ()) if one is not None)
+    # Topics with errors must not leave a role without limits.
+    scope = Scope(topics) if entry.has("topics") else EVERYTHING
+    return (Grant(Role[entry.text("role").upper()], scope),)
+
+
+def _check_names(entry: Section, key: str, names: list[str]) -> None:
+    for name in names:
+        if name and not is_name(name):
+            entry.error(key, "BAD_VALUE", f"{name!r} has characters that can't be shown")
+
+
+def _check(root: Section) -> None:
+    found = root.findings.in_order()
+    if has_errors(found):
+        count = sum(one.severity is Severity.ERROR for one in found)
+        raise ConfigurationError(
+            f"{count} error{'s' * (count != 1)} in {root.findings.document.name}",
+            hint="fix all errors; docs/console.md shows what the file may hold",
+            diagnostics=found,
+        )

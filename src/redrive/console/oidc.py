@@ -1,0 +1,364 @@
+"""Sign-in by an identity provider: OpenID Connect, the authorization code flow with PKCE.
+
+See OpenID Connect Core 1.0 (3.1) and Discovery 1.0, RFC 7636 (PKCE), RFC 9207 (``iss`` in answers)
+and RFC 9700, the current practice of OAuth's security. The tokens are looked at and thrown away:
+none of them reaches a page, a log, the audit or a session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import math
+import secrets
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+import httpx
+import orjson
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from redrive.console.access import is_name
+from redrive.console.security import is_loopback
+from redrive.errors import EnvironmentFault, RedriveError
+from redrive.printable import printable
+
+__all__ = ["Identified", "IdentityProvider", "OidcSettings", "SignInRefused", "Started"]
+
+CALLBACK: Final = "/sign-in/callback"
+ALGORITHMS: Final = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519",
+)  # fmt: skip
+"""Signatures that are believed. All have a public key: with a shared one, whoever knows the client
+secret could sign, and a public key could be taken for it."""
+ANSWER: Final = 10.0
+"""Seconds in which the identity provider has to answer a request."""
+STARTED: Final = 600.0
+"""Seconds in which a user has to sign in there."""
+_KEPT: Final = 3600.0
+"""Seconds for which what the identity provider says of itself holds, and its keys."""
+_LARGEST: Final = 1024 * 1024
+"""Bytes of an answer."""
+_ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+_LONGEST: Final = 200
+"""Characters of a text of the identity provider that a page shows."""
+_OK: Final = 200
+_BAD_REQUEST: Final = 400
+_INTERNAL: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcSettings:
+    """The table ``[oidc]``."""
+
+    issuer: str
+    """The identity provider, as its discovery document and its tokens name it."""
+    client_id: str
+    client_secret: str = field(default="", repr=False)
+    """Empty for a public client, which has PKCE only."""
+    address: str
+    """The console's own address, as browsers have it: ``https://redrive.example``."""
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    user_claim: str = "sub"
+    """The claim of the ID token that names the user."""
+    groups_claim: str = "groups"
+    """The claim that names the user's groups."""
+    clock_skew: float = 60.0
+    """Seconds that the clocks of the two machines may differ by."""
+
+    @property
+    def redirect_uri(self) -> str:
+        """Where the identity provider sends browsers back to."""
+        return f"{self.address}{CALLBACK}"
+
+
+class SignInRefused(RedriveError):
+    """What came back from the identity provider does not prove who the user is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A sign-in that a browser began."""
+
+    state: str
+    nonce: str
+    verifier: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """Somebody whom the identity provider knows."""
+
+    name: str
+    groups: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    """What the identity provider says of itself."""
+
+    document: Mapping[str, Any]
+    keys: KeySet
+    at: float
+
+    def address(self, name: str) -> str:
+        """One of its addresses; empty if it has none."""
+        found = self.document.get(name)
+        return found if isinstance(found, str) else ""
+
+
+class IdentityProvider:
+    """An identity provider, which is asked for nothing before somebody signs in.
+
+    Args:
+        settings: Where it is, and as what the console is known to it.
+        clock: Seconds since 1970.
+    """
+
+    def __init__(self, settings: OidcSettings, clock: Callable[[], float] = time.time) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._metadata: _Metadata | None = None
+
+    async def start(self) -> tuple[str, Started]:
+        """The address to which a browser is sent, and what its return is checked against.
+
+        Raises:
+            EnvironmentFault: The identity provider gives no usable answer.
+        """
+        metadata = await self._known()
+        started = Started(*(secrets.token_urlsafe(32) for _ in range(3)))
+        digest = hashlib.sha256(started.verifier.encode()).digest()
+        asked = {
+            "response_type": "code",
+            "client_id": self.settings.client_id,
+            "redirect_uri": self.settings.redirect_uri,
+            "scope": " ".join(dict.fromkeys(("openid", *self.settings.scopes))),
+            "state": started.state,
+            "nonce": started.nonce,
+            "code_challenge": urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+        }
+        return _with_query(metadata.address("authorization_endpoint"), asked), started
+
+    async def finish(self, started: Started | None, answer: Mapping[str, str]) -> Identified:
+        """Who came back.
+
+        Args:
+            started: What ``start`` gave for this browser; None if it gave nothing, or long ago.
+            answer: The parameters with which it came back.
+
+        Raises:
+            SignInRefused: They do not prove who the user is.
+            EnvironmentFault: The identity provider gives no usable answer.
+        """
+        if started is None:
+            raise _refused("this browser has not begun to sign in, or it took too long")
+        if not hmac.compare_digest(answer.get("state", "").encode(), started.state.encode()):
+            raise _refused("the state is not that of this browser's sign-in")
+        metadata = await self._known()
+        needs_issuer = metadata.document.get("authorization_response_iss_parameter_supported")
+        if answer.get("iss", "" if needs_issuer is True else self.settings.issuer) != (
+            self.settings.issuer
+        ):
+            raise _refused("the answer is that of another identity provider")
+        if error := answer.get("error"):
+            raise _refused(f"the identity provider says {_shown(error)}")
+        if not answer.get("code"):
+            raise _refused("the answer has no code")
+        token = await self._token(metadata, answer["code"], started.verifier)
+        claims = await self._verified(metadata, token)
+        self._check(claims, started.nonce)
+        return Identified(self._name(claims), self._groups(claims))
+
+    def sign_out_address(self) -> str:
+        """Where users sign out of the identity provider; empty if it is not known."""
+        address = self._metadata.address("end_session_endpoint") if self._metadata else ""
+        if not self._is_safe(address):
+            return ""
+        return _with_query(
+            address,
+            {
+                "client_id": self.settings.client_id,
+                "post_logout_redirect_uri": f"{self.settings.address}/sign-in",
+            },
+        )
+
+    async def _known(self) -> _Metadata:
+        found = self._metadata
+        if found is None or self._clock() - found.at > _KEPT:
+            found = self._metadata = await self._discovered()
+        return found
+
+    async def _discovered(self) -> _Metadata:
+        issuer = self.settings.issuer
+        place = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+        status, document = await self._asked("GET", place)
+        if status != _OK or not document:
+            raise self._fault(f"{place} answers {status} and no JSON object", "see to the issuer")
+        if document.get("issuer") != issuer:
+            raise self._fault(
+                f"it calls itself {_shown(document.get('issuer'))}",
+                "give the issuer in --access exactly as it does",
+            )
+        for name in _ENDPOINTS:
+            if not self._is_safe(document.get(name)):
+                raise self._fault(f"its {name} is no https address", "see to its configuration")
+        return _Metadata(document, await self._keys(document["jwks_uri"]), self._clock())
+
+    def _is_safe(self, address: object) -> bool:
+        """Whether what is sent to an address is protected as well as the issuer's own is."""
+        try:
+            parts = urlsplit(address if isinstance(address, str) else "")
+        except ValueError:
+            return False
+        is_plain = parts.scheme == "http" and is_loopback(parts.hostname or "")
+        return bool(parts.hostname) and (parts.scheme == "https" or is_plain)
+
+    async def _keys(self, place: str) -> KeySet:
+        _, document = await self._asked("GET", place)
+        try:
+            return KeySet.import_key_set({"keys": document["keys"]})
+        except (JoseError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise self._fault("its keys can't be read", "see to its jwks_uri") from error
+
+    async def _token(self, metadata: _Metadata, code: str, verifier: str) -> str:
+        """The ID token for a code."""
+        settings = self.settings
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": settings.redirect_uri,
+            "code_verifier": verifier,
+        }
+        methods = metadata.document.get("token_endpoint_auth_methods_supported")
+        takes_basic = not isinstance(methods, list) or "client_secret_basic" in methods
+        basic = None
+        if settings.client_secret and takes_basic:
+            # RFC 6749, 2.3.1: both are encoded as in a form first.
+            basic = httpx.BasicAuth(
+                quote_plus(settings.client_id), quote_plus(settings.client_secret)
+            )
+        else:
+            form["client_id"] = settings.client_id
+            if settings.client_secret:
+                form["client_secret"] = settings.client_secret
+        place = metadata.address("token_endpoint")
+        status, document = await self._asked("POST", place, data=form, auth=basic)
+        if _BAD_REQUEST <= status < _INTERNAL:
+            error = _shown(document.get("error", status))
+            if error in {"invalid_client", "unauthorized_client"}:
+                raise self._fault(f"it says {error}", "see to client_id and client_secret")
+            raise _refused(f"the identity provider says {error}")
+        token = document.get("id_token")
+        if status != _OK or not isinstance(token, str):
+            raise self._fault(f"it answers {status} and no ID token", "see to its log")
+        return token
+
+    async def _verified(self, metadata: _Metadata, token: str) -> Mapping[str, Any]:
+        """The claims of a token with a good signature."""
+        for is_last in (False, True):
+            try:
+                return jwt.decode(token, metadata.keys, algorithms=ALGORITHMS).claims
+            except (JoseError, ValueError, TypeError, LookupError, AttributeError) as error:
+                if is_last:
+                    raise _refused("the signature of the ID token is wrong") from error
+            # The keys may have been rotated since they were read.
+            metadata = self._metadata = await self._discovered()
+        raise AssertionError("the last attempt raises")
+
+    def _check(self, claims: Mapping[str, Any], nonce: str) -> None:
+        """What Core 1.0, 3.1.3.7, demands of an ID token besides its signature."""
+        settings, now = self.settings, self._clock()
+        audience = claims.get("aud")
+        audiences = audience if isinstance(audience, list) else [audience]
+        party = claims.get("azp", settings.client_id if len(audiences) == 1 else None)
+        wrong = {
+            "issuer": claims.get("iss") != settings.issuer,
+            "audience": settings.client_id not in audiences or party != settings.client_id,
+            "subject": not isinstance(claims.get("sub"), str) or not claims["sub"],
+            "nonce": claims.get("nonce") != nonce,
+            "time": not _is_time(claims.get("iat")) or claims["iat"] > now + settings.clock_skew,
+            "beginning": _is_time(claims.get("nbf", now)) is False
+            or claims.get("nbf", now) > now + settings.clock_skew,
+            "end": not _is_time(claims.get("exp")) or claims["exp"] <= now - settings.clock_skew,
+        }
+        for what, is_wrong in wrong.items():
+            if is_wrong:
+                raise _refused(f"the {what} of the ID token is wrong")
+
+    def _name(self, claims: Mapping[str, Any]) -> str:
+        claim = self.settings.user_claim
+        name = claims.get(claim)
+        if claim == "email" and claims.get("email_verified") is False:
+            raise _refused("the identity provider has not verified the address in email")
+        if not isinstance(name, str) or not name.strip() or not is_name(name):
+            raise _refused(f"the ID token has no {claim} that could name the user")
+        return name
+
+    def _groups(self, claims: Mapping[str, Any]) -> frozenset[str]:
+        found = claims.get(self.settings.groups_claim, [])
+        groups = [found] if isinstance(found, str) else found
+        if not isinstance(groups, list) or not all(isinstance(one, str) for one in groups):
+            raise _refused(f"{self.settings.groups_claim} of the ID token is no list of names")
+        return frozenset(groups)
+
+    async def _asked(
+        self,
+        method: str,
+        place: str,
+        **more: Any,  # noqa: ANN401 - what httpx takes
+    ) -> tuple[int, Mapping[str, Any]]:
+        """Status and JSON object of an answer; an empty one if it holds none."""
+        content = b""
+        try:
+            # The client's own bound is for each packet: an answer that trickles would never end.
+            async with (
+                asyncio.timeout(ANSWER),
+                httpx.AsyncClient(timeout=ANSWER) as client,
+                client.stream(method, place, headers={"Accept": "application/json"}, **more) as it,
+            ):
+                async for part in it.aiter_bytes():
+                    content += part
+                    if len(content) > _LARGEST:
+                        raise self._fault("its answer has no end", "see to its log")
+        except TimeoutError as error:
+            raise self._fault(f"it gives no answer in {ANSWER:.0f} s", _AWAY) from error
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            raise self._fault(f"it can't be reached ({type(error).__name__})", _AWAY) from error
+        try:
+            document = orjson.loads(content)
+        except ValueError:
+            document = None
+        return it.status_code, document if isinstance(document, dict) else {}
+
+    def _fault(self, what: str, hint: str) -> EnvironmentFault:
+        return EnvironmentFault(
+            f"nobody can sign in by the identity provider {self.settings.issuer}: {what}", hint=hint
+        )
+
+
+_AWAY: Final = "try again in a minute; who is signed in stays so"
+
+
+def _refused(why: str) -> SignInRefused:
+    return SignInRefused(f"not signed in: {why}", hint="sign in again")
+
+
+def _shown(text: object) -> str:
+    return printable(str(text))[:_LONGEST]
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _with_query(address: str, parameters: Mapping[str, str]) -> str:
+    return f"{address}{'&' if '?' in address else '?'}{urlencode(parameters)}"

@@ -1,0 +1,719 @@
+"""What no request can do: come in by force or by a trick, or reach what is out of scope."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from click.testing import CliRunner
+from kafka.admin import NewTopic
+from starlette.testclient import TestClient
+from tests.conftest import PATIENCE, eventually, send_records
+from tests.console.test_pages import CONFIG, SomeUser, api, command, post
+from tests.outcomes.samples import append, outcome, rows
+
+from redrive.checkpoints.tables import KeptTable, Layout
+from redrive.command import main
+from redrive.console import live, security
+from redrive.console.access import EVERYTHING, Grant, Role, Scope, SignedInBy, User
+from redrive.console.logins import Limit, Logins
+from redrive.console.server import console_application
+from redrive.engine.breaker import BreakerState
+from redrive.engine.commands import Replay, Span
+from redrive.engine.flood import FloodState
+from redrive.messages import TopicPartition
+from redrive.operations.states import ensure_topics, write_states
+from redrive.operations.supervision import Activity, SupervisionState, supervision_file
+from redrive.operations.supervision import write as report
+from redrive.outcomes.open_letters import write_open_letters
+from redrive.settings import read_settings
+
+SCRIPT = {"Accept": "application/json"}
+SETTINGS = """\
+[application]
+name = "{name}"
+[kafka]
+bootstrap_servers = "{servers}"
+[[handlers]]
+name = "orders"
+queue = "{mine}"
+rules = "orders.rul"
+[[handlers]]
+name = "billing"
+queue = "{other}"
+rules = "billing.rul"
+"""
+TABLE = "DIALECT(KAFKA)\nTOPIC('no*') ACTION(IGNORE)\nACTION(RETRY)\n"
+TOKENS = {
+    hashlib.sha256(name.encode()).hexdigest(): User(name, (Grant(Role.ADMIN),), SignedInBy.TOKEN)
+    for name in ("ann", "bob")
+}
+MARKS = ("com.Hidden", "hidden-group", "HIDDEN*", "hidden body")
+"""What is known of the handler that is out of scope."""
+
+
+def settings_file(servers: str, name: str, mine: str, other: str) -> None:
+    Path("orders.rul").write_text(TABLE)
+    Path("billing.rul").write_text(TABLE.replace("no*", "HIDDEN*"))
+    CONFIG.write_text(SETTINGS.format(name=name, servers=servers, mine=mine, other=other))
+
+
+@pytest.fixture
+def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings of a job whose broker is away."""
+    monkeypatch.chdir(tmp_path)
+    settings_file("127.0.0.1:1", "security", "mine.dlq", "other.dlq")
+
+
+def console(access: Any, **more: Any) -> TestClient:
+    """Somebody's browser, or a script."""
+    return TestClient(
+        console_application(CONFIG, access=access, hosts={"here"}),
+        base_url="https://here",
+        follow_redirects=False,
+        **more,
+    )
+
+
+# Coming in
+
+
+async def ask(*hosts: bytes) -> int:
+    """The status of a request with these headers ``Host``, as they are."""
+    found: list[int] = []
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            found.append(message["status"])
+
+    async def receive() -> Any:
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": b""}
+
+    scope = {
+        "type": "http", "method": "GET", "path": "/static/icon.svg", "raw_path": b"", "scheme":
+        "http", "query_string": b"", "headers": [(b"host", one) for one in hosts],
+        "client": ("192.0.2.1", 1), "server": ("here", 80), "http_version": "1.1", "root_path": "",
+    }  # fmt: skip
+    application = console_application(CONFIG, access=SomeUser(), hosts={"here", "::1"})
+    await application(scope, receive, send)
+    return found[0]
+
+
+@pytest.mark.usefixtures("away")
+@pytest.mark.parametrize("host", [b"here", b"HERE", b"here:8470", b"[::1]", b"[::1]:8470"])
+def test_the_names_of_the_console_are_taken(host: bytes) -> None:
+    assert asyncio.run(ask(host)) == 200
+
+
+@pytest.mark.usefixtures("away")
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        (b"evil@here",), (b"",), (b"here:80@evil",), (b"here ",), (b" here",), (b"here.",), (),
+        (b"here", b"here"), (b"here", b"evil"), (b"evil#here",), (b"here/evil",), (b"here:",),
+        (b"here:123456",), (b"here:evil",), (b"here\x00",), (b"here\n",), (b"::1",), (b"evil",),
+        (b"here,evil",), (b"h\xe9re",),
+    ],
+)  # fmt: skip
+def test_any_other_header_host_is_refused(hosts: tuple[bytes, ...]) -> None:
+    """Also those that readers of addresses take for a name of the console."""
+    assert asyncio.run(ask(*hosts)) == 421
+
+
+def form_of(browser: TestClient) -> str:
+    page = browser.get("/sign-in", headers={"Accept": "text/html"}).text
+    (word,) = set(re.findall(r'name="word" value="([^"]+)"', page))
+    return str(word)
+
+
+@pytest.mark.usefixtures("away")
+def test_guesses_of_tokens_end_by_address() -> None:
+    """In the form and in headers together, also right ones then; who is signed in goes on."""
+    now = [0.0]
+    logins = Logins(TOKENS, failures=Limit(3, lambda: now[0]))
+    browser = console(logins, client=("192.0.2.1", 1))
+    word = form_of(browser)
+    assert browser.post("/sign-in", data={"word": word, "token": "ann"}).status_code == 303
+    for number in range(2):
+        found = browser.post("/sign-in", data={"word": word, "token": f"guess {number}"})
+        assert found.status_code == 401
+    guess = {**SCRIPT, "Authorization": "Bearer guess"}
+    assert browser.get("/api/tables/orders", headers=guess).status_code == 401
+    right = {**SCRIPT, "Authorization": "Bearer ann"}
+    for answer in (
+        browser.get("/api/tables/orders", headers=right),
+        browser.post("/sign-in", data={"word": word, "token": "ann"}),
+    ):
+        assert answer.status_code == 429
+        assert answer.headers["Retry-After"] == "60"
+    assert browser.get("/api/tables/orders", headers=SCRIPT).status_code == 200
+    other = console(logins, client=("192.0.2.2", 1))
+    assert other.get("/api/tables/orders", headers=right).status_code == 200
+    now[0] = 60.0
+    assert browser.get("/api/tables/orders", headers=right).status_code == 200
+
+
+@pytest.mark.usefixtures("away")
+def test_an_ipv6_network_counts_as_one_address() -> None:
+    """A customer has 2**64 addresses to guess from."""
+    logins = Logins(TOKENS, failures=Limit(2))
+    guess = {**SCRIPT, "Authorization": "Bearer guess"}
+    for address, status in ((":1", 401), (":2", 401), (":3", 429)):
+        script = console(logins, client=(f"2001:db8:{address}", 1))
+        assert script.get("/api/status", headers=guess).status_code == status
+    script = console(logins, client=("2001:db8:0:1::1", 1))
+    assert script.get("/api/status", headers=guess).status_code == 401
+
+
+@pytest.mark.usefixtures("away")
+def test_a_user_signs_in_so_often_and_no_more() -> None:
+    """Whatever the addresses: each sign-in takes one of the sessions of all."""
+    logins = Logins(TOKENS, sign_ins=Limit(2))
+    for number, (token, status) in enumerate(
+        [("ann", 303), ("ann", 303), ("ann", 429), ("bob", 303)]
+    ):
+        browser = console(logins, client=(f"192.0.2.{number}", 1))
+        found = browser.post("/sign-in", data={"word": form_of(browser), "token": token})
+        assert found.status_code == status
+        assert ("Retry-After" in found.headers) == (status == 429)
+
+
+def test_limits_forget_the_oldest_rather_than_fill_the_memory() -> None:
+    limit = Limit(1, lambda: 0.0)
+    for number in range(10_002):
+        limit.count(str(number))
+    assert limit.wait("0") == limit.wait("1") == 0
+    assert limit.wait("10001") == 60
+
+
+@pytest.mark.usefixtures("away")
+def test_a_form_of_another_site_is_refused_before_and_after_the_sign_in() -> None:
+    """Each action of the OpenAPI document, with a session and without the word of its forms."""
+    browser = console(Logins(TOKENS))
+    assert browser.post("/sign-in", data={"token": "ann"}).status_code == 403
+    word = form_of(browser)
+    foreign = {"Origin": "https://evil.example"}
+    sent = {"word": word, "token": "ann"}
+    assert browser.post("/sign-in", data=sent, headers=foreign).status_code == 403
+    assert browser.post("/sign-in", data=sent).status_code == 303
+    paths = browser.get("/api/openapi.json").json()["paths"]
+    actions = [path for path, methods in paths.items() if "post" in methods]
+    assert len(actions) >= 12
+    for path in [*actions, "/sign-out"]:
+        for form, headers in (({}, {}), ({"word": "guessed"}, {}), ({"word": word}, foreign)):
+            found = browser.post(path, data=form, headers={**SCRIPT, **headers})
+            assert found.status_code == 403, (path, form)
+            assert "out of date" in found.text
+
+
+@pytest.mark.usefixtures("away")
+def test_what_a_path_holds_begins_no_header_and_no_line_of_a_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script = console(Logins(TOKENS), headers={**SCRIPT, "Authorization": "Bearer ann"})
+    evil = "a%0D%0ASet-Cookie:%20x=1%0D%0A"
+    with caplog.at_level("DEBUG"):
+        for path in (f"/api/plans/{evil}/discard", f"/api/tables/{evil}/check", f"/{evil}"):
+            found = script.post(path, data={"text": ""}, headers={"Accept": "text/html"})
+            assert not [one for one in found.headers.values() if "\n" in one or "\r" in one]
+            assert "x" not in found.cookies
+    lines = [one.getMessage() for one in caplog.records if one.name.startswith("redrive")]
+    assert all(line.isprintable() for line in lines)
+
+
+@contextlib.contextmanager
+def served(access: Any) -> Iterator[int]:
+    """A console behind its real server; the port."""
+    application = console_application(CONFIG, access=access, hosts={"127.0.0.1"})
+    server = uvicorn.Server(uvicorn.Config(application, log_level="warning"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            eventually(lambda: server.started, "the console serves")
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE)
+
+
+def whole_answer(connection: socket.socket) -> bytes:
+    """All that the server sends until it closes the connection."""
+    content = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(65_536):
+            content += part
+    return content
+
+
+@pytest.mark.usefixtures("away")
+def test_a_body_that_trickles_ends_with_408(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte is in time, and the whole never is; the same form sent at once is looked at."""
+    monkeypatch.setattr(security, "BODY_SECONDS", 1.0)
+    over = threading.Event()
+
+    def trickle(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while not over.wait(0.1):
+                connection.sendall(b"a")
+
+    with served(SomeUser()) as port:
+        head = b"POST /api/plans HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type:"
+        head += b" application/x-www-form-urlencoded\r\nContent-Length: 9\r\n"
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+            connection.sendall(head + b"Connection: close\r\n\r\nword=aaaa")
+            assert whole_answer(connection).startswith(b"HTTP/1.1 403 ")
+        head = head.replace(b"Length: 9", b"Length: 100000")
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+            connection.sendall(head + b"\r\nword=")
+            thread = threading.Thread(target=trickle, args=(connection,))
+            thread.start()
+            answer = whole_answer(connection)
+            over.set()
+            thread.join()
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"the request took too long" in answer
+
+
+@pytest.mark.usefixtures("away")
+def test_a_body_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security, "LARGEST_BODY", 1_000)
+    script = console(SomeUser())
+    assert script.post("/api/plans", data={"where": "a" * 1_000}).status_code == 413
+    assert script.post("/api/plans", data={"where": "a" * 900}).status_code == 403
+
+
+# What is out of scope
+
+
+@pytest.fixture
+def topics_of_two(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bootstrap_servers: str,
+    unique_name: Callable[[str], str],
+    topics: Callable[..., Any],
+    admin: Any,
+) -> tuple[str, str]:
+    """The dead-letter topics of two handlers, with messages that remain: three and two."""
+    monkeypatch.chdir(tmp_path)
+    mine, other = topics("mine"), topics("other")
+    settings_file(bootstrap_servers, unique_name("scope").replace("_", "-"), mine, other)
+    letters = []
+    for handler, topic, count in (("orders", mine, 3), ("billing", other, 2)):
+        is_hidden = handler == "billing"
+        dead = {
+            "value": b"hidden body" if is_hidden else b"{}",
+            "headers": [("__connect.errors.exception.message", b"")],
+        }
+        send_records(bootstrap_servers, topic, [dead] * count)
+        letters += [
+            outcome(
+                number, origin=place, outcome=place, message=place, result="remains",
+                handler=handler, action="IGNORE", rule_line=2, source_topic=topic,
+                source_offset=number, message_offset=number, form="connect", reason=0,
+                reason_name="", attempt=0, hop=0, key=None, size=2, fields={}, detail="",
+                error_class="com.Hidden" if is_hidden else "com.Seen",
+                consumer_group="hidden-group" if is_hidden else "group",
+            )
+            for number, place in enumerate(f"{topic}:0:{number}" for number in range(count))
+        ]  # fmt: skip
+    job = read_settings(CONFIG).job
+    admin.create_topics([NewTopic(job.outcomes_topic, 1, 1)], wait_for_metadata=True)
+    send_records(
+        bootstrap_servers,
+        job.outcomes_topic,
+        [{"value": json.dumps(it).encode()} for it in letters],
+    )
+    ensure_topics(job)
+    kept = [
+        KeptTable(
+            handler=one.identity.name, hash=one.identity.name[0] * 64, text=one.rules, name="a",
+            first_run=1.0, first_by="ann@shop", last_run=2.0, last_by="ann@shop",
+            layouts=(Layout(1.0, (2, 3)),),
+        )
+        for one in job.handlers
+    ]  # fmt: skip
+    tables = [{"key": one.key.encode(), "value": one.entry()} for one in kept]
+    send_records(bootstrap_servers, job.tables_topic, tables)
+    report(supervision_file(job), told_of(other))
+    # The last one is on the topic only, where the ledger has not read it yet.
+    append(job.ledger.path, rows(letters[:-1], partitions=1))
+    write_open_letters(job.ledger.path)
+    return str(mine), str(other)
+
+
+def told_of(topic: str) -> SupervisionState:
+    """What a job says of itself that is all about one handler."""
+    breaker = BreakerState(
+        handler="billing", rule_line=2, target="com.Hidden", group="hidden-group", state="open",
+        since=1.0, why="hidden body",
+    )  # fmt: skip
+    return SupervisionState(
+        time=time.time(), pid=os.getpid(), state=Activity.STALLED, since=1.0, step="commit",
+        lane=f"{topic}:0", cause=f"hidden body of {topic}", clusters="hidden body",
+        forwards={"hidden body": 1}, refused="hidden body", stopped={topic: "com.Hidden"},
+        breakers=(breaker,),
+        floods=(FloodState(handler="billing", limit=1, rate=2, kept=1, since=1.0),),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def user(topics_of_two: tuple[str, str]) -> SomeUser:
+    """A user of every role for the topic of orders, which a test may change."""
+    return SomeUser(scope=Scope(frozenset({topics_of_two[0]})))
+
+
+@pytest.fixture
+def browser(user: SomeUser) -> Iterator[TestClient]:
+    with console(user, headers={"Accept": "text/html"}) as client:
+        yield client
+
+
+ADMIN = SomeUser(name="root")
+
+
+@pytest.fixture
+def chief(topics_of_two: tuple[str, str]) -> Iterator[TestClient]:
+    """The browser of somebody who may do everything."""
+    with console(ADMIN, headers={"Accept": "text/html"}) as client:
+        yield client
+
+
+def test_no_route_shows_what_is_out_of_scope(
+    browser: TestClient, chief: TestClient, topics_of_two: tuple[str, str]
+) -> None:
+    """Each of the OpenAPI document, as JSON and as a page, for a thing of another handler."""
+    other = topics_of_two[1]
+    made = post(chief, "/api/plans", status="open", handler="billing", note="x")
+    names = {"handler": "billing", "identity": f"{other}:0:0"}
+    shown, paths = [], api(chief, "/openapi.json")["paths"]
+    for path, methods in paths.items():
+        if "get" not in methods:
+            continue
+        is_plan = path.startswith("/api/plans/")
+        found = path.format(
+            **names | ({"identity": made.headers["Location"][7:]} if is_plan else {})
+        )
+        page = found.removeprefix("/api").replace("/status", "/")
+        for address in (found, page):
+            answer, whole = browser.get(address), chief.get(address)
+            if any(one in whole.text for one in MARKS):
+                shown.append(address)
+            assert not [one for one in MARKS if one in answer.text], address
+            if "{" not in path:
+                assert other not in answer.text, address
+                assert "billing" not in answer.text, address
+            is_refused = "may see some topics only" in answer.text
+            assert is_refused == methods["get"]["x-whole-job"], address
+            assert (answer.status_code == 403) == is_refused, (address, answer.text)
+    assert len(shown) >= 8, shown  # the marks are there to be seen
+
+
+def test_what_is_out_of_scope_is_answered_as_what_does_not_exist(
+    browser: TestClient, chief: TestClient, topics_of_two: tuple[str, str]
+) -> None:
+    """Each route with a name in its path: nobody learns from an answer what there is."""
+    made = post(chief, "/api/plans", status="open", handler="billing")
+    plan = made.headers["Location"].removeprefix("/plans/")
+    message = f"{topics_of_two[1]}:0:0"
+    pairs = {
+        "/api/plans/": ("identity", plan, "0123456789ab"),
+        "/api/messages/": ("identity", message, "nothing:0:0"),
+        "/api/acknowledgements/": ("identity", "01234567", "12345678"),
+        "/api/tables/": ("handler", "billing", "nobody"),
+    }
+    browser.get("/")
+    form = {"word": browser.cookies["redrive-form"], "text": TABLE, "table": "00"}
+    tried = 0
+    for path, methods in api(browser, "/openapi.json")["paths"].items():
+        for method in methods if "{" in path else ():
+            prefix = next(one for one in pairs if path.startswith(one))
+            name, *values = pairs[prefix]
+            answers = []
+            for value in values:
+                data = None if method == "get" else form
+                found = browser.request(
+                    method, path.replace(f"{{{name}}}", value), headers=SCRIPT, data=data
+                )
+                answers.append((found.status_code, found.text.replace(value, "?")))
+            assert answers[0] == answers[1], (method, path)
+            assert answers[0][0] >= 400, (method, path)
+            tried += 1
+    assert tried >= 12
+    both = "/api/difference?old={}&new=oooo"
+    assert chief.get(both.format("bbbb"), headers=SCRIPT).status_code == 200
+    tables = [browser.get(both.format(one), headers=SCRIPT) for one in ("bbbb", "cccc")]
+    assert [one.status_code for one in tables] == [400, 400]
+    assert tables[0].text.replace("bbbb", "?") == tables[1].text.replace("cccc", "?")
+    ran = [browser.get(f"/api/tables/orders?ran={one}", headers=SCRIPT) for one in ("oooo", "bbbb")]
+    assert [one.status_code for one in ran] == [200, 400]
+    kept = read_settings(CONFIG).job.directory / "plans" / f"{plan}.json"
+    assert kept.exists()
+    assert "HIDDEN*" in Path("billing.rul").read_text()
+
+
+def test_each_role_takes_the_scope_that_it_was_granted_for(
+    browser: TestClient, user: SomeUser
+) -> None:
+    """Every route of the document for each role within a scope, and for one of a wider role."""
+    browser.get("/")
+    for path, methods in api(browser, "/openapi.json")["paths"].items():
+        for method, described in methods.items():
+            needed = Role[described["x-role"].upper()]
+            for user.role in Role:
+                answer = browser.request(method, path, headers=SCRIPT)
+                error = answer.json().get("error", "")
+                is_refused = "and this takes" in error
+                assert is_refused == (user.role < needed), (method, path, user.role)
+                if not is_refused and described["x-whole-job"]:
+                    # The word of a form is asked for after the scope.
+                    assert "may see some topics only" in error, (method, path)
+                    assert answer.status_code == 403
+
+
+def test_figures_are_those_of_the_handlers_in_scope(
+    browser: TestClient, chief: TestClient, topics_of_two: tuple[str, str]
+) -> None:
+    """Equal to the command's for this handler; for everybody else they stay what they are."""
+    for path in ("/groups", "/messages"):
+        told = command({"/groups": "groups", "/messages": "ls"}[path], "--handler", "orders")
+        shown = api(browser, path)
+        assert shown["total"] == told["total"] == 3
+        assert api(chief, path)["total"] == 5
+        assert api(browser, path, handler="billing")["total"] == 0
+    (handler,) = api(browser, "/status")["handlers"]
+    assert handler["handler"] == "orders"
+    assert len(api(chief, "/status")["handlers"]) == 2
+    assert len(api(browser, "/status")["handlers"]) == 1  # not a look of somebody else
+    assert api(browser, "/status")["outcomes"] == 3
+    assert api(browser, "/completions", where="error_class = 'com.")["completions"] == [
+        "error_class = 'com.Seen'"
+    ]
+
+
+def test_a_look_at_the_job_serves_those_who_see_the_same_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However short the time between two of them."""
+    monkeypatch.setattr(live, "_AGE", 1e9)
+    asked: list[Scope] = []
+
+    @dataclass
+    class Some:
+        scope: Scope = EVERYTHING
+
+        def within(self, scope: Scope) -> Some:
+            return Some(scope)
+
+        def status(self) -> dict[str, Any]:
+            asked.append(self.scope)
+            return {"scope": self.scope}
+
+    async def look() -> None:
+        found = live.Live(Some())  # type: ignore[arg-type]
+        scopes = [EVERYTHING, Scope(frozenset({"a"})), Scope(frozenset({"a"})), EVERYTHING]
+        assert [(await found.status(one))["scope"] for one in scopes] == scopes
+
+    asyncio.run(look())
+    assert asked == [EVERYTHING, Scope(frozenset({"a"}))]
+
+
+@pytest.mark.parametrize("table", ["ledger", "tail", "known", "outcomes"])
+def test_a_condition_in_sql_reaches_nothing_out_of_scope(
+    browser: TestClient, chief: TestClient, table: str
+) -> None:
+    """Subqueries see the same part."""
+    where = f"EXISTS (SELECT 1 FROM {table} WHERE handler = 'billing')"  # noqa: S608 - an attack
+    found = browser.get("/api/messages", params={"where": where}, headers=SCRIPT)
+    assert found.status_code == 400 or found.json()["total"] == 0
+    whole = chief.get("/api/messages", params={"where": where}, headers=SCRIPT)
+    assert whole.json()["total"] == 5
+
+
+def test_all_messages_are_acknowledged_within_the_scope_only(
+    browser: TestClient, chief: TestClient
+) -> None:
+    """Nor are acknowledgements of the whole job shown or ended."""
+    done = post(browser, "/api/acknowledgements", until="7d", note="mine", status="open")
+    assert done.status_code == 303
+    (mine,) = command("ack", "--list")
+    assert (mine["messages"], mine["selection"]) == (3, "--handler orders")
+    post(chief, "/api/acknowledgements", until="7d", note="everything", status="open")
+    shown = api(browser, "/acknowledgements")["acknowledgements"]
+    assert [one["note"] for one in shown] == ["mine"]
+    (whole,) = (one for one in command("ack", "--list") if one["note"] == "everything")
+    undone = post(browser, f"/api/acknowledgements/{whole['id']}/undo")
+    assert undone.status_code == 400
+    assert post(browser, f"/api/acknowledgements/{mine['id']}/undo").status_code == 303
+    (left,) = command("ack", "--list")
+    assert left["note"] == "everything"
+    refused = post(browser, "/api/acknowledgements", until="7d", note="x", handler="billing")
+    assert refused.status_code == 400
+
+
+def test_plans_have_messages_and_targets_in_scope_only(
+    browser: TestClient, chief: TestClient, user: SomeUser, topics_of_two: tuple[str, str]
+) -> None:
+    mine, other = topics_of_two
+    refused = post(browser, "/api/plans", status="open", to="queue", queue=other)
+    assert refused.status_code == 403
+    assert "may not send messages to" in refused.text
+    refused = post(browser, "/api/plans", status="open", to="queue", queue=f"{mine}@QM")
+    assert refused.status_code == 403
+    made = post(browser, "/api/plans", status="open")
+    kept = read_settings(CONFIG).job.directory / f"{made.headers['Location'][1:]}.json"
+    assert [*json.loads(kept.read_bytes())["messages"]] == ["orders"]
+    both = post(chief, "/api/plans", status="open").headers["Location"]
+    elsewhere = post(
+        chief, "/api/plans", status="open", handler="orders", to="queue", queue="orders.repair"
+    ).headers["Location"]
+    found = {f"/plans/{one['plan']}": one for one in api(browser, "/plans")["plans"]}
+    assert found.keys() == {made.headers["Location"], elsewhere}
+    assert found[made.headers["Location"]]["refusal"] == ""
+    assert "no operator of all topics" in found[elsewhere]["refusal"]
+    assert post(browser, f"/api{elsewhere}/apply").status_code == 403
+    assert post(browser, f"/api{both}/apply").status_code == 400
+
+
+@pytest.mark.usefixtures("topics_of_two")
+def test_replays_are_those_of_the_handlers_in_scope(
+    browser: TestClient, chief: TestClient, admin: Any
+) -> None:
+    """Their progress, too; nor are others cancelled, or those of several handlers."""
+    job = read_settings(CONFIG).job
+    topics = {one.identity.name: one.identity.replay_topic for one in job.handlers}
+    admin.create_topics([NewTopic(one, 1, 1) for one in topics.values()], wait_for_metadata=True)
+    mine, other, both = "0" * 12, "1" * 12, "2" * 12
+    about = {mine: ["orders"], other: ["billing"], both: ["orders", "billing"]}
+    replays = [
+        Replay(
+            plan=plan, operator="root", planned=3, instructed=3, is_complete=True,
+            spans={TopicPartition(topics[name], 0): Span(first=0, count=0) for name in names},
+        )
+        for plan, names in about.items()
+    ]  # fmt: skip
+    write_states(job, [one.entry() for one in replays])
+    assert {one["plan"] for one in api(chief, "/plans")["replays"]} == {*about}
+    assert [one["plan"] for one in api(browser, "/plans")["replays"]] == [mine]
+    assert api(browser, f"/plans/{mine}")["replay"]["planned"] == 3
+    for plan in (other, both):
+        assert browser.get(f"/plans/{plan}").status_code == 400
+        assert post(browser, f"/api/plans/{plan}/cancel").status_code == 400
+    assert post(browser, f"/api/plans/{mine}/cancel").status_code == 303
+    states = {it["plan"]: it["cancelled_by"] for it in api(chief, "/plans")["replays"]}
+    assert states == {mine: "ann", other: "", both: ""}
+
+
+def test_within_its_scope_a_user_sees_and_tries_what_others_do(
+    browser: TestClient,
+    chief: TestClient,
+    user: SomeUser,
+    topics_of_two: tuple[str, str],
+    topics: Callable[..., Any],
+) -> None:
+    """One message, its body, its text to edit, and another table on what waits."""
+    repair = topics("repair")
+    user.scope |= Scope(frozenset({repair}))
+    message = f"{topics_of_two[0]}:0:0"
+    for path in (f"/messages/{message}", "/tables/orders"):
+        assert api(browser, path) == api(chief, path)
+    assert browser.get(f"/api/messages/{message}/body").content == b"{}"
+    forms = {
+        "/api/plans/text": {"message": message, "to": "queue", "queue": repair},
+        "/api/tables/orders/try": {"text": TABLE.replace("IGNORE", "DISCARD")},
+    }
+    for path, form in forms.items():
+        answers = []
+        for one in (browser, chief):
+            one.get("/")
+            word = {"X-Redrive-Form": one.cookies["redrive-form"]}
+            answers.append(one.post(path, data=form, headers={**SCRIPT, **word}))
+        assert [one.status_code for one in answers] == [200, 200], answers[0].text
+        mine, whole = (
+            {name: it for name, it in one.json().items() if name not in {"plan", "what_if"}}
+            for one in answers  # less what tells how long it took
+        )
+        assert mine == whole
+
+
+def test_a_table_that_others_read_too_is_not_put_live(
+    browser: TestClient, topics_of_two: tuple[str, str]
+) -> None:
+    CONFIG.write_text(CONFIG.read_text().replace("billing.rul", "orders.rul"))
+    for path, form in (("live", {"text": TABLE}), ("back", {"table": "00"})):
+        found = post(browser, f"/api/tables/orders/{path}", **form)
+        assert found.status_code == 403
+        assert "which this user does not see" in found.text
+
+
+@pytest.mark.usefixtures("away")
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("get", "/api/tables/billing"),
+        ("get", "/api/tables/billing?ran=00"),
+        ("get", "/api/difference?old=00&new=01&handler=billing"),
+        ("post", "/api/tables/billing/check"),
+        ("post", "/api/tables/billing/try"),
+        ("post", "/api/tables/billing/live"),
+        ("post", "/api/tables/billing/back"),
+    ],
+)
+def test_a_scope_is_checked_before_the_broker_is_asked(method: str, path: str) -> None:
+    """Which is away: an answer by it would say 503."""
+    script = console(SomeUser(scope=Scope(frozenset({"mine.*"}))), headers=SCRIPT)
+    script.get("/")
+    form = {"word": script.cookies["redrive-form"], "text": TABLE, "table": "00"}
+    found = script.request(method, path, data=form if method == "post" else None)
+    assert found.status_code == 400
+    assert "there is no handler billing" in found.text
+
+
+def test_a_user_of_several_scopes_may_in_each_what_its_role_may(
+    topics_of_two: tuple[str, str],
+) -> None:
+    """Look at both, and change one."""
+    grants = (
+        Grant(Role.VIEWER),
+        Grant(Role.OPERATOR, Scope(frozenset({f"{topics_of_two[0][:-1]}?"}))),
+    )
+    tokens = {hashlib.sha256(b"t").hexdigest(): User("ann", grants, SignedInBy.TOKEN)}
+    script = console(Logins(tokens), headers={**SCRIPT, "Authorization": "Bearer t"})
+    assert api(script, "/messages")["total"] == 5
+    assert script.get("/api/network").status_code == 200
+    done = script.post("/api/acknowledgements", data={"until": "7d", "note": "x"})
+    assert done.json()["messages"] == 3
+    made = script.post("/api/plans", data={"status": "open"}).json()
+    assert made["count"] == 3
+    stopped = script.post("/api/channels/stop", data={"queue_manager": "QM"})
+    assert "may see some topics only" in stopped.text
+
+
+def test_the_command_takes_an_identity_provider(tmp_path: Path) -> None:
+    """Errors of its file come before anything is served, all at once."""
+    (tmp_path / "redrive.toml").write_text(
+        SETTINGS.format(name="a", servers="127.0.0.1:1", mine="a.dlq", other="b.dlq")
+    )
+    for name in ("orders", "billing"):
+        (tmp_path / f"{name}.rul").write_text(TABLE)
+    (tmp_path / "access.toml").write_text('[oidc]\nissuer = "https://id.example"\n')
+    line = ["console", "-c", str(tmp_path / "redrive.toml"), "--access"]
+    found = CliRunner().invoke(main, [*line, str(tmp_path / "access.toml")])
+    assert found.exit_code == 1
+    assert "[oidc] needs client_id" in found.stderr
+    assert "[oidc] needs address" in found.stderr
