@@ -121,6 +121,7 @@ class _Worker:
     """One of Spark's Python workers, for as long as the instance keeps it."""
 
     emission: Emission
+    order: EmissionOrder
     process: Process | None = None
     """What it does at the moment, or died in; None once it has answered."""
     result: TaskResult = field(default_factory=TaskResult)
@@ -136,6 +137,7 @@ class _Task:
     """The rows that a worker has to emit, and a second attempt at them if Spark starts one."""
 
     rows: list[list[Received]]
+    order: EmissionOrder
     now: int
     known: BatchState
     attempts: list[_Worker] = field(default_factory=list)
@@ -200,6 +202,8 @@ class Instance:
         """Made by the process itself."""
         self.has_finished = False
         """Whether it ended because everything was done."""
+        self.asked: JobConfiguration | None = None
+        """What a restart is to bring (SIGHUP), until the driver takes it."""
         self.processes: list[Process] = []
         """The driver, then everything that it started."""
 
@@ -227,6 +231,7 @@ class Instance:
 
     def _one_run(self, preparation: Preparation, start: Start, identity: RunIdentity) -> bool:
         """One run; whether everything is done."""
+        self.settings = preparation.configuration
         run = _Run(self, start, EmissionOrder.of(self.settings, identity, start))
         try:
             preparation.commit(start, run.processor)
@@ -260,16 +265,15 @@ class _Run:
             0,
             clock=start.clock,
             application=settings.application,
+            share=str(settings.share),
+            run=order.run.number,
             watched=start.positions,
             rate=settings.reevaluation_rate,
         )
         self.processor = BatchProcessor(
             settings, order, start, self._cluster, done=self._done, emitted=lambda _: None
         )
-        aging = [held for held in start.held if held.interval is not None]
-        self._aging = {held.lane: held.interval or 0.0 for held in aging}
-        # Parked messages and instructions are free by themselves.
-        self._releases = {held.lane: held.release for held in start.held if held.behind is None}
+        self._take(start)
         self._read = dict(start.every_position)
         self._batches = 0
         query: Any = self  # which tells its progress
@@ -284,6 +288,13 @@ class _Run:
             processor=self.processor,
         )
 
+    def _take(self, start: Start) -> None:
+        self._start = start
+        aging = [held for held in start.held if held.interval is not None]
+        self._aging = {held.lane: held.interval or 0.0 for held in aging}
+        # Parked messages and instructions are free by themselves.
+        self._releases = {held.lane: held.release for held in start.held if held.behind is None}
+
     @property
     def last_progress(self) -> dict[str, Any]:
         """What Spark tells of the query."""
@@ -293,6 +304,9 @@ class _Run:
         """One batch after the other; whether everything is done, or another run has to begin."""
         while not self._upkeep.ends_run:
             planned = self._planned()
+            # Spark may have planned a batch, or not yet.
+            if self._instance.asked is not None and not self._restarted(self._instance.asked):
+                return False
             if planned == self._read:
                 is_over = self._instance._is_over()
                 if is_over and not self._has_work() and self._upkeep.is_last_run():
@@ -303,6 +317,22 @@ class _Run:
                 self._batch(planned)
             self._upkeep.look()
         return False
+
+    def _restarted(self, asked: JobConfiguration) -> bool:
+        """Takes other tables, as ``redrive.streaming.job`` does; False if it takes another run."""
+        instance = self._instance
+        instance.asked = None
+        assert instance.preparation is not None
+        start = instance.preparation.change_tables(asked, self._upkeep.start, self.processor)
+        if start is None:
+            instance.preparation.configuration = asked
+            return False
+        self._scheduler.tell("other tables decide")
+        instance.settings = instance.preparation.configuration
+        self._take(start)
+        self._upkeep.change(instance.settings, start)
+        self._network.on_first_plan()
+        return True
 
     def _batch(self, planned: Mapping[TopicPartition, int]) -> None:
         before = dict(self.processor.positions)
@@ -435,7 +465,11 @@ class _Run:
         self.processor(frame, self._batches)
 
     def emitted_by_workers(
-        self, rows: Mapping[TopicPartition, list[Received]], now: int, known: BatchState
+        self,
+        rows: Mapping[TopicPartition, list[Received]],
+        order: EmissionOrder,
+        now: int,
+        known: BatchState,
     ) -> list[Any]:
         """Gives each lane to a worker; Spark gives it to another one in nearly every batch."""
         lanes = list(rows)
@@ -444,7 +478,7 @@ class _Run:
         for number, lane in enumerate(lanes):
             tasks.setdefault(number % self._instance._workers, []).append(lane)
         started = [
-            self._start_task(slot, _Task([rows[lane] for lane in mine], now, known))
+            self._start_task(slot, _Task([rows[lane] for lane in mine], order, now, known))
             for slot, mine in tasks.items()
         ]
         deadline = self._scheduler.now + _LOST_AFTER
@@ -465,7 +499,10 @@ class _Run:
             # Spark ends workers that were idle, and starts others.
             if worker is not None and not is_left:
                 worker.emission.close()
-            worker = self._workers[slot] = _Worker(Emission(self._order))
+            worker = self._workers[slot] = _Worker(Emission(task.order), task.order)
+        if worker.order is not task.order:
+            worker.emission.change_tables(task.order)
+            worker.order = task.order
         task.attempts.append(worker)
         if self._instance.doubled and self._network.random.random() < self._instance.doubled:
             task.doubled_at = self._scheduler.now + self._network.random.choice(_DOUBLED_AFTER)
@@ -480,7 +517,7 @@ class _Run:
         task.doubled_at = float("inf")
         why = "its executor is taken for lost" if task.is_first_lost else "it is slow"
         self._scheduler.tell(f"the task of {task.rows[0][0].lane} is run twice: {why}")
-        task.attempts.append(_Worker(Emission(self._order)))
+        task.attempts.append(_Worker(Emission(task.order), task.order))
         self._attempt(task.attempts[-1], task, "w-second", 1)
 
     def _attempt(self, worker: _Worker, task: _Task, name: str, number: int) -> None:
@@ -523,8 +560,7 @@ class _Frame:
 
     def collect(self) -> list[Any]:
         """What the tasks made."""
-        _, now, known = self.task.args
-        return self.run.emitted_by_workers(self.rows, now, known)
+        return self.run.emitted_by_workers(self.rows, *self.task.args)
 
 
 def waits_for_ever(cluster: SimulatedCluster, record: OutputRecord) -> bool:

@@ -30,6 +30,7 @@ _NOTHING_MOVES: Final = (
 )
 _ENRICHED: Final = "whether the enrichment function changes anything is not known: it is not tried"
 _REPLAY: Final = "redrive replay now brings back what remains, under the same table"
+_NEW_RUN: Final = "a new run of the query has begun; changed rules tables alone do not need one"
 _NOT_RESTARTED: Final = "not restarted, the job goes on as before"
 _WAITING: Final = (Over.REMAINING, Over.PARKED)
 
@@ -106,6 +107,8 @@ def restart(
     answer = one.here(timeout) if digits is None else one.with_kept(digits, handler, timeout)
     click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
     print_lines(_tables(answer))
+    if answer.is_new_run:
+        click.echo(_NEW_RUN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import pickle
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from redrive.checkpoints.held import HeldPartitions
+from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.checkpoints.positions import PositionsOnly
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import EmitterChoice, JobConfiguration
@@ -22,7 +22,7 @@ from redrive.engine.breaker import Breakers, BreakerState
 from redrive.engine.commands import NO_STATES
 from redrive.engine.flood import Floods, FloodState
 from redrive.errors import FatalFault, ProtocolError
-from redrive.kafka.deadline import under_way
+from redrive.kafka.deadline import LOOK, under_way
 from redrive.messages import TopicPartition
 from redrive.streaming.emission import BatchState, Emission, EmissionOrder, Emitted
 from redrive.streaming.enrichment import Enrichment
@@ -78,14 +78,16 @@ class BatchProcessor:
         """
         self._configuration = configuration
         self._clock = start.clock
+        self.run = order.run
+        """The run."""
         self._order = pickle.dumps(order)
         self._emission = Emission(order)
         self._cluster = cluster
-        # Of operators' commands only replays are known here, by their rates.
-        told = [held for held in start.held if held.behind or not held.follows_states]
-        self._held = HeldPartitions(
-            told, cluster, start.clock, rate=configuration.reevaluation_rate, at_most=True
-        )
+        told = _bounded(start)
+        self._held = self._held_of(told)
+        self._held_before: HeldPartitions | None = None
+        """Until the end of the first batch by changed tables, which may have been planned before
+        these were known."""
         self._waiting = [held.lane for held in told]
         self._follower = (
             StatesFollower(cluster, configuration.application)
@@ -112,6 +114,7 @@ class BatchProcessor:
         """Start of the running batch by the monotonic clock; None between batches."""
         self._may_begin = threading.Event()
         self._ending = threading.Event()
+        self._has_failed = False
         self._busy = threading.Lock()
         self._is_asked_again = threading.Event()
         """Whether to commit all positions again before the next batch."""
@@ -130,6 +133,9 @@ class BatchProcessor:
             except ProtocolError as fault:
                 self.fault = fault
                 raise
+            except BaseException:
+                self._has_failed = True
+                raise
             finally:
                 self.began = None
 
@@ -145,6 +151,43 @@ class BatchProcessor:
             return False
         self._busy.release()
         return True
+
+    def change_tables(
+        self,
+        configuration: JobConfiguration,
+        record: Callable[[], Start],
+        *,
+        gives_up: Callable[[], bool],
+    ) -> Start | None:
+        """Decides by changed tables from the next batch on.
+
+        Args:
+            configuration: The job, which differs in its rules tables.
+            record: Records them, once the running batch has ended, and returns what they set free.
+            gives_up: Whether to wait for that no longer.
+
+        Returns:
+            The lanes of the run; None if the batch did not end in time, or in order.
+
+        Raises:
+            TransientFault: Whether they are recorded is not known, so no batch begins any more.
+            FatalFault: As for ``record``.
+        """
+        while not self._busy.acquire(timeout=LOOK):
+            if gives_up():
+                return None
+        try:
+            if self._ending.is_set() or self._has_failed or self.fault is not None:
+                return None
+            try:
+                start = record()
+            except BaseException:
+                self._ending.set()
+                raise
+            self._take(configuration, start)
+        finally:
+            self._busy.release()
+        return start
 
     def commit_positions(
         self,
@@ -195,6 +238,17 @@ class BatchProcessor:
         self._emission.close()
         self._cluster.close()
 
+    def _take(self, configuration: JobConfiguration, start: Start) -> None:
+        self._configuration = configuration
+        order = EmissionOrder.of(configuration, self.run, start)
+        self._order = pickle.dumps(order)
+        self._emission.change_tables(order)
+        self._held_before, self._held = self._held, self._held_of(_bounded(start))
+
+    def _held_of(self, told: Sequence[HeldPartition]) -> HeldPartitions:
+        rate = self._configuration.reevaluation_rate
+        return HeldPartitions(told, self._cluster, self._clock, rate=rate, at_most=True)
+
     def _commit_if_asked(self) -> None:
         if self._is_asked_again.is_set() and not self._ending.is_set():
             self._commit(dict(self.positions))
@@ -226,6 +280,7 @@ class BatchProcessor:
             self._breakers.learn(emitted.breakers, now)
             self._floods.learn(emitted.arrivals, now)
         self._workers_first = self._is_first = False
+        self._held_before = None
         if emitted.records:
             self._row_size = emitted.size / emitted.records
         if emitted.inputs:
@@ -247,6 +302,9 @@ class BatchProcessor:
         begin = {lane: self.positions[lane] for lane in self._waiting}
         states = NO_STATES if self._follower is None else self._follower.states()
         free = {**ends, **self._held.free(begin, ends, states)}
+        if self._held_before is not None:
+            before = self._held_before.free(begin, ends, states)
+            free.update({lane: max(free[lane], end) for lane, end in before.items()})
         return sum(max(0, free[lane] - start) for lane, start in self.positions.items())
 
     def _known(self, now: int) -> BatchState:
@@ -272,6 +330,11 @@ class BatchProcessor:
         if faults:
             raise max(faults, key=lambda fault: isinstance(fault, FatalFault))
         self._enrichment.check_count(emitted.records)
+
+
+def _bounded(start: Start) -> list[HeldPartition]:
+    # Of operators' commands only replays are known here, by their rates.
+    return [held for held in start.held if held.behind or not held.follows_states]
 
 
 def _summary(
