@@ -11,6 +11,7 @@ import itertools
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from json import loads
 from pathlib import Path
 from types import SimpleNamespace
@@ -247,6 +248,26 @@ class Instance:
             run.close()
 
 
+@dataclass
+class _Restart:
+    """A restart under way, in the thread of the driver that hears of it."""
+
+    asked: JobConfiguration
+    start: Start | None = None
+    """What changed tables set free; None if it takes another run."""
+    fault: FatalFault | None = None
+
+
+class _Processor(BatchProcessor):
+    """Batches of a run that hears at once of changed tables."""
+
+    taken: Callable[[Start], None]
+
+    def _take(self, configuration: JobConfiguration, start: Start) -> None:
+        super()._take(configuration, start)
+        self.taken(start)
+
+
 class _Run:
     """One run of the query."""
 
@@ -270,9 +291,11 @@ class _Run:
             watched=start.positions,
             rate=settings.reevaluation_rate,
         )
-        self.processor = BatchProcessor(
+        self.processor = _Processor(
             settings, order, start, self._cluster, done=self._done, emitted=lambda _: None
         )
+        self.processor.taken = self._tables_changed
+        self._restart: tuple[Process, _Restart] | None = None
         self._take(start)
         self._read = dict(start.every_position)
         self._batches = 0
@@ -304,35 +327,57 @@ class _Run:
         """One batch after the other; whether everything is done, or another run has to begin."""
         while not self._upkeep.ends_run:
             planned = self._planned()
-            # Spark may have planned a batch, or not yet.
-            if self._instance.asked is not None and not self._restarted(self._instance.asked):
+            if not self._goes_on():
                 return False
             if planned == self._read:
                 is_over = self._instance._is_over()
+                is_over = is_over and self._restart is None
                 if is_over and not self._has_work() and self._upkeep.is_last_run():
                     self._upkeep.end()
                     return True
                 self._scheduler.sleep(self._network.random.choice(_IDLE[is_over]))
             else:
                 self._batch(planned)
-            self._upkeep.look()
+            if self._restart is None:
+                self._upkeep.look()
         return False
 
-    def _restarted(self, asked: JobConfiguration) -> bool:
-        """Takes other tables, as ``redrive.streaming.job`` does; False if it takes another run."""
+    def _goes_on(self) -> bool:
+        """Lets a restart begin, or takes what it came to, as ``redrive.streaming.job`` does; False
+        if it takes another run."""
         instance = self._instance
-        instance.asked = None
+        if self._restart is None and instance.asked is not None:
+            one, instance.asked = _Restart(instance.asked), None
+            thread = self._scheduler.spawn(
+                f"{instance.name}.restart", partial(self._change, one), instance.processes[0]
+            )
+            instance.processes.append(thread)
+            self._restart = thread, one
+        if self._restart is None or self._restart[0].is_alive:
+            return True
+        (_, one), self._restart = self._restart, None
+        if one.fault is not None:
+            raise one.fault
         assert instance.preparation is not None
-        start = instance.preparation.change_tables(asked, self._upkeep.start, self.processor)
-        if start is None:
-            instance.preparation.configuration = asked
+        if one.start is None:
+            instance.preparation.configuration = one.asked
             return False
-        self._scheduler.tell("other tables decide")
         instance.settings = instance.preparation.configuration
-        self._take(start)
-        self._upkeep.change(instance.settings, start)
-        self._network.on_first_plan()
+        self._upkeep.change(instance.settings, one.start)
         return True
+
+    def _change(self, one: _Restart) -> None:
+        preparation = self._instance.preparation
+        assert preparation is not None
+        try:
+            one.start = preparation.change_tables(one.asked, self._upkeep.start, self.processor)
+        except FatalFault as fault:
+            one.fault = fault
+
+    def _tables_changed(self, start: Start) -> None:
+        self._scheduler.tell("other tables decide")
+        self._take(start)
+        self._network.on_first_plan()
 
     def _batch(self, planned: Mapping[TopicPartition, int]) -> None:
         before = dict(self.processor.positions)
@@ -347,6 +392,11 @@ class _Run:
 
     def close(self) -> None:
         """Ends the run; a worker that is busy goes on until it hears of it."""
+        while self._restart is not None and self._restart[0].is_alive:
+            self._scheduler.sleep(_LOOK)
+        if self._restart is not None and self._instance.preparation is not None:
+            # As if its outcome had been looked at before the end.
+            self._instance.preparation.configuration = self._restart[1].asked
         self.processor.end(0)
         self.processor.close()
         for worker in self._workers.values():

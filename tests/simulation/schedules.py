@@ -578,6 +578,7 @@ class _World:
             self._take_over()
             return
         self._tell("the table is changed by a restart")
+        self.instances = alive  # who has finished is started again, with the new table
         for one in alive:
             handlers = [replace(each, rules=self.table) for each in one.settings.handlers]
             one.asked = replace(one.settings, handlers=tuple(handlers))
