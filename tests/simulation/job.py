@@ -60,6 +60,8 @@ _STALE: Final = 0.05
 """Share of the batches after which positions are committed as they were before."""
 _DOUBLED_AFTER: Final = (0.0, 0.0, 0.02, 0.05, 0.2)
 """Seconds into a task after which its second attempt starts: it takes about as long as itself."""
+_FETCH: Final = 0.05
+"""Seconds for which the driver fetches the rows of a batch."""
 _LOOK: Final = 0.2
 """Seconds between two looks of a driver whether its workers have answered."""
 _LIMITS: Final = (2, 6, 12)
@@ -514,6 +516,10 @@ class _Run:
         frame: Any = _Frame(self, rows)
         self.processor(frame, self._batches)
 
+    def pause(self) -> None:
+        """Lets time pass in which nothing is decided."""
+        self._scheduler.sleep(_FETCH)
+
     def emitted_by_workers(
         self,
         rows: Mapping[TopicPartition, list[Received]],
@@ -597,7 +603,8 @@ class _Frame:
     task: Any = None
 
     def toArrow(self) -> _Frame:  # noqa: N802 - Spark's name
-        """The rows, in the driver."""
+        """The rows, in the driver; other threads go on while it fetches them."""
+        self.run.pause()
         return self
 
     def to_batches(self) -> list[Rows]:

@@ -656,6 +656,7 @@ def _goes_on(original: Any, self: Any, *given: Any, **more: Any) -> Any:
         return original(self, *given, **more)
     except TransientFault:
         self._ending.clear()
+        self._is_in_doubt = False
         raise
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import pickle
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,7 @@ from redrive.configuration.deciders import counts_depths
 from redrive.engine.breaker import Breakers, BreakerState
 from redrive.engine.commands import NO_STATES
 from redrive.engine.flood import Floods, FloodState
-from redrive.errors import FatalFault, ProtocolError
+from redrive.errors import FatalFault, ProtocolError, TransientFault
 from redrive.kafka.deadline import LOOK, under_way
 from redrive.messages import TopicPartition
 from redrive.streaming.emission import BatchState, Emission, EmissionOrder, Emitted
@@ -116,6 +117,10 @@ class BatchProcessor:
         self._ending = threading.Event()
         self._has_failed = False
         self._busy = threading.Lock()
+        self._deciding = threading.Lock()
+        """Held while a table decides, until what it decided is committed."""
+        self._is_in_doubt = False
+        """Whether changed tables may be recorded that this run does not know."""
         self._is_asked_again = threading.Event()
         """Whether to commit all positions again before the next batch."""
 
@@ -161,19 +166,21 @@ class BatchProcessor:
     ) -> Start | None:
         """Decides by changed tables from the next batch on.
 
+        A batch whose rows the driver is still fetching is such a batch: nothing is decided yet.
+
         Args:
             configuration: The job, which differs in its rules tables.
-            record: Records them, once the running batch has ended, and returns what they set free.
+            record: Records them, once nothing is being decided, and returns what they set free.
             gives_up: Whether to wait for that no longer.
 
         Returns:
             The lanes of the run; None if the batch did not end in time, or in order.
 
         Raises:
-            TransientFault: Whether they are recorded is not known, so no batch begins any more.
+            TransientFault: Whether they are recorded is not known, so nothing is decided any more.
             FatalFault: As for ``record``.
         """
-        while not self._busy.acquire(timeout=LOOK):
+        while not self._deciding.acquire(timeout=LOOK):
             if gives_up():
                 return None
         try:
@@ -182,11 +189,12 @@ class BatchProcessor:
             try:
                 start = record()
             except BaseException:
+                self._is_in_doubt = True
                 self._ending.set()
                 raise
             self._take(configuration, start)
         finally:
-            self._busy.release()
+            self._deciding.release()
         return start
 
     def commit_positions(
@@ -314,15 +322,25 @@ class BatchProcessor:
         enriched = self._enrichment.applied(frame)
         batches = enriched.toArrow().to_batches()
         self._enrichment.check_fetched(batches)
-        self._emission.emit(self._enrichment.checked(batches), now, emitted, self._known(now))
+        with self._tables_decide():
+            self._emission.emit(self._enrichment.checked(batches), now, emitted, self._known(now))
+
+    @contextmanager
+    def _tables_decide(self) -> Iterator[None]:
+        with self._deciding:
+            if self._is_in_doubt:
+                raise TransientFault("changed tables may be recorded, which this run does not know")
+            yield
 
     def _emit_in_workers(self, frame: DataFrame, now: int, emitted: Emitted) -> None:
         enriched = self._enrichment.applied(frame)
         if self._is_single:
             enriched = enriched.coalesce(1)  # one process counts puts, so no queue overflows
-        task = partial(emit_task, self._order, now, self._known(now))
         faults = []
-        for row in enriched.mapInArrow(task, RESULT_SCHEMA).collect():
+        with self._tables_decide():
+            task = partial(emit_task, self._order, now, self._known(now))
+            rows = enriched.mapInArrow(task, RESULT_SCHEMA).collect()
+        for row in rows:
             result: TaskResult = pickle.loads(row.result)  # noqa: S301 - made by this job
             emitted.merge(result.emitted)
             if result.fault is not None:
