@@ -270,10 +270,6 @@ class TableFollower:
                 self._take(orjson.loads(record.value))
         return self._waits
 
-    def close(self) -> None:
-        """Closes the consumer."""
-        self._topic.close()
-
     def _take(self, entry: Mapping[str, Any]) -> None:
         if entry["run"] == self._run:
             self._waits = {
