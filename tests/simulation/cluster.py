@@ -238,6 +238,12 @@ class SimulatedCluster:
             if not name.endswith("-writer")
         )
 
+    def leave(self, process: str) -> None:
+        """Lets a process give up its producers, whatever they have left open."""
+        for name, owner in self.owners.items():
+            if owner == process:
+                self.owners[name] = f"{owner}, given up"
+
     def moving(self, group: str, lane: TopicPartition) -> list[str]:
         """Who is just moving an offset (KIP-447); no process any more once that is decided."""
         if not self.has_open:

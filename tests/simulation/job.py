@@ -401,6 +401,8 @@ class _Run:
             self._instance.preparation.configuration = self._restart[1].asked
         self.processor.end(0)
         self.processor.close()
+        # A call that never came back may have left a transaction open; the next run ends it.
+        self._network.cluster.leave(self._instance.name)
         for worker in self._workers.values():
             if worker.process is None:
                 worker.emission.close()

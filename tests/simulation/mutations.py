@@ -657,6 +657,7 @@ def _goes_on(original: Any, self: Any, *given: Any, **more: Any) -> Any:
     except TransientFault:
         self._ending.clear()
         self._is_in_doubt = False
+        TIME.sleep(1.0)  # the run ends when the driver comes to it
         raise
 
 

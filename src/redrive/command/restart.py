@@ -85,8 +85,9 @@ def restart(
 ) -> None:
     """Reload the settings and rules tables of a running job.
 
-    The running batch ends first. If anything is wrong with the new settings or tables, the job
-    goes on with the old ones, and this command says why. A table that has changed in meaning
+    Changed tables decide from the next batch on; other changes begin the query again. If anything
+    is wrong with the new settings or tables, the job goes on with the old ones, and this command
+    says why. A table that has changed in meaning
     decides afresh about every message that is parked or remains; one that has not leaves them
     alone. So do [schemes]. The command lists both.
 
@@ -106,9 +107,9 @@ def restart(
     one = Restart(path, instance_settings(instance, directory), over, yes)
     answer = one.here(timeout) if digits is None else one.with_kept(digits, handler, timeout)
     click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
-    print_lines(_tables(answer))
     if answer.is_new_run:
         click.echo(_NEW_RUN)
+    print_lines(_tables(answer))
 
 
 @dataclass(frozen=True, slots=True)
