@@ -68,7 +68,7 @@ class Audit:
     is_ordered: bool = False
     """Whether its tables have ORDER(KEY)."""
     tables: Sequence[RulesTable] = ()
-    """Every table that may have decided."""
+    """Every table that may have decided; none if that is not to be looked at."""
     findings: list[str] = field(default_factory=list)
 
     def run(self) -> list[str]:
@@ -82,7 +82,8 @@ class Audit:
         self._check_accepted(outcomes)
         self._check_reasons(outcomes)
         self._check_order(outcomes)
-        self._check_tables(outcomes)
+        if self.tables:
+            self._check_tables(outcomes)
         if self.is_ordered:
             self._check_keys(outcomes)
         if self.table is not None:

@@ -646,14 +646,15 @@ def _taken_early(
 
 
 @replaced(
-    "batches go on though a changed table may be recorded",
-    batch.BatchProcessor,
-    "change_tables",
-    schedules=1_500,
+    "batches go on though a changed table may be recorded", batch.BatchProcessor, "change_tables"
 )
-def _goes_on(original: Any, self: Any, *given: Any, **more: Any) -> Any:
+def _goes_on(original: Any, self: Any, configuration: Any, record: Any, **more: Any) -> Any:
+    def recorded() -> None:
+        record()
+        raise TransientFault("the answer is lost")
+
     try:
-        return original(self, *given, **more)
+        return original(self, configuration, recorded, **more)
     except TransientFault:
         self._ending.clear()
         self._is_in_doubt = False
