@@ -23,6 +23,7 @@
 #   make docs     the site of the documentation, in build/site; a broken link or anchor is an error
 #   make dist     the source distribution, the wheel and a bill of materials, in dist
 #   make release-test  what make dist builds, and the demo from the wheel in an environment of its own
+#   make images   the image of a container, with podman or buildah; it says why where that can't be
 #   make lock     resolve the Python dependencies again
 #   make clean    remove what was built, not what was downloaded
 
@@ -40,7 +41,7 @@ UV     := uv==0.13.8
 # Much of the time a test waits for a broker or for Spark: two at once take little more than half.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts test-console bench bench-peers docs dist release-test lock clean
+.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts test-console bench bench-peers docs dist images release-test lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -88,6 +89,7 @@ security: setup
 	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/security
 
 test-console: setup
+	@command -v chromium chromedriver >/dev/null || { echo "this needs Debian's chromium and chromium-driver"; exit 1; }
 	$(if $(SCREENSHOTS),SCREENSHOTS=$(SCREENSHOTS)) $(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/console/test_browser.py
 
 fuzz: setup
@@ -119,6 +121,9 @@ dist: $(VENV)/.project
 	$(BIN)/python -m hatchling build --directory $(CURDIR)/dist
 	$(BIN)/python deploy/release/sbom.py dist/redrive-$$($(BIN)/python -m hatchling version).cdx.json
 	cd dist && sha256sum redrive-* > SHA256SUMS
+
+images:
+	python3 deploy/container/build_image.py
 
 release-test: setup dist
 	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/release

@@ -539,7 +539,7 @@ def punctuality(servers: str, directory: str, parked: int, seconds: float) -> di
     errors: list[float] = []
     with running_job(servers, Path(directory) / "punctual", rules):
         outcomes = "redrive-punctual-outcomes"
-        _await_topic(servers, outcomes)
+        await_topic(servers, outcomes)
         consumer = listener(servers, [outcomes])
         seen, due = 0, {}
         deadline = time.monotonic() + seconds + 120
@@ -578,7 +578,8 @@ def _trickle(producer: Producer, headers: Pairs, seconds: float) -> None:
     producer.flush()
 
 
-def _await_topic(servers: str, topic: str) -> None:
+def await_topic(servers: str, topic: str) -> None:
+    """Waits until there is a topic."""
     producer = Producer({"bootstrap.servers": servers})
     while topic not in producer.list_topics(timeout=10).topics:
         time.sleep(0.2)

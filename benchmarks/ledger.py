@@ -30,6 +30,7 @@ from deltalake import write_deltalake
 from redrive.configuration import JobConfiguration
 from redrive.kafka.administration import NewTopic, TopicAdministration
 from redrive.messages import NUMERIC_KEYWORDS, PATTERN_KEYWORDS
+from redrive.outcomes.storage import local_path
 from redrive.outcomes.table import SCHEMA, LedgerTable
 from redrive.settings import read_settings
 from redrive.streaming.topics import own_topics
@@ -83,11 +84,11 @@ def _commands(folder: Path, bootstrap_servers: str, rows: int) -> dict[str, floa
     history, small = rows - SMALL_FILES * ROWS_OF_A_SMALL_FILE, ROWS_OF_A_SMALL_FILE
     table = LedgerTable.create(job.ledger.path)
     for start in range(0, history, 50_000):
-        _append(job.ledger.path, start, min(50_000, history - start), history)
+        _append(local_path(job.ledger.path), start, min(50_000, history - start), history)
     table = LedgerTable.open(job.ledger.path) or table
     table.compact()
     for number in range(SMALL_FILES):
-        _append(job.ledger.path, history + number * small, small, history)
+        _append(local_path(job.ledger.path), history + number * small, small, history)
     _fill_topic(job, bootstrap_servers, rows)
     config = ["-c", str(folder / "reading.toml")]
     commands = {

@@ -4,6 +4,7 @@
     ├── ConfigurationError    settings, rules tables or definitions that must not start a job
     ├── UsageError            a command line that cannot be carried out as it stands
     ├── EnvironmentFault      what the machine or the network lacks: Java, jars, disk, a broker
+    │   └── UnreachableFault  no broker answers
     ├── AlreadyRunningError   another instance works on the same share of the partitions
     ├── RestartRequired       this process cannot go on, and a new one can: Java is gone
     └── ProtocolError         the exactly-once protocol cannot go on
@@ -67,6 +68,10 @@ class UsageError(RedriveError):
 
 class EnvironmentFault(RedriveError):
     """What the machine or the network lacks: Java, jars, disk space, a broker."""
+
+
+class UnreachableFault(EnvironmentFault):
+    """No broker answers; one that does may refuse, which is another fault."""
 
 
 class AlreadyRunningError(RedriveError):

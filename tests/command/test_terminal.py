@@ -16,6 +16,7 @@ from tests.outcomes.samples import outcome, rows
 from tests.what_if.test_tally import answer_of
 
 from redrive.command import browse, explain, history, identify, ls, plan, record
+from redrive.command.opening import Answer
 from redrive.command.options import table_options
 from redrive.command.output import print_lines, print_table
 from redrive.command.replay_view import show_plan, show_status, show_statuses
@@ -114,6 +115,12 @@ def story_of(put_on: str) -> History:
     )
 
 
+def listed() -> ls.Letters:
+    """A list of one dead letter."""
+    listing = Listing([row()], 1)
+    return ls.Letters(listing, {}, Answer((listing, {}), (), unread=0, quarantined=0))
+
+
 GROUP = Group(
     error_class=EVIL, consumer_group=EVIL,
     handler=EVIL, reason=2053, destination=EVIL, application=EVIL, failure=EVIL, count=1,
@@ -131,9 +138,8 @@ PRINTED: dict[str, Callable[[], None]] = {
     "history of a put": lambda: history.story(story_of(EVIL), mq=True),
     "history": lambda: history._show_found(
         Found([row()], (EVIL,)), Criteria(), mq=True, as_json=False),
-    "ls": lambda: ls._show(Listing([row()], 1), {}, Selection(), mq=True, is_complete=True),
-    "ls of exceptions": lambda: ls._show(
-        Listing([row()], 1), {}, Selection(), mq=False, is_complete=True),
+    "ls": lambda: ls._show(listed(), Selection(), mq=True, before=20),
+    "ls of exceptions": lambda: ls._show(listed(), Selection(), mq=False, before=0),
     "groups": lambda: ls._show_groups([GROUP], 1, Selection(), mq=True, is_complete=True),
     "groups of exceptions": lambda: ls._show_groups(
         [GROUP], 1, Selection(), mq=False, is_complete=True),

@@ -1,7 +1,8 @@
 """The console in a real browser, beside a real job: what people come for, and everybody can use it.
 
-``make test-console`` runs this: it needs Debian's chromium and chromium-driver. With
-SCREENSHOTS=FOLDER it leaves a picture of each page there, in light and in dark.
+It needs Debian's chromium and chromium-driver, and is skipped without them. ``make test-console``
+runs nothing else; with SCREENSHOTS=FOLDER it leaves a picture of each page there, in light and in
+dark.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ PAGES = {
     "plans": "/plans", "tables": "/tables", "table": "/tables/counts.dlq",
     "network": "/network", "acknowledgements": "/acknowledgements",
 }  # fmt: skip
+MQ_PAGES = {
+    "queue-managers": "/network", "queue-manager": "/network?queue_manager=SHOP",
+    "resolve": "/resolve?put=REFUNDS&at=SHOP",
+}  # fmt: skip
 
 _WIDE = """
 return [...document.querySelectorAll("main *")]
@@ -72,11 +77,10 @@ def running(log: Path, *arguments: str) -> Iterator[None]:
             it.wait(PATIENCE)
 
 
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+@contextlib.contextmanager
+def demo(folder: Path, *arguments: str) -> Iterator[Path]:
     """The settings of a job that runs, after a demo."""
-    folder = tmp_path_factory.mktemp("console") / "demo"
-    made = redrive("demo", "kafka", "--keep", "--fast", "-n", "300", "--directory", str(folder))
+    made = redrive("demo", *arguments, "--keep", "--directory", str(folder))
     subprocess.run(made, check=True, capture_output=True)
     config = folder / "redrive.toml"
     try:
@@ -86,9 +90,9 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         subprocess.run(redrive("broker", "stop", "-d", str(folder / "broker")), check=True)
 
 
-@pytest.fixture(scope="module")
-def address(settings: Path) -> Iterator[str]:
-    """Where the console is."""
+@contextlib.contextmanager
+def console(settings: Path) -> Iterator[str]:
+    """Where the console of a job is."""
     address = f"127.0.0.1:{free_port()}"
     log = settings.parent / "console.log"
     with running(log, "console", "-c", str(settings), "--listen", address):
@@ -103,11 +107,26 @@ def address(settings: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A job that handles dead letters of Kafka's programs."""
+    folder = tmp_path_factory.mktemp("console") / "demo"
+    with demo(folder, "kafka", "--fast", "-n", "300") as config:
+        yield config
+
+
+@pytest.fixture(scope="module")
+def address(settings: Path) -> Iterator[str]:
+    """Its console."""
+    with console(settings) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[webdriver.Chrome]:
     """Debian's Chromium, without a screen."""
     found, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if found is None or driver is None:
-        pytest.fail("this needs chromium and chromium-driver: apt-get install them")
+        pytest.skip("needs Debian's chromium and chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = found
     for one in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
@@ -252,33 +271,45 @@ def test_a_table_is_tried_on_what_waits_and_put_live(reader: Reader) -> None:
     assert rule in str(reader.all("textarea")[0].get_property("value"))
 
 
-def test_everybody_can_use_every_page(reader: Reader, settings: Path) -> None:
-    """No violation that axe finds, in light and dark; no page wider than a small telephone."""
-    reader.open("/messages?status=all&handler=payments-dlt")
-    message = "/messages/" + reader.text("tbody th a")
-    folder = os.environ.get("SCREENSHOTS")
-    for name, path in {**PAGES, "message": message}.items():
-        reader.open(path)
-        for theme in ("light", "dark"):
-            reader.browser.execute_script(
-                "document.documentElement.dataset.theme = arguments[0]", theme
-            )
-            found = Axe().run(reader.browser)["violations"]
-            assert [(one["id"], one["nodes"]) for one in found] == [], (name, theme)
-            if folder:
-                Path(folder).mkdir(parents=True, exist_ok=True)
-                reader.browser.execute_script(_ANONYMOUS, this_user(), f"{settings.parent}/")
-                assert reader.browser.save_screenshot(f"{folder}/{name}-{theme}.png")
-        reader.browser.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": 320, "height": 640, "deviceScaleFactor": 1, "mobile": True},
+def look_at(reader: Reader, name: str, folder: Path) -> None:
+    """No violation that axe finds, in light and dark; not wider than a small telephone."""
+    pictures = os.environ.get("SCREENSHOTS")
+    for theme in ("light", "dark"):
+        reader.browser.execute_script(
+            "document.documentElement.dataset.theme = arguments[0]", theme
         )
-        try:
-            width = reader.browser.execute_script("return document.documentElement.scrollWidth")
-            wide = reader.browser.execute_script(_WIDE)
-        finally:
-            reader.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        assert (width, wide) == (320, []), name
+        found = Axe().run(reader.browser)["violations"]
+        assert [(one["id"], one["nodes"]) for one in found] == [], (name, theme)
+        if pictures:
+            Path(pictures).mkdir(parents=True, exist_ok=True)
+            reader.browser.execute_script(_ANONYMOUS, this_user(), f"{folder}/")
+            assert reader.browser.save_screenshot(f"{pictures}/{name}-{theme}.png")
+    reader.browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 320, "height": 640, "deviceScaleFactor": 1, "mobile": True},
+    )
+    try:
+        width = reader.browser.execute_script("return document.documentElement.scrollWidth")
+        wide = reader.browser.execute_script(_WIDE)
+    finally:
+        reader.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert (width, wide) == (320, []), name
+
+
+def test_everybody_can_use_every_page(reader: Reader, settings: Path) -> None:
+    """With a screen reader, in the dark, on a small telephone; the table of before is compared."""
+    reader.open("/messages?status=all&handler=payments-dlt")
+    place = reader.text("tbody th a")
+    for name, path in {**PAGES, "message": f"/messages/{place}"}.items():
+        reader.open(path)
+        look_at(reader, name, settings.parent)
+    reader.open("/messages?status=quarantined")
+    reader.click("tbody th a")
+    reader.click("button[formaction='/api/plans/text']")
+    look_at(reader, "edit", settings.parent)
+    reader.open("/tables")
+    reader.click("form[action='/difference'] button")
+    look_at(reader, "difference", settings.parent)
 
 
 def test_the_keyboard_is_enough(reader: Reader) -> None:
@@ -293,3 +324,25 @@ def test_the_keyboard_is_enough(reader: Reader) -> None:
     search.send_keys("hop > 0", Keys.ENTER)
     reader.until(lambda: "where=hop" in reader.browser.current_url)
     assert [one.text for one in reader.all(".chip")] == ["where: hop > 0 \N{MULTIPLICATION SIGN}"]
+
+
+def test_a_network_is_explored_and_a_channel_stopped_and_started(
+    chromium: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """From the queue managers to one of them, to the way of a put, and back to its channels."""
+    folder = tmp_path_factory.mktemp("network") / "demo"
+    with demo(folder, "mq", "-n", "60") as config, console(config) as address:
+        reader = Reader(chromium, address)
+        reader.open("/network")
+        reader.click("section h2 a[href*=SHOP]")
+        reader.click("tbody a[href*='put=ORDERS']")
+        assert "ORDERS@DEPOT" in reader.text()
+        reader.click("main p a[href*=SHOP]")
+        channel = "[aria-label='Stop: SHOP.OFFICE']"
+        reader.click(channel)
+        reader.until(lambda: "stopped" in reader.text("ul.to"))
+        reader.click(channel.replace("Stop", "Start"))
+        reader.until(lambda: "stopped" not in reader.text("ul.to"))
+        for name, path in MQ_PAGES.items():
+            reader.open(path)
+            look_at(reader, name, folder)

@@ -184,6 +184,7 @@ def test_every_figure_is_that_of_the_command(browser: TestClient, topic: str) ->
             "handler": st.sampled_from(["orders", "nobody"]),
             "since": st.sampled_from(["1d", "2020-01-01"]),
             "older_than": st.sampled_from(["1d", "2020-01-01"]),
+            "limit": st.sampled_from(["1", "2"]),
             "where": st.sampled_from(["hop = 0", "detail = 'secret'", "error_class LIKE 'com%'"]),
         },
     )
@@ -198,6 +199,9 @@ def test_every_choice_of_messages_is_that_of_the_command(
     options = [it for one in found.items() for it in (f"--{one[0].replace('_', '-')}", one[1])]
     shown = api(browser, "/messages", **found)
     told = command("ls", *options)
+    assert told == {name: shown[name] for name in told}
+    shown = api(browser, "/messages", **found, page="2")
+    told = command("ls", *options, "--page", "2")
     assert told == {name: shown[name] for name in told}
     shown = api(browser, "/groups", **found)
     told = command("groups", *options)

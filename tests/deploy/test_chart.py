@@ -34,7 +34,7 @@ OPTIONAL = {
 }
 """A value and the kind of object that is there if it is true."""
 ALWAYS = ["ConfigMap", "ConfigMap", "Deployment", "Service"]
-FLAGS = (*OPTIONAL, "restartOnChange")
+FLAGS = (*OPTIONAL, "restartOnChange", "watch")
 
 
 def _flags(values: dict[str, Any], above: str = "") -> Iterator[str]:
@@ -90,9 +90,11 @@ def test_every_combination_has_its_objects(helm: str, chosen: tuple[str, ...]) -
     names = [(document["kind"], document["metadata"]["name"]) for document in objects]
     assert len(set(names)) == len(names)
     pod = _one(objects, "Deployment")["spec"]["template"]
-    assert (given["restartOnChange"] == "true") == (
+    watches = given["watch"] == "true"
+    assert (given["restartOnChange"] == "true" and not watches) == (
         "checksum/config" in pod["metadata"]["annotations"]
     )
+    assert ("--watch" in pod["spec"]["containers"][0]["args"]) == watches
     for document in objects:
         selector = document["spec"].get("selector", {}) if "spec" in document else {}
         if document["kind"] != "PersistentVolumeClaim":

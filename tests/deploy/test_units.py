@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
 from configparser import ConfigParser
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 import yaml
+from deploy.container.build_image import main as build_image
 from deploy.standalone.spark_daemon import main as spark_daemon
 
 from redrive.command import main as redrive
@@ -171,3 +176,44 @@ def test_the_image_is_built_of_files_that_are_there() -> None:
         "context": "../..",
         "dockerfile": str((CONTAINERS / "Containerfile").relative_to(ROOT)),
     }
+
+
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+def test_the_health_check_of_the_image_fails_where_the_page_does(status: int, code: int) -> None:
+    """It asks at the port of the container's settings, and needs no program but Python."""
+    text = (CONTAINERS / "Containerfile").read_text().replace("\\\n", " ")
+    (written,) = re.findall(r"^HEALTHCHECK .*?CMD (\[.*\])$", text, re.MULTILINE)
+    program, *arguments = json.loads(written)
+    assert program == "python"
+    port = SETTINGS["observe"]["listen"].rpartition(":")[2]
+    assert f"127.0.0.1:{port}/livez" in arguments[-1]
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        asked = arguments[-1].replace(f":{port}/", f":{server.server_port}/")
+        done = subprocess.run(
+            [sys.executable, *arguments[:-1], asked], capture_output=True, check=False
+        )
+    assert done.returncode == code, done.stderr
+
+
+def test_without_its_base_or_a_program_the_image_is_skipped_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on a machine without a registry in reach."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert build_image([]) == 0
+    assert "neither podman nor buildah is installed" in capsys.readouterr().out
+    podman = tmp_path / "podman"
+    podman.write_text("#!/bin/sh\necho no such host >&2\nexit 125\n")
+    podman.chmod(0o755)
+    assert build_image([]) == 0
+    assert "python:3.11-slim is not here and can't be pulled: no such host" in (
+        capsys.readouterr().out
+    )

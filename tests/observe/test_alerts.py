@@ -51,6 +51,12 @@ CASES = [
         '{instance="A"}',
     ),
     Case(
+        "RedriveRestartRefused", 9,
+        {'redrive_last_restart_successful{instance="A"}': "1 1 0x15"},
+        {'redrive_last_restart_successful{instance="B"}': "1x3 0 0 1x15"},
+        '{instance="A"}',
+    ),
+    Case(
         "RedriveMessagesExpire", 9,
         {'redrive_expiring_messages{topic="A",instance="1"}': "0 0 4x15"},
         {'redrive_expiring_messages{topic="B",instance="1"}': "0x6 4x15"},

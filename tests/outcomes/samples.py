@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import orjson
 
+from redrive.configuration import LedgerFolder
 from redrive.messages import NUMERIC_KEYWORDS, PATTERN_KEYWORDS
 from redrive.outcomes.rows import Row, row_of
 from redrive.outcomes.table import LedgerTable, arrow_of
@@ -73,6 +73,6 @@ def rows(outcomes: Iterable[dict[str, Any]], partitions: int = 3) -> list[Row]:
     ]
 
 
-def append(path: Path, new: list[Row]) -> None:
+def append(path: LedgerFolder, new: list[Row]) -> None:
     """Appends rows to a ledger, which is made if there is none."""
     LedgerTable.create(path).append([arrow_of(new)])

@@ -109,7 +109,14 @@ def test_each_dead_letter_is_told_by_its_last_outcome(
     folder = tmp_path_factory.mktemp("job") / "ledger"
     with opened_in_steps(folder, every, cuts) as inventory:
         listing = inventory.letters(Selection(state=state), limit=100)
+        half = len(wanted) // 2 + 1
+        pages = [
+            inventory.letters(Selection(state=state), limit=half, skipped=number * half)
+            for number in range(3)
+        ]
         groups, total = inventory.groups(Selection(state=state), limit=100)
+    assert [row for one in pages for row in one.letters] == [*listing.letters]
+    assert {one.total for one in pages} == {listing.total}, "also past the end"
     assert listing.total == total == len(wanted)
     assert sorted(row["outcome"] for row in listing.letters) == sorted(
         row["outcome"] for row in wanted

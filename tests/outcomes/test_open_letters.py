@@ -13,7 +13,8 @@ from redrive.errors import EnvironmentFault
 from redrive.outcomes.inventory import Inventory, Selection
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.open_letters import OpenLetters, newer_than, write_open_letters
-from redrive.outcomes.table import LedgerTable, open_letters_folder, remove
+from redrive.outcomes.storage import open_letters_folder
+from redrive.outcomes.table import LedgerTable, remove
 
 EVERY = rows(
     [outcome(number, origin=f"d:0:{number}", result="remains") for number in range(6)], partitions=2

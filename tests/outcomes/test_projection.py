@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,17 +22,19 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.conftest import TopicFactory
+from tests.conftest import TopicFactory, eventually
 from tests.outcomes.projection_process import make_configuration
+from tests.outcomes.s3_server import S3
 from tests.outcomes.samples import outcome
 from tests.outcomes.test_rows import MALFORMED
 
 from redrive.configuration import JobConfiguration
 from redrive.errors import AlreadyRunningError, EnvironmentFault
 from redrive.outcomes.rows import GONE, Row, row_of
-from redrive.outcomes.table import LedgerTable, lock_file
+from redrive.outcomes.storage import local_path, lock_file
+from redrive.outcomes.table import LedgerTable
 from redrive.streaming import projection
-from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.lifecycle import JobControl, JobObserver
 from redrive.streaming.projection import rebuild, start_projection
 from redrive.streaming.session import Spark, start_session
 
@@ -139,7 +142,7 @@ def test_compaction_beside_a_running_projection_harms_neither(job: Job) -> None:
     """Even when the log that the projection has read is old enough to be deleted under it."""
     query = start_projection(job.spark, job.configuration)
     assert query is not None
-    path = job.configuration.ledger.path
+    path = local_path(job.configuration.ledger.path)
     for numbers in (range(30), range(30, 60), range(60, 90)):
         job.write(numbers)
         query.processAllAvailable()
@@ -195,13 +198,60 @@ def test_a_killed_projection_is_taken_up_where_its_ledger_ends(job: Job) -> None
     job.check_projected()
 
 
+@pytest.fixture
+def remote(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Job, S3]]:
+    """The same job with its ledger in an object store, and that store."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "reader")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of a test")
+    with S3.running() as store:
+        ledger = replace(job.configuration.ledger, path=store.folder("ledger", tmp_path / "first"))
+        yield replace(job, configuration=replace(job.configuration, ledger=ledger)), store
+
+
+def test_two_machines_that_project_into_one_store_write_each_outcome_once(
+    remote: tuple[Job, S3], tmp_path: Path
+) -> None:
+    """Both at once, through answers that are lost, an outage, and the end of one by kill -9."""
+    job, store = remote
+    commits = Counter[str]()
+
+    def is_lost(method: str, key: str) -> bool:
+        commits[method] += "_delta_log/" in key
+        return method == "PUT" and "_delta_log/" in key and commits["PUT"] % 5 == 0
+
+    store.lost = is_lost
+    job.write(range(30))
+    servers = job.configuration.connection.bootstrap_servers
+    other = tmp_path / "other machine"
+    url = str(job.configuration.ledger.path)
+    arguments = [str(other), servers, job.configuration.application, url, store.url]
+    script = Path(__file__).with_name("projection_process.py")
+    with subprocess.Popen(
+        [sys.executable, str(script), *arguments], start_new_session=True
+    ) as process:
+        try:
+            eventually(job.held, "the other machine has written")
+            for start in range(30, 330, 50):
+                job.write(range(start, start + 50))
+                query = start_projection(job.spark, job.configuration)
+                assert query is not None
+                if start == 180:
+                    store.unavailable(20)
+                query.processAllAvailable()
+                query.stop()
+            assert process.poll() is None
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    job.check_projected()
+
+
 def test_each_writer_appends_to_what_the_other_wrote(job: Job) -> None:
     """The driver's library, Spark's Delta sink, which is killed, a compaction, and the library."""
     job.write(range(30))
     job.check_projected()
     job.write(range(30, 60))
     # As if the process that projected had ended.
-    os.close(projection._locks.pop(job.configuration.ledger.path))
+    os.close(projection._locks.pop(lock_file(job.configuration.ledger.path)))
     with _process(job, "spark"):
         for start in range(60, 360, 50):
             job.write(range(start, start + 50))
@@ -216,7 +266,7 @@ def test_a_lost_ledger_is_built_again(job: Job) -> None:
     job.write(range(50))
     expected = job.expected()
     job.projected(len(expected))
-    shutil.rmtree(job.configuration.ledger.path)
+    shutil.rmtree(local_path(job.configuration.ledger.path))
     assert job.projected(len(expected)) == expected
     assert rebuild(job.spark, job.configuration, lambda _: None) == len(expected)
     assert job.held() == expected
@@ -262,7 +312,7 @@ def test_a_ledger_has_one_writer(job: Job) -> None:
     query = start_projection(job.spark, job.configuration)
     assert query is not None
     script = (
-        "import sys, pathlib; from redrive.outcomes.table import locked\n"
+        "import sys, pathlib; from redrive.outcomes.storage import locked\n"
         "with locked(pathlib.Path(sys.argv[1])): pass"
     )
     path = str(job.configuration.ledger.path)
@@ -279,7 +329,7 @@ def test_after_an_append_that_failed_the_next_one_is_smaller(
     """What the driver could not take at once it gets in parts, and not in ever smaller ones."""
     asked: list[int] = []
 
-    def start(_: object, __: object, most: int) -> StreamingQuery:
+    def start(_: object, __: object, most: int, ___: object) -> StreamingQuery:
         asked.append(most)
         rows = job.spark.readStream.format("rate").load().selectExpr("raise_error('too large')")
         query = rows.writeStream.format("noop").start()
@@ -298,9 +348,40 @@ def test_after_an_append_that_failed_the_next_one_is_smaller(
     assert asked == [50_000, 12_500, 3_125, 1_000, 1_000, 1_000]
 
 
+def test_a_process_that_another_one_came_before_stands_by(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so once, ends its query, and does not try again for a while."""
+    started: list[StreamingQuery] = []
+    said: list[str] = []
+
+    def start(_: object, __: object, ___: int, superseded: Callable[[], None]) -> StreamingQuery:
+        started.append(
+            job.spark.readStream.format("rate").load().writeStream.format("noop").start()
+        )
+        superseded()
+        return started[-1]
+
+    class Heard(JobObserver):
+        def notice(self, message: str, /, **facts: object) -> None:
+            del facts
+            said.append(message)
+
+    monkeypatch.setattr(projection, "start_projection", start)
+    monkeypatch.setattr(projection, "_PROJECTION_AGE", 0.0)
+    monkeypatch.setattr(projection, "ONE_TRY", _PATIENCE)
+    watched = projection.Projection(
+        Spark(job.configuration, job.spark), job.configuration, JobControl(Heard()), delay=0.0
+    )
+    for _ in range(3):
+        watched.look()
+    assert (len(started), started[0].isActive, watched.problem) == (1, False, "")
+    assert said == ["another process writes the ledger: this one stands by"]
+
+
 def test_without_a_ledger_nothing_is_started(job: Job) -> None:
     """The setting is enough."""
     ledger = replace(job.configuration.ledger, enabled=False)
     disabled = replace(job.configuration, ledger=ledger)
     assert start_projection(job.spark, disabled) is None
-    assert not job.configuration.ledger.path.exists()
+    assert not local_path(job.configuration.ledger.path).exists()

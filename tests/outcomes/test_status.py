@@ -17,6 +17,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
 from redrive.outcomes.rows import moment
 from redrive.outcomes.status import Precision, status_of
+from redrive.outcomes.storage import local_path
 
 
 @pytest.fixture
@@ -192,7 +193,7 @@ def test_a_ledger_that_cannot_be_read_hides_nothing_that_the_broker_tells(
 ) -> None:
     """What waits is counted on the topics; what became of the rest is unknown, and not nothing."""
     job.step(now)
-    broken = job.configuration.ledger.path / "_delta_log" / "00000000000000000000.json"
+    broken = local_path(job.configuration.ledger.path) / "_delta_log" / "00000000000000000000.json"
     broken.parent.mkdir(parents=True)
     broken.write_text("nothing that was written")
     answer = CliRunner().invoke(status, ["-c", job.config_file, "--json"])

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.outcomes.samples import append, outcome, rows
 
 from redrive.errors import AlreadyRunningError, EnvironmentFault
-from redrive.outcomes.table import ADDED, SCHEMA, LedgerTable, locked, remove
+from redrive.outcomes.storage import locked
+from redrive.outcomes.table import ADDED, SCHEMA, LedgerTable, remove
 
 
 def _open(path: Path) -> LedgerTable:
@@ -117,7 +118,7 @@ def test_a_broken_ledger_says_how_to_make_it_again(tmp_path: Path) -> None:
 def test_of_two_who_want_to_change_a_ledger_one_is_refused(tmp_path: Path) -> None:
     """The lock is the operating system's, so it ends with its process."""
     script = (
-        "import sys, pathlib; from redrive.outcomes.table import locked\n"
+        "import sys, pathlib; from redrive.outcomes.storage import locked\n"
         "with locked(pathlib.Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     path = tmp_path / "ledger"

@@ -72,6 +72,8 @@ def underlined(finding: Diagnostic) -> str:
         (GOOD + "[job]\npolling_delay = 60.5", "OUT_OF_RANGE", "60.5", "seconds from 0 to 60"),
         (GOOD + "[job]\npolling_delay = nan", "WRONG_TYPE", "nan", "seconds from 0 to 60"),
         (GOOD + "[ledger]\ninterval = 0", "OUT_OF_RANGE", "0", "seconds from 0.1"),
+        (GOOD + "[ledger]\npath = 'ftp://a/b'", "BAD_VALUE", "'ftp://a/b'", "one of s3, s3a, abfs"),
+        (GOOD + "[ledger]\nendpoint = 'minio:9000'", "BAD_VALUE", "'minio:9000'", "https://minio"),
         (GOOD + "[queues.A]\nmax_message_length = -2", "OUT_OF_RANGE", "-2", "104,857,600"),
         (GOOD + "[queues.A]\nmax_depth = -1", "OUT_OF_RANGE", "-1", "from 0 to"),
         # Values
@@ -553,3 +555,20 @@ def test_tokens_have_no_effect_with_another_mechanism(check: Check) -> None:
     (finding,) = check(SIGNED_IN.format("sasl_password = '${KAFKA_PASSWORD}'\noauth_scope = 'a'"))
     assert finding.code == "WITHOUT_EFFECT"
     assert "OAUTHBEARER" in finding.render()
+
+
+@pytest.mark.parametrize("path", ["s3://key:hunter2@team/ledger", "gs://team/ledger?key=hunter2"])
+def test_credentials_in_the_place_of_a_ledger_are_refused_and_not_shown(
+    check: Check, path: str
+) -> None:
+    """They belong into the environment."""
+    (found,) = check(GOOD + f'[ledger]\npath = "{path}"\n')
+    assert (found.code, "environment" in found.hint) == ("BAD_VALUE", True)
+    assert "hunter2" not in found.render()
+
+
+def test_what_only_an_s3_has_is_without_effect_elsewhere(check: Check) -> None:
+    """For a folder, and for a store of another kind."""
+    for place in ("ledger", "gs://team/ledger"):
+        (found,) = check(GOOD + f'[ledger]\npath = "{place}"\nregion = "eu"\n')
+        assert (found.code, found.severity) == ("WITHOUT_EFFECT", "warning")

@@ -17,7 +17,13 @@ from tests.settings.conftest import (
 )
 
 from redrive.checkpoints.instances import Share
-from redrive.configuration import Conflict, DataLoss, EmitterChoice, JobConfiguration
+from redrive.configuration import (
+    Conflict,
+    DataLoss,
+    EmitterChoice,
+    JobConfiguration,
+    RemoteFolder,
+)
 from redrive.diagnostics import Diagnostic
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.names import HandlerIdentity
@@ -123,6 +129,7 @@ cores = 4
 master = "local[4]"
 driver_memory = "4g"
 spark_ui = true
+watch = true
 spark_properties = {"spark.ssl.keyPassword" = "${KAFKA_PASSWORD}"}
 enrichment = "json:loads"
 allow_context_authority = true
@@ -132,6 +139,7 @@ group_topic = "again-{group}-{topic}"
 [supervision]
 stalled_after = 30
 exit_after = 0
+wait_for_broker = true
 [observe]
 listen = "0.0.0.0:9464"
 retention_alarm = 12
@@ -139,8 +147,11 @@ retention_alarm = 12
 python = "json:loads"
 [ledger]
 enabled = false
-path = "ledger"
+path = "s3://team/ledger/"
 interval = 1.5
+endpoint = "https://minio:9000"
+region = "eu-central-1"
+allow_http = true
 [log]
 format = "json"
 level = "debug"
@@ -245,13 +256,17 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert (job.cores, job.master, job.driver_memory) == (4, "local[4]", "4g")
     assert (job.slice_records, job.slice_bytes, job.slice_seconds) == (500, 1_000_000, 2.0)
     assert job.reevaluation_rate == 250
-    assert (job.spark_ui, job.enrichment) == (True, "json:loads")
+    assert (job.spark_ui, job.watch, job.enrichment) == (True, True, "json:loads")
     assert job.spark_properties == {"spark.ssl.keyPassword": PASSWORD}
     assert job.group_topic == "again-{group}-{topic}"
-    assert (job.stalled_after, job.exit_after) == (30.0, 0.0)
+    assert (job.stalled_after, job.exit_after, job.wait_for_broker) == (30.0, 0.0, True)
     assert (job.listen, job.retention_alarm) == ("0.0.0.0:9464", 12.0)
-    assert (job.ledger.enabled, job.ledger.path) == (False, folder / "ledger")
-    assert job.ledger.interval == 1.5
+    assert (job.ledger.enabled, job.ledger.interval) == (False, 1.5)
+    assert job.ledger.path == RemoteFolder(
+        url="s3://team/ledger",
+        beside=job.directory / "ledger-projection",
+        options={"endpoint": "https://minio:9000", "region": "eu-central-1", "allow_http": "true"},
+    )
     assert (everything.log.format.value, everything.log.level.value) == ("json", "debug")
     assert everything.log.file == folder / "redrive.log"
     registry = everything.registry

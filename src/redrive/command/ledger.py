@@ -10,7 +10,8 @@ from redrive.command.options import config_option
 from redrive.configuration import JobConfiguration
 from redrive.errors import UsageError
 from redrive.outcomes.open_letters import write_open_letters
-from redrive.outcomes.table import LedgerTable, locked
+from redrive.outcomes.storage import locked
+from redrive.outcomes.table import LedgerTable
 from redrive.settings import read_settings
 
 

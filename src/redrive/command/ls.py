@@ -31,9 +31,12 @@ _HIDDEN: Final = ("destination", "application", "error_class", "consumer_group",
 @config_option
 @selection_options
 @number_option("--limit", 20, 1000, "How many to list, the newest ones.")
+@number_option("--page", 1, 1_000_000, "Older ones: the list in pages of --limit each.")
 @mq_option
 @table_options
-def ls(*, config: Path, selection: Selection, limit: int, mq: bool, as_json: bool) -> None:
+def ls(
+    *, config: Path, selection: Selection, limit: int, page: int, mq: bool, as_json: bool
+) -> None:
     """List dead letters: those that are parked or remain, or others by their outcome.
 
     \b
@@ -48,12 +51,12 @@ def ls(*, config: Path, selection: Selection, limit: int, mq: bool, as_json: boo
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    found = Letters.of(settings, selection, limit=limit)
+    found = Letters.of(settings, selection, limit=limit, page=page)
     if as_json:
         print_json(found.document())
         return
     mq = shows_mq(settings.job, mq=mq)
-    _show(found.listing, found.steps, selection, mq=mq, is_complete=not found.answer.notes)
+    _show(found, selection, mq=mq, before=(page - 1) * limit)
     print_notes(found.answer.all_notes())
 
 
@@ -66,11 +69,18 @@ class Letters(NamedTuple):
     answer: Answer[Any]
 
     @classmethod
-    def of(cls, settings: Settings, selection: Selection, *, limit: int) -> Self:
-        """The dead letters of a selection; errors as for ``Inventory.letters``."""
+    def of(cls, settings: Settings, selection: Selection, *, limit: int, page: int = 1) -> Self:
+        """The dead letters of a selection; errors as for ``Inventory.letters``.
+
+        Args:
+            settings: Those of the job.
+            selection: Which ones.
+            limit: How many at most.
+            page: From 1, which has the newest; each has ``limit``.
+        """
 
         def ask(inventory: Inventory) -> tuple[Listing, dict[str, Next]]:
-            found = inventory.letters(selection, limit=limit)
+            found = inventory.letters(selection, limit=limit, skipped=(page - 1) * limit)
             return found, next_steps(settings.job, inventory, found.letters)
 
         answer = ask_inventory(settings, selection, ask)
@@ -98,14 +108,12 @@ def _next_of(step: Next | None) -> dict[str, Any]:
     return {"next": {"attempt": step.attempt, "due": clock(step.due), "rule_line": step.rule_line}}
 
 
-def _show(
-    listing: Listing,
-    steps: Mapping[str, Next],
-    selection: Selection,
-    *,
-    mq: bool,
-    is_complete: bool,
-) -> None:
+def _show(found: Letters, selection: Selection, *, mq: bool, before: int) -> None:
+    """Prints a page, which so many newer ones come before."""
+    listing, steps, is_complete = found.listing, found.steps, not found.answer.notes
+    if not listing.letters and listing.total:
+        click.echo(f"this page is empty: {listing.total} in all")
+        return
     if not listing.letters:
         click.echo(none_in_words(selection, is_complete=is_complete))
         return
@@ -122,11 +130,11 @@ def _show(
         for row in reversed(listing.letters)
     ]
     print_table(rows, right=["last outcome"], folded=[*rows[0]][3:], whole=["message"])
-    if listing.total > len(listing.letters):
-        click.echo(
-            f"{len(listing.letters)} of {listing.total}{reserve(is_complete=is_complete)};"
-            " --limit shows more"
-        )
+    last = before + len(listing.letters)
+    if before or listing.total > last:
+        shown = f"{before + 1} to {last}, counted from the newest," if before else str(last)
+        more = "; --page or --limit shows more" if listing.total > last else ""
+        click.echo(f"{shown} of {listing.total}{reserve(is_complete=is_complete)}{more}")
 
 
 def _state(row: Row, listing: Listing) -> Text:

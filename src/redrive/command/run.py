@@ -6,7 +6,7 @@ import faulthandler
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,17 +19,18 @@ from redrive.command.options import json_option
 from redrive.configuration import Conflict, JobConfiguration
 from redrive.diagnostics import Severity, SourceLocation
 from redrive.errors import ConfigurationError, RedriveError, UsageError
-from redrive.kafka.access import check_access
 from redrive.logs import LogObserver, configure_logging, log_findings
+from redrive.operations.file_watch import FileWatch
 from redrive.operations.process import PidFile, check_directory, handling_signals
 from redrive.operations.restart import RestartRecord, changed_tables
-from redrive.operations.rights import rights_to_read, rights_to_start
+from redrive.operations.rights import check_start
 from redrive.settings import (
     Document,
     LogFormat,
     LogSettings,
     Option,
     Settings,
+    WatchedFiles,
     read_settings,
     settings_of,
     with_environment,
@@ -49,7 +50,7 @@ _STANDARD_ERROR: Final = 2
 
 _FIXED: Final = (
     "application", "share", "directory", "cores", "master", "driver_memory", "spark_ui",
-    "spark_properties", "listen",
+    "spark_properties", "listen", "watch",
 )  # fmt: skip
 """Settings that a running process keeps."""
 
@@ -61,6 +62,8 @@ _SETTINGS: Final = {
     "instance": ("application", "instance"),
     "log_format": ("log", "format"),
     "log_level": ("log", "level"),
+    "wait": ("supervision", "wait_for_broker"),
+    "watch": ("job", "watch"),
 }
 """Options and their settings."""
 
@@ -125,6 +128,18 @@ class _Source:
     type=click.Choice(["debug", "info", "warning", "error"]),
     help="The least severe lines of the log.",
 )
+@click.option(
+    "--wait",
+    is_flag=True,
+    default=None,
+    help="Wait for a broker that does not answer, instead of ending with an error.",
+)
+@click.option(
+    "--watch",
+    is_flag=True,
+    default=None,
+    help="Restart by itself when settings, rules tables or definitions change.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what it would do with waiting messages now.")
 @json_option
 @click.pass_context
@@ -138,7 +153,7 @@ def run(
     *,
     dry_run: bool,
     as_json: bool,
-    **given: str | None,
+    **given: str | bool | None,
 ) -> None:
     """Handle dead letters by rules tables, exactly once, until stopped.
 
@@ -153,6 +168,9 @@ def run(
     With --dry-run nothing starts: each table is tried on the messages that its handler would read
     now, and on those that are parked or remain. It counts them by rule and target, --json for
     programs.
+
+    With --wait a start without a broker waits for one. One that answers and refuses still ends it.
+    With --watch changed files are taken up as by redrive restart; broken ones are refused.
 
     Options win over the file. SIGTERM or Ctrl+C stop the job after the running batch; SIGHUP, or
     redrive restart, reload its settings and tables.
@@ -183,6 +201,8 @@ def run(
             )
         options.append(Option(("application", "name"), "--application", escape(queues[0])))
     source = _Source(path, options)
+    watched = WatchedFiles.of(path, options)
+    taken = watched.digest()  # before they are read: a change meanwhile is one more restart
     settings = source.read()
     if dry_run:
         # Slow to import, and not needed by a job that starts.
@@ -193,11 +213,15 @@ def run(
     configure_logging(settings.log)
     log_findings(_LOGGER, settings.warnings)
     load = _Reload(source, settings.job)
-    context.exit(run_job(settings, LogObserver(), load=load))
+    watch = FileWatch.of(settings.job, watched.digest, taken) if settings.job.watch else None
+    context.exit(run_job(settings, LogObserver(), load=load, watch=watch))
 
 
 def run_job(
-    settings: Settings, *observers: JobObserver, load: Callable[[], JobConfiguration] | None
+    settings: Settings,
+    *observers: JobObserver,
+    load: Callable[[], JobConfiguration] | None,
+    watch: FileWatch | None = None,
 ) -> int:
     """Run a job in this process until it ends, and return the exit code.
 
@@ -205,6 +229,7 @@ def run_job(
         settings: The job's settings.
         observers: Observers of the job.
         load: Reads the settings again for SIGHUP; None if they cannot be.
+        watch: Asks for a restart when files change; None for only when somebody asks.
 
     Raises:
         RedriveError: The job could not start, or failed.
@@ -225,7 +250,11 @@ def run_job(
                 extra={"details": start},
             )
             observation.start(control)
-            with handling_signals(control.request_stop, restart), _logging_the_end(settings.log):
+            with (
+                handling_signals(control.request_stop, restart),
+                watch or nullcontext(),
+                _logging_the_end(settings.log),
+            ):
                 return _job()(job, control, end_process=os._exit)
 
 
@@ -239,7 +268,7 @@ def _check_start(settings: Settings, listen: Callable[[], None]) -> None:
             check_directory(job.directory)
 
     checks: Sequence[Callable[[], object]] = (
-        lambda: check_access(job.connection, rights_to_start(job), any_of=rights_to_read(job)),
+        lambda: None if job.wait_for_broker else check_start(job),
         lambda: _take_address(job, listen),
         check_folder,
     )

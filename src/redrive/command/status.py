@@ -37,7 +37,7 @@ from redrive.operations.supervision import read as read_supervision
 from redrive.outcomes.ledger import Batch
 from redrive.outcomes.status import Count, HandlerStatus, Precision, PutsStatus, Status, status_of
 from redrive.printable import printable
-from redrive.settings import Settings, read_settings
+from redrive.settings import Settings, read_settings_for_lookup
 
 _REFRESH: Final = 2.0
 """Seconds between two updates with ``--watch``."""
@@ -85,7 +85,8 @@ def status(
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if check and watch:
         raise UsageError("--check runs once", hint="leave out --watch")
-    settings = read_settings(config, options=instance_settings(instance, directory))
+    # A changed table may be broken: the job has refused it then, and status has to say so.
+    settings = read_settings_for_lookup(config, options=instance_settings(instance, directory))
     if watch:
         _watch(settings, as_json=as_json)
         return
@@ -131,7 +132,8 @@ class StatusView:
         now = status_of(job, acknowledgements=partial(acknowledgements_in_effect, job))
         reported = read_supervision(supervision_file(job))
         remains = now.instances is not None and any(it.remaining.number for it in now.handlers)
-        looks = next_looks(job) if remains else {}
+        is_refused = reported is not None and bool(reported.refused)
+        looks = next_looks(job) if remains and not is_refused else {}
         expiring = () if now.instances is None else expiring_of(job, now.time.timestamp())
         return cls(
             now, None if reported is None else reported.masked(settings.mask), looks, expiring
@@ -189,6 +191,8 @@ class StatusView:
         alarms: list[BreakerState | FloodState] = []
         if state is not None:
             alarms = [*state.breakers, *state.floods]
+            if state.refused:
+                yield f"changed settings or tables are refused, the old ones go on: {state.refused}"
             for topic, why in state.stopped.items():
                 yield f"the handler of {topic} is stopped: {why}; see redrive handler list"
         for alarm in alarms:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeAlias
 
 from redrive.checkpoints.instances import Share
 from redrive.configuration.subscriptions import Subscription
@@ -73,11 +74,35 @@ class HandlerConfiguration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteFolder:
+    """A folder in an object store."""
+
+    url: str
+    """``s3://bucket/folder``, without credentials."""
+    beside: Path
+    """Local folder for what belongs to a process that writes there."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Of the library's client for the store; none of them is a secret."""
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def is_s3(self) -> bool:
+        """Whether it speaks S3's protocol."""
+        return self.url.startswith(("s3://", "s3a://"))
+
+
+LedgerFolder: TypeAlias = Path | RemoteFolder
+"""A folder of this machine, or one in an object store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerConfiguration:
     """The projection of outcome records into a Delta table."""
 
     enabled: bool = True
-    path: Path
+    path: LedgerFolder
     interval: float = 20.0
     """Seconds between two appends."""
 
@@ -158,6 +183,10 @@ class JobConfiguration:
     exit_after: float = 900.0
     """Seconds stalled after which the process ends with exit code 75, so that a supervisor starts
     it again; 0 for never."""
+    watch: bool = False
+    """Whether the job restarts by itself when its settings, tables or definitions change."""
+    wait_for_broker: bool = False
+    """Whether a start waits until a broker answers, instead of ending with an error."""
     listen: str = ""
     """``host:port`` of the page with metrics; empty for none."""
     retention_alarm: float = 24.0

@@ -102,10 +102,10 @@ class Documents:
             "handlers": [one.identity.name for one in settings.job.handlers],
         }
 
-    def messages(self, selection: Selection, limit: int) -> dict[str, Any]:
+    def messages(self, selection: Selection, limit: int, page: int) -> dict[str, Any]:
         """What ``redrive ls --json`` prints."""
         settings = self.settings()
-        found = Letters.of(settings, selection, limit=limit)
+        found = Letters.of(settings, selection, limit=limit, page=page)
         return {
             **found.document(),
             "mq": shows_mq(settings.job, mq=False),

@@ -16,7 +16,7 @@ from fastapi import Depends, FastAPI, Form, HTTPException, Query, Request, param
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
-from pydantic import BaseModel
+from pydantic import BaseModel, PositiveInt
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
 
@@ -89,8 +89,14 @@ class Chosen(BaseModel):
         )
 
     def parameters(self) -> dict[str, Any]:
-        """What differs from the defaults."""
-        return self.model_dump(exclude_defaults=True)
+        """What differs from the defaults, on each page of a list."""
+        return self.model_dump(exclude_defaults=True, exclude={"page"})
+
+
+class ListedPage(Chosen):
+    """One page of a list."""
+
+    page: PositiveInt = 1
 
 
 class Planned(Chosen):
@@ -295,10 +301,11 @@ def _add_pages(app: FastAPI, console: _Console) -> None:
         found = documents.groups(chosen.selection(), chosen.limit)
         return {**found, "chosen": chosen.parameters()}
 
-    def messages(chosen: Annotated[Chosen, Query()]) -> dict[str, Any]:
+    def messages(chosen: Annotated[ListedPage, Query()]) -> dict[str, Any]:
         """What ``redrive ls --json`` prints."""
-        found = documents.messages(chosen.selection(), chosen.limit)
-        return {**found, "chosen": chosen.parameters()}
+        found = documents.messages(chosen.selection(), chosen.limit, chosen.page)
+        before = (chosen.page - 1) * chosen.limit
+        return {**found, "page": chosen.page, "before": before, "chosen": chosen.parameters()}
 
     def acknowledgements() -> dict[str, Any]:
         """What ``redrive ack --list --json`` prints."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from redrive.errors import EnvironmentFault
+from redrive.errors import EnvironmentFault, UnreachableFault
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import AGAIN, CONNECT, COORDINATOR, answer_of, close_client
 from redrive.kafka.errors import certificate_refusal
@@ -58,7 +58,8 @@ def check_access(
         any_of: Further rights, of which one is enough.
 
     Raises:
-        EnvironmentFault: It does not.
+        UnreachableFault: No broker answers.
+        EnvironmentFault: One does, and refuses.
     """
     _check_addresses(connection.bootstrap_servers.split(","))
     said: list[KafkaError] = []
@@ -95,7 +96,7 @@ def _check_addresses(addresses: Iterable[str]) -> None:
                 return
         except OSError as error:
             problems.append(f"{address}: {_reason(error)}")
-    raise EnvironmentFault(
+    raise UnreachableFault(
         f"no broker can be reached ({'; '.join(problems)})",
         hint="is it running, and is this its address? "
         "redrive broker start runs one on this machine for trying",
@@ -169,8 +170,8 @@ def _words(error: KafkaError) -> str:
     return re.sub(r"^\S+://\S+: | \(after .*$", "", error.str())
 
 
-def _no_kafka(connection: Connection) -> EnvironmentFault:
-    return EnvironmentFault(
+def _no_kafka(connection: Connection) -> UnreachableFault:
+    return UnreachableFault(
         f"something listens at {connection.bootstrap_servers}, but it does not answer as a Kafka "
         f"broker with {connection.security_protocol} within {COORDINATOR:g} s",
         hint="see security_protocol in [kafka], and whether the broker's advertised listeners "

@@ -231,6 +231,11 @@ class StateMetrics:
             "Messages that wait to be forwarded to another cluster, markers among them.",
             ["cluster"],
         )
+        self.restarted = gauge(
+            "redrive_last_restart_successful",
+            "1 unless the last restart was refused: then the job goes on as it was before.",
+        )
+        self.restarted.set(1)
         self._alarmed: set[str] = set()
         self.told = gauge(
             "redrive_supervision_timestamp_seconds", "When the job last said how it is."

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import redrive
+from redrive.errors import RedriveError
 from redrive.masking import NO_MASK, Mask
 from redrive.observe.metrics import JobMetrics
 from redrive.operations.supervision import Activity, SupervisionState, problem_of
@@ -68,6 +69,16 @@ class MetricsObserver(JobObserver):
     def run_began(self, epoch: int) -> None:
         """See ``JobObserver.run_began``."""
         self.metrics.state.show_epoch(epoch)
+
+    def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
+        """See ``JobObserver.restarted``."""
+        del configuration, is_new_run
+        self.metrics.state.restarted.set(1)
+
+    def restart_refused(self, error: RedriveError) -> None:
+        """See ``JobObserver.restart_refused``."""
+        del error
+        self.metrics.state.restarted.set(0)
 
     def rates(self, arriving: float, processed: float) -> None:
         """See ``JobObserver.rates``."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from redrive.engine.names import instances_group, own_prefix
 from redrive.errors import ConfigurationError
+from redrive.kafka.access import check_access
 from redrive.kafka.rights import Resource, Right
 from redrive.rules import Action, parse
 from redrive.topology.files import read_topology
@@ -58,6 +59,16 @@ def rights_to_start(job: JobConfiguration) -> tuple[Right, ...]:
 def rights_to_read(job: JobConfiguration) -> tuple[Right, ...]:
     """The rights on what is read; a topic without one only stops its own handler."""
     return tuple(_sources(job))
+
+
+def check_start(job: JobConfiguration) -> None:
+    """Check that the cluster answers, lets the job in, and grants what a start needs.
+
+    Raises:
+        UnreachableFault: No broker answers.
+        EnvironmentFault: One does, and refuses.
+    """
+    check_access(job.connection, rights_to_start(job), any_of=rights_to_read(job))
 
 
 def open_targets(job: JobConfiguration) -> tuple[str, ...]:

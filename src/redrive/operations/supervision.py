@@ -69,6 +69,8 @@ class SupervisionState:
     """Why messages wait for other clusters; empty if none does."""
     forwards: Mapping[str, int] = field(default_factory=dict)
     """By cluster, how many messages wait to be forwarded, markers of transactions among them."""
+    refused: str = ""
+    """Why settings or tables that changed were refused; empty once a restart took them."""
     stopped: Mapping[str, str] = field(default_factory=dict)
     """Why handlers are stopped while others go on, by the topic that each reads."""
     breakers: tuple[BreakerState, ...] = ()
@@ -89,6 +91,7 @@ class SupervisionState:
         return replace(
             self,
             cause=mask.text(self.cause),
+            refused=mask.text(self.refused),
             breakers=tuple(
                 replace(one, target=mask.text(one.target), why=mask.text(one.why))
                 for one in self.breakers

@@ -33,6 +33,7 @@ from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.put_sources import put_sources
 from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
 from redrive.outcomes.rows import Row
+from redrive.outcomes.storage import may_exist
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action
 
@@ -241,7 +242,7 @@ class Archive:
                 path,
                 self._cluster,
                 topic=topic,
-                seconds=GLIMPSE if path.exists() else PATIENCE,
+                seconds=GLIMPSE if may_exist(path) else PATIENCE,
                 wanted=lambda value: needle in value,
             )
         except TransientFault as fault:

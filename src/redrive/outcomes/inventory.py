@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from deltalake import DeltaTable, write_deltalake
 
+from redrive.configuration import LedgerFolder
 from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.errors import EnvironmentFault
 from redrive.messages import NO_VALID_SCHEME
@@ -157,7 +158,7 @@ class Inventory:
     def __init__(self, ledger: Ledger, acknowledgements: Sequence[Acknowledgement] = ()) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="redrive-outcomes-")
         tail = _table(Path(self._folder.name), ledger.tail)
-        self.tables: Mapping[str, Path] = {"ledger": tail.path}
+        self.tables: Mapping[str, LedgerFolder] = {"ledger": tail.path}
         """Folder of each Delta table that holds outcomes, by its name in queries."""
         self.size = 0
         """Bytes of the ledger's files."""
@@ -178,12 +179,13 @@ class Inventory:
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
 
-    def letters(self, selection: Selection, *, limit: int) -> Listing:
+    def letters(self, selection: Selection, *, limit: int, skipped: int = 0) -> Listing:
         """Dead letters by their last outcome, the newest first.
 
         Args:
             selection: Which ones.
             limit: How many at most.
+            skipped: How many of the newest to leave out.
 
         Raises:
             UsageError: The engine does not understand ``where``.
@@ -196,11 +198,12 @@ class Inventory:
                 f"{self._letters_of(selection)} SELECT outcomes_partition p,"
                 f" outcomes_offset o, count(*) OVER () n, {self._acknowledged} acknowledged"
                 f" FROM letters {where}"
-                f" ORDER BY time DESC, o DESC LIMIT {limit}"
+                f" ORDER BY time DESC, o DESC LIMIT {limit} OFFSET {skipped}"
             ),
         )
         if not found:
-            return Listing((), 0)
+            total = self.letters(selection, limit=1).total if skipped else 0
+            return Listing((), total)
         places = " OR ".join(
             f"(outcomes_partition = {row['p']} AND outcomes_offset = {row['o']})" for row in found
         )

@@ -18,7 +18,8 @@ from deltalake import DeltaTable, write_deltalake
 from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.kafka.cluster import settled_ends
 from redrive.outcomes.rows import GONE, Row, row_of
-from redrive.outcomes.table import LedgerTable, explained, sql_text
+from redrive.outcomes.storage import explained
+from redrive.outcomes.table import LedgerTable, sql_text
 from redrive.outcomes.unseen import outcomes_unseen
 
 if TYPE_CHECKING:

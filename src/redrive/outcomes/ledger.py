@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+from redrive.configuration import LedgerFolder
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import without_leader
 from redrive.messages import TopicPartition
@@ -52,7 +52,7 @@ class Ledger:
     @classmethod
     def open(
         cls,
-        path: Path,
+        path: LedgerFolder,
         cluster: Cluster | None,
         *,
         topic: str,

@@ -16,14 +16,15 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Self
 
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
+from redrive.configuration import LedgerFolder
 from redrive.engine.outcome import COLUMNS, UNTOUCHED, Result
-from redrive.outcomes.table import LedgerTable, explained, open_letters_folder, sql_text
+from redrive.outcomes.storage import explained, open_letters_folder
+from redrive.outcomes.table import LedgerTable, sql_text
 
 __all__ = [
     "OPEN",
@@ -97,7 +98,7 @@ def newer_than(positions: Mapping[int, int]) -> str:
     return f"NOT ({known}) AND (outcomes_offset >= {floor} OR outcomes_partition > {most})"
 
 
-def write_open_letters(path: Path) -> None:
+def write_open_letters(path: LedgerFolder) -> None:
     """Records the open dead letters; the caller must hold the ledger's lock.
 
     Args:
@@ -164,13 +165,15 @@ def last_outcomes(
             " AND one.outcomes_partition = waiting.last_partition"
             f" WHERE one.result IN {_texts(OPEN)}"
         )
+        if known is not None:
+            parts.append(_known("ANTI"))
     if final := sorted(wanted - set(OPEN)):
         parts.append(
             f"SELECT {_COLUMNS}, time AS {_FIRST} FROM outcomes"
             f" WHERE result IN {_texts(final)} AND malformed IS NULL"
         )
     return (
-        f"{every_outcome(sources)}, told AS ({_told(sources, known)}),"
+        f"{every_outcome(sources)}, {_told(sources, known)},"
         " waiting AS (SELECT max(outcomes_partition) last_partition,"
         f" max(outcomes_offset) last_offset, min({_FIRST}) {_FIRST} FROM told"
         f" WHERE result IN {_texts(OPEN)}"
@@ -181,14 +184,29 @@ def last_outcomes(
 
 
 def _told(sources: Sequence[str], known: OpenLetters | None) -> str:
-    """The outcomes among which those of open dead letters are, each with the time of the first."""
+    """``told``, the outcomes to look at, each with the time of its dead letter's first one.
+
+    What was open and has no newer outcome is open still: it needs no look.
+    """
     columns = f"{_COLUMNS}, time AS {_FIRST}"
     if known is None:
-        return _union(sources, columns)
+        return f"told AS ({_union(sources, columns)})"
     ledger, *others = sources
-    newer = f"SELECT {columns} FROM {ledger} WHERE {newer_than(known.positions)}"
-    parts = [f"SELECT {_COLUMNS}, {_FIRST} FROM known", newer]
-    return " UNION ALL ".join([*parts, *([_union(others, columns)] if others else [])])
+    parts = [f"SELECT {columns} FROM {ledger} WHERE {newer_than(known.positions)}"]
+    parts += [_union(others, columns)] if others else []
+    return (
+        f"newer AS ({' UNION ALL '.join(parts)}), touched AS (SELECT DISTINCT origin FROM newer),"
+        f" told AS (SELECT * FROM newer UNION ALL {_known('SEMI')})"
+    )
+
+
+def _known(join: str) -> str:
+    """What was open and has newer outcomes (``SEMI``), or has none (``ANTI``)."""
+    columns = ", ".join(f"known.{column.name}" for column in COLUMNS)
+    return (
+        f"SELECT {columns}, known.{_FIRST} FROM known"
+        f" LEFT {join} JOIN touched ON known.origin = touched.origin"
+    )
 
 
 def _union(tables: Sequence[str], columns: str) -> str:

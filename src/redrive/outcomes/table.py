@@ -1,4 +1,4 @@
-"""The ledger's Delta table on disk: made, appended to, read and maintained without Spark.
+"""The ledger's Delta table: made, appended to, read and maintained without Spark.
 
 The table answers where its projection stands: every row carries the partition and the offset of its
 outcome record, so no other file has to be right for the projection to go on without a gap or a
@@ -7,22 +7,22 @@ duplicate.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, Self
+from itertools import count
+from typing import Any, Final, Literal, Self
 
 import pyarrow as pa
-from deltalake import DeltaTable, Field, QueryBuilder, Schema, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Schema, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 
+from redrive.configuration import LedgerFolder, RemoteFolder
 from redrive.engine.outcome import COLUMNS
-from redrive.errors import AlreadyRunningError, EnvironmentFault
+from redrive.errors import EnvironmentFault
 from redrive.outcomes.rows import Row, moment
+from redrive.outcomes.storage import arguments, explained, in_use, is_remote, open_letters_folder
 
 _FIELDS: Final = {column.name: Field(column.name, PrimitiveType(column.kind)) for column in COLUMNS}
 _SCHEMA: Final = Schema(list(_FIELDS.values()))
@@ -64,6 +64,11 @@ _MILLISECONDS: Final = pa.timestamp("ms", "UTC")
 _NAME: Final = "ledger"
 """The table's name in queries."""
 
+_ONE_TRY: Final = CommitProperties(max_commit_retries=0)
+"""The library would commit behind whatever others have committed meanwhile."""
+_TRIES: Final = 20
+"""Tries of an append while others commit: at most a compaction, which makes a few versions."""
+
 _NO_OTHERS: Final[Mapping[str, DeltaTable]] = {}
 _NEWEST: Final = 1_000
 """Offsets below the highest one in which ``positions`` looks first."""
@@ -83,17 +88,19 @@ class LedgerTable:
     """One version of the ledger, the newest when it was opened."""
 
     def __init__(
-        self, table: DeltaTable, path: Path, others: Mapping[str, DeltaTable] = _NO_OTHERS
+        self, table: DeltaTable, path: LedgerFolder, others: Mapping[str, DeltaTable] = _NO_OTHERS
     ) -> None:
         """Takes the Delta table opened in a folder; ``open`` and ``create`` open it."""
         self._table = table
         self._path = path
+        self._stands: dict[int, int] | None = None
+        """Its positions as far as this writer knows; None before the first append."""
         self._query = QueryBuilder()
         for name, one in {_NAME: table, **others}.items():
             self._query.register(name, one)
 
     @classmethod
-    def open(cls, path: Path) -> Self | None:
+    def open(cls, path: LedgerFolder) -> Self | None:
         """The ledger of a folder, or None if there is none yet.
 
         Raises:
@@ -101,7 +108,7 @@ class LedgerTable:
         """
         with explained(path):
             try:
-                table = DeltaTable(path)
+                table = DeltaTable(**arguments(path))
             except TableNotFoundError:
                 return None
             _check_format(table, path)
@@ -117,20 +124,16 @@ class LedgerTable:
         return cls(table, path)
 
     @classmethod
-    def create(cls, path: Path) -> Self:
+    def create(cls, path: LedgerFolder) -> Self:
         """The ledger of a folder, made if there is none yet; errors as for ``open``."""
         if (existing := cls.open(path)) is not None:
             return existing
         with explained(path):
-            table = DeltaTable.create(
-                path,
-                _SCHEMA,
-                mode="ignore",
-                partition_by=["day"],
-                configuration=_PROPERTIES,
-                raise_if_key_not_exists=False,  # one of them is ours
-            )
-            return cls(table, path)
+            try:
+                return cls(_created(path, "ignore"), path)
+            except CommitFailedError:
+                # Another machine made it at the same moment.
+                return cls(DeltaTable(**arguments(path)), path)
 
     @property
     def delta(self) -> DeltaTable:
@@ -138,7 +141,7 @@ class LedgerTable:
         return self._table
 
     @property
-    def path(self) -> Path:
+    def path(self) -> LedgerFolder:
         """Its folder."""
         return self._path
 
@@ -221,26 +224,48 @@ class LedgerTable:
             depth *= 10
 
     def append(self, parts: Sequence[pa.Table]) -> None:
-        """Adds rows in one commit; whoever calls it holds the lock of the ledger.
+        """Adds rows in one commit, if the ledger still ends where it did after the last one.
+
+        So of several processes that project the same outcomes at once each row is from one, also
+        where no lock holds: a commit is made at one version of the table or not at all.
 
         Args:
             parts: The rows, as ``arrow_of`` makes them.
 
         Raises:
-            EnvironmentFault: They could not be written; none of them is in the ledger.
+            AlreadyRunningError: Another process has added rows; none of these is in the ledger.
+            EnvironmentFault: They could not be written. Whether they are in the ledger is for its
+                ``positions`` to tell: the answer to a commit may be lost.
         """
         if not parts:
             return
         rows = pa.concat_tables(parts)
+        before = self.positions() if self._stands is None else self._stands
+        after = {**before}
+        for partition, end in _ends(rows).items():
+            after[partition] = max(end, before.get(partition, 0))
         with explained(self._path):
+            self._commit(rows, before, after)
+        self._stands = after
+
+    def _commit(self, rows: pa.Table, before: dict[int, int], after: dict[int, int]) -> None:
+        for tries in count(1):
             try:
-                write_deltalake(self._table, rows, mode="append")
+                write_deltalake(self._table, rows, mode="append", commit_properties=_ONE_TRY)
             except DeltaError as error:
-                if _LOG_IS_GONE not in str(error):
+                is_behind = isinstance(error, CommitFailedError) or _LOG_IS_GONE in str(error)
+                if not is_behind or tries == _TRIES:
                     raise
-                # Compaction has deleted the log by which this snapshot would go on.
-                self._table = DeltaTable(self._path)
-                write_deltalake(self._table, rows, mode="append")
+            else:
+                return
+            # Another version is there: of a compaction, of another process, or this very commit,
+            # if its answer was lost and the client put it again.
+            self._table = DeltaTable(**arguments(self._path))
+            found = type(self)(self._table, self._path).positions()
+            if found == after:
+                return
+            if found != before:
+                raise in_use(self._path)
 
     def compact(self) -> Compaction:
         """Merges small files, and deletes what nobody reads any more: merged files, and old log.
@@ -268,7 +293,30 @@ def arrow_of(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
-def _check_format(table: DeltaTable, path: Path) -> None:
+def _created(path: LedgerFolder, mode: Literal["ignore", "overwrite"]) -> DeltaTable:
+    return DeltaTable.create(
+        **arguments(path),
+        schema=_SCHEMA,
+        mode=mode,
+        partition_by=["day"],
+        # What is overwritten in an object store is not append-only.
+        configuration=_PROPERTIES | ({"delta.appendOnly": "false"} if is_remote(path) else {}),
+        raise_if_key_not_exists=False,  # one of them is ours
+    )
+
+
+def _ends(rows: pa.Table) -> dict[int, int]:
+    """By partition of the outcomes topic, the offset behind the last of some rows."""
+    last = rows.group_by("outcomes_partition").aggregate([("outcomes_offset", "max")])
+    partitions, offsets = last["outcomes_partition"], last["outcomes_offset_max"]
+    return {
+        partition: offset + 1
+        for partition, offset in zip(partitions.to_pylist(), offsets.to_pylist(), strict=True)
+        if offset is not None
+    }
+
+
+def _check_format(table: DeltaTable, path: LedgerFolder) -> None:
     found = (table.metadata().configuration or {}).get(_FORMAT_KEY) or "1"
     if found != str(_FORMAT):
         raise EnvironmentFault(
@@ -297,15 +345,20 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     return [None if value is None else moment(value) for value in milliseconds]
 
 
-def remove(path: Path) -> None:
+def remove(path: LedgerFolder) -> None:
     """Deletes the ledger of a folder, so that the projection builds it anew.
 
     Raises:
         EnvironmentFault: There is something that is no ledger, or it can't be deleted.
     """
-    if LedgerTable.open(path) is not None:
-        with explained(path):
-            shutil.rmtree(open_letters_folder(path), ignore_errors=True)
+    if LedgerTable.open(path) is None:
+        return
+    with explained(path):
+        shutil.rmtree(open_letters_folder(path), ignore_errors=True)
+        if isinstance(path, RemoteFolder):
+            # Another version without rows, and under another identity, in one commit.
+            _created(path, "overwrite")
+        else:
             shutil.rmtree(path)
 
 
@@ -320,55 +373,3 @@ def _completed(table: DeltaTable) -> DeltaTable:
 def sql_text(value: str) -> str:
     """A text as an SQL literal."""
     return "'" + value.replace("'", "''") + "'"
-
-
-@contextlib.contextmanager
-def explained(path: Path) -> Iterator[Any]:
-    """Faults of the library as faults of the ledger in a folder."""
-    try:
-        yield
-    except (DeltaError, OSError, pa.ArrowException) as error:
-        # What follows the first line is for the library's own developers.
-        cause = str(error).partition("\n")[0]
-        raise EnvironmentFault(
-            f"the ledger in {path} can't be used: {cause}",
-            hint="`redrive ledger rebuild` makes it again from the outcomes topic",
-        ) from error
-
-
-def lock_file(path: Path) -> Path:
-    """The file that whoever appends to a ledger, compacts or deletes it holds locked.
-
-    It lies beside the ledger's folder, in a folder for what belongs to the projection.
-    """
-    return path.with_name(f"{path.name}-projection") / "lock"
-
-
-def open_letters_folder(path: Path) -> Path:
-    """The folder in which it is written down which dead letters of a ledger are open."""
-    return lock_file(path).with_name("open")
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds the lock of a ledger, as long as no job projects into it.
-
-    Raises:
-        AlreadyRunningError: One does.
-    """
-    file = lock_file(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a") as handle:
-        try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise in_use(path) from error
-        yield
-
-
-def in_use(path: Path) -> AlreadyRunningError:
-    """The error of whoever wants to change a ledger that a job projects into."""
-    return AlreadyRunningError(
-        f"a running job projects into the ledger {path}",
-        hint="it also compacts it, every 15 minutes; stop the job to do anything else",
-    )

@@ -5,6 +5,7 @@ read_settings_for_lookup(path) -> Settings also if rules tables are broken
 settings_of(document)     -> the same for options without a file
 topology_of(document)     -> its queue managers
 with_environment(document, environ) -> the document with settings from variables
+WatchedFiles.of(path, options) -> the files that they are read from, by their content
 """
 
 from redrive.settings.document import Document, Option
@@ -18,6 +19,7 @@ from redrive.settings.settings import (
     topology_of,
 )
 from redrive.settings.values import LogFormat, LogLevel, LogSettings, Settings
+from redrive.settings.watched import WatchedFiles
 
 __all__ = [
     "SCHEMA",
@@ -28,6 +30,7 @@ __all__ = [
     "Option",
     "RulesSource",
     "Settings",
+    "WatchedFiles",
     "read_settings",
     "read_settings_for_lookup",
     "settings_of",

@@ -38,7 +38,8 @@ class Option:
     """The setting."""
     name: str
     """The option, such as ``--dlq``; ``NAME=`` for an environment variable; else empty."""
-    value: str
+    value: str | bool
+    """``True`` for a flag, which is written without it."""
 
     @property
     def is_variable(self) -> bool:
@@ -275,7 +276,10 @@ def _option_places(command: str, options: Sequence[Option]) -> dict[KeyPath, Sou
             text += f"{command} "
             continue
         text += option.name if option.is_variable or not option.name else f"{option.name} "
-        written = shlex.quote(option.value)
+        if option.value is True:
+            columns[option.path] = len(text) - len(option.name), len(option.name)
+            continue
+        written = shlex.quote(str(option.value))
         columns[option.path] = len(text) + 1, len(written)
         text += f"{written} "
     return {

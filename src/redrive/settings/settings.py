@@ -17,6 +17,7 @@ from redrive.configuration import (
     EmitterChoice,
     JobConfiguration,
     LedgerConfiguration,
+    RemoteFolder,
 )
 from redrive.diagnostics import Severity, has_errors
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault
@@ -35,6 +36,12 @@ from redrive.topology.put import QueueLimits
 
 DEFAULT_DIRECTORY: Final = ".redrive"
 """Beside the settings file: where the folders of applications are, if no other is named."""
+
+_STORE: Final = ("endpoint", "region", "allow_http")
+"""Keys of [ledger] for an object store, and their names in the library."""
+_STORES: Final = ("s3", "s3a", "abfs", "abfss", "gs", "hdfs")
+_STORES_TEXT: Final = f"a folder, or a URL that begins with one of {', '.join(_STORES)}"
+_SIGN_IN: Final = "credentials come from the environment or from the files of the store's own tools"
 
 _ANSWER: Final = 5.0
 """Seconds that the cluster has to name its topics."""
@@ -250,8 +257,36 @@ def _queue_limits(section: Section) -> QueueLimits:
 
 
 def _ledger(section: Section, directory: Path) -> LedgerConfiguration:
-    path = (section.file("path") or directory / "ledger").absolute()
-    return LedgerConfiguration(**{**section.data, "path": path})
+    values = {key: value for key, value in section.data.items() if key not in _STORE}
+    url = section.text("path")
+    if "://" not in url:
+        _check_store(section, "the ledger is in a folder of this machine", _STORE)
+        values["path"] = (section.file("path") or directory / "ledger").absolute()
+        return LedgerConfiguration(**values)
+    scheme, _, rest = url.partition("://")
+    if scheme not in _STORES:
+        section.error("path", "BAD_VALUE", f"{scheme} is no object store", expected=_STORES_TEXT)
+    elif "?" in rest or ("@" in rest and not scheme.startswith("abfs")):
+        section.findings.error_at_key(
+            (*section.path, "path"), "BAD_VALUE", "path of [ledger] has credentials", hint=_SIGN_IN
+        )
+    if not scheme.startswith("s3"):
+        _check_store(section, f"only s3 has it, not {scheme}", _STORE)
+    options = {
+        key: str(section.data[key]).lower() if key == "allow_http" else str(section.data[key])
+        for key in _STORE
+        if key in section.data
+    }
+    values["path"] = RemoteFolder(
+        url=url.rstrip("/"), beside=directory.absolute() / "ledger-projection", options=options
+    )
+    return LedgerConfiguration(**values)
+
+
+def _check_store(section: Section, why: str, keys: Sequence[str]) -> None:
+    for key in keys:
+        if section.has(key):
+            section.warning(key, "WITHOUT_EFFECT", f"{key} of [ledger] has no effect: {why}")
 
 
 def _log(section: Section, mask: Mask) -> LogSettings:

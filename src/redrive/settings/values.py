@@ -8,7 +8,7 @@ from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from redrive.configuration import JobConfiguration, RegistryAccess
+from redrive.configuration import JobConfiguration, RegistryAccess, RemoteFolder
 from redrive.diagnostics import Diagnostic
 from redrive.masking import NO_MASK, Mask
 from redrive.settings.findings import SCHEMA
@@ -120,7 +120,7 @@ def _described(section: str, values: object) -> dict[str, Any]:
 
 def _plain(key: str, value: Any) -> Any:  # noqa: ANN401 - what JSON takes
     match value:
-        case Path() | Enum():
+        case Path() | RemoteFolder() | Enum():
             return str(value)
         case Mapping():
             return sorted(value)  # a value may be secret

@@ -160,6 +160,8 @@ class Job:
     def _run(self) -> str:
         self._wait = wait_rule(self._configuration)
         self._supervisor.start()
+        if self._configuration.wait_for_broker and not self._preparation.await_broker():
+            return self._control.stop_reason
         self._spark.begin()  # the slowest to start, so it starts in parallel
         with under_way("preparation of a run"):
             prepared = self._preparation.prepare(self._wait, is_first=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redrive.errors import EnvironmentFault
+from redrive.outcomes.storage import local_path
 from redrive.streaming.session import start_session
 
 if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
+    from redrive.configuration import JobConfiguration, LedgerFolder
     from redrive.outcomes.inventory import Engine
     from redrive.outcomes.rows import Row
 
@@ -19,7 +19,9 @@ __all__ = ["spark_engine"]
 
 
 @contextmanager
-def spark_engine(configuration: JobConfiguration, tables: Mapping[str, Path]) -> Iterator[Engine]:
+def spark_engine(
+    configuration: JobConfiguration, tables: Mapping[str, LedgerFolder]
+) -> Iterator[Engine]:
     """Spark SQL over Delta tables, while the context is open.
 
     Args:
@@ -42,7 +44,7 @@ def spark_engine(configuration: JobConfiguration, tables: Mapping[str, Path]) ->
 
     try:
         for name, path in tables.items():
-            table = DeltaTable.forPath(session, str(path.absolute()))
+            table = DeltaTable.forPath(session, str(local_path(path).absolute()))
             table.toDF().createOrReplaceTempView(name)
         yield answered
     except PySparkException as error:

@@ -24,11 +24,13 @@ from redrive.errors import (
     RedriveError,
     SupersededFault,
     TransientFault,
+    UnreachableFault,
 )
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.deadline import COORDINATOR, PATIENCE
+from redrive.kafka.deadline import COORDINATOR, PATIENCE, PAUSE, DeadlineThread
 from redrive.operations.process import this_user
+from redrive.operations.rights import check_start
 from redrive.streaming.kept_lanes import inhibited_queues, kept_lanes
 from redrive.streaming.start import Start, StartFinder, StoppedTopic, read_topics
 from redrive.streaming.topics import check_own_topics, own_topics
@@ -51,8 +53,8 @@ _BACKOFF: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
 class Preparation:
     """Prepares the runs of one job.
 
-    This class is responsible for required topics, for beginning a run after which nothing older can
-    emit, for its start positions, and for retrying each of these.
+    This class is responsible for a broker that answers, for required topics, for beginning a run
+    after which nothing older can emit, for its start positions, and for retrying each of these.
     """
 
     def __init__(
@@ -76,6 +78,47 @@ class Preparation:
             self._cluster, configuration.application, configuration.share
         )
         self._kept: tuple[RunningTable, ...] = ()
+        self._is_unclaimed = True
+        """Whether this process has not asked for its share yet."""
+
+    def await_broker(self) -> bool:
+        """Waits until a broker answers, lets the job in and grants what a start needs.
+
+        Returns:
+            False if a stop came first.
+
+        Raises:
+            EnvironmentFault: A broker answers and refuses: waiting does not help.
+        """
+        told = ""
+        while not self._control.is_stopping:
+            try:
+                if self._may_start():
+                    self.failures = 0
+                    # Not ready yet, but not for want of a broker.
+                    self._supervisor.waits_for("Spark and the first run are being started")
+                    return True
+            except UnreachableFault as fault:
+                self.failures += 1
+                self._supervisor.waits_for(fault.message)
+                if fault.message != told:
+                    told = fault.message
+                    self._control.notice("waiting for a broker", because=told, hint=fault.hint)
+                self.pause()
+        return False
+
+    def _may_start(self) -> bool:
+        """Asks the cluster, in a thread of its own: a stop does not wait for the answer."""
+        thread = DeadlineThread("redrive: first answer of the cluster")
+        asked = thread.submit(
+            "first answer of the cluster", lambda: check_start(self.configuration)
+        )
+        thread.end()
+        while not asked.is_made_within(PAUSE):
+            if self._control.is_stopping:
+                return False
+        asked.answer(0)
+        return True
 
     def prepare(self, wait: WaitRule, *, is_first: bool) -> tuple[Start, RunIdentity] | None:
         """A new run, and its start positions.
@@ -88,17 +131,18 @@ class Preparation:
             None if a stop came first, or if there is nothing left to wait for.
 
         Raises:
-            EnvironmentFault: At the first start: the broker can't be reached, or the folder can't
-                be written.
+            EnvironmentFault: At the first start: the broker can't be reached, unless the job waits
+                for it, or the folder can't be written.
             AlreadyRunningError: Another instance works on the same share.
             ConfigurationError: What Kafka holds contradicts the settings.
         """
+        gives_up = is_first and not self.configuration.wait_for_broker
         patience = time.monotonic() + PATIENCE
         while True:
             try:
                 return self._prepare_once(wait)
             except TransientFault as fault:
-                if is_first and time.monotonic() > patience:
+                if gives_up and time.monotonic() > patience:
                     raise EnvironmentFault(fault.message, hint=fault.hint) from fault
                 self._note(fault)
             except EnvironmentFault as fault:
@@ -156,6 +200,8 @@ class Preparation:
     def release(self, *, is_superseded: bool) -> None:
         """Releases the share, unless another instance has taken it."""
         try:
+            if self._is_unclaimed:
+                return
             if is_superseded:
                 self._registration.end_heartbeat()
                 return
@@ -215,6 +261,7 @@ class Preparation:
             return None
         configuration = self.configuration
         _check_room(configuration)
+        self._is_unclaimed = False
         with self._entries() as entries:
             identity = self._registration.begin_run(
                 entries,

@@ -10,8 +10,10 @@ offset of its outcome record. Each start reads these positions and continues aft
 query and a new checkpoint. So there is one way to start, after a stop, a kill, a lost checkpoint or
 a lost ledger.
 
-It is exact because no other process appends between reading the positions and ending the query. The
-appending process holds a lock of the operating system for that.
+It is exact because no other process appends between reading the positions and ending the query. On
+one machine the appending process holds a lock of the operating system for that. In an object store
+another machine may append too: an append that finds the ledger ending elsewhere than it left it
+writes nothing, and its process stands by for a while.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
@@ -35,13 +37,14 @@ from pyspark.errors import PySparkException
 
 from redrive.engine.names import own_prefix
 from redrive.engine.outcome import COLUMNS
-from redrive.errors import EnvironmentFault, RedriveError, RestartRequired
+from redrive.errors import AlreadyRunningError, EnvironmentFault, RedriveError, RestartRequired
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.kafka.deadline import ONE_TRY, SILENCE, DeadlineThread, PendingCall
 from redrive.messages import TopicPartition
 from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.rows import GONE, row_of
-from redrive.outcomes.table import LedgerTable, arrow_of, in_use, lock_file, remove
+from redrive.outcomes.storage import in_use, is_remote, local_path, lock_file
+from redrive.outcomes.table import LedgerTable, arrow_of, remove
 from redrive.streaming.kafka_options import kafka_options
 from redrive.streaming.query import RunningQuery
 from redrive.streaming.session import Spark
@@ -52,7 +55,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from redrive.configuration import JobConfiguration
+    from redrive.configuration import JobConfiguration, LedgerFolder
     from redrive.streaming.lifecycle import JobControl
 
 _COMPACT_AGE: Final = 900
@@ -75,13 +78,17 @@ _SMALLEST: Final = 1_000
 _PROJECTION_AGE: Final = 30.0
 """Seconds between two checks whether the projection still runs."""
 
+_STANDBY: Final = 300.0
+"""Seconds for which the ledger is left to another process that writes it: two that both try cost
+each other an append, and the ledger may be late by that much if the other one ends."""
+
 _logger = logging.getLogger(__name__)
 
 _SCHEMA: Final = ", ".join(f"{column.name} {column.kind}" for column in COLUMNS)
 """The ledger's columns as Spark's DDL."""
 
 _locks: dict[Path, int] = {}
-"""Open files that this process holds locked until it ends."""
+"""Lock files that this process holds until it ends, opened."""
 
 
 class _Writer(Protocol):
@@ -100,12 +107,20 @@ class _Writer(Protocol):
 class _DriverWriter:
     """Appends from the driver by ``deltalake``: no Spark job, some 10 ms."""
 
-    def __init__(self, table: LedgerTable) -> None:
+    def __init__(self, table: LedgerTable, superseded: Callable[[], None]) -> None:
         self._table = table
+        self._superseded = superseded
+        self._is_superseded = False
 
     def append(self, records: DataFrame) -> None:
+        if self._is_superseded:
+            return  # the next start goes on where the ledger ends
         batches = records.toArrow().to_batches(max_chunksize=_AT_ONCE)
-        self._table.append([_rows_of(batch) for batch in batches])
+        try:
+            self._table.append([_rows_of(batch) for batch in batches])
+        except AlreadyRunningError:
+            self._is_superseded = True
+            self._superseded()
 
     def compact(self) -> None:
         table = LedgerTable.open(self._table.path)
@@ -144,7 +159,10 @@ def _rows_of(batch: pa.RecordBatch) -> pa.Table:
 
 
 def start_projection(
-    spark: SparkSession, configuration: JobConfiguration, most: int = _MOST
+    spark: SparkSession,
+    configuration: JobConfiguration,
+    most: int = _MOST,
+    superseded: Callable[[], None] = lambda: None,
 ) -> StreamingQuery | None:
     """Starts the query that appends outcome records to the ledger.
 
@@ -155,6 +173,8 @@ def start_projection(
         spark: The session of the job.
         configuration: The job; the outcomes topic must exist.
         most: Outcome records that one append takes at most.
+        superseded: Called once another machine has written what the query was to write; the query
+            writes nothing from then on.
 
     Returns:
         The query. None if the configuration wants no ledger, or if another process projects into
@@ -168,8 +188,10 @@ def start_projection(
     if not configuration.ledger.enabled or not _lock(path):
         return None
     interval = f"{round(configuration.ledger.interval * 1000)} milliseconds"
-    writer = _writer(spark, configuration)
-    query = _projection(spark, configuration, writer, most).trigger(processingTime=interval).start()
+    table = LedgerTable.create(path)
+    writer = _writer(spark, configuration, table, superseded)
+    prepared = _projection(spark, configuration, table, writer, most)
+    query = prepared.trigger(processingTime=interval).start()
     Thread(target=_maintain, args=(query, writer, path), name="redrive-ledger", daemon=True).start()
     return query
 
@@ -204,6 +226,7 @@ class Projection:
         self._thread = DeadlineThread("redrive-ledger-start")
         self._starting: PendingCall[StreamingQuery | None] | None = None
         self._most = _MOST
+        self._superseded = Event()
         self._looked_at = time.monotonic() - _PROJECTION_AGE + delay
         self.problem = ""
         """Why the ledger is not written, in one line; empty if no problem is known."""
@@ -217,6 +240,9 @@ class Projection:
         if time.monotonic() - self._looked_at < _PROJECTION_AGE:
             return
         self._looked_at = time.monotonic()
+        if self._superseded.is_set():
+            self._stand_by()
+            return
         if self._query is not None and self._query.is_active:
             self.problem = ""
             return
@@ -229,12 +255,22 @@ class Projection:
         self._query = None
         self._start()
 
+    def _stand_by(self) -> None:
+        self._stop_query()
+        self._superseded.clear()
+        self._query, self.problem = None, ""
+        self._looked_at += _STANDBY
+        self._control.notice(
+            "another process writes the ledger: this one stands by",
+            path=str(self._configuration.ledger.path),
+        )
+
     def _start(self) -> None:
         session, most = self._spark.session, self._most
         is_late = self._starting is not None  # a second start beside it would append twice
         self._starting = self._starting or self._thread.submit(
             "start of the ledger's projection",
-            lambda: start_projection(session, self._configuration, most),
+            lambda: start_projection(session, self._configuration, most, self._superseded.set),
         )
         if not self._starting.is_made_within(ONE_TRY):
             if is_late:
@@ -257,6 +293,9 @@ class Projection:
         Raises nothing if Java is gone or hangs: then there are no more appends either.
         """
         self._thread.end()
+        self._stop_query()
+
+    def _stop_query(self) -> None:
         query = self._query
         if query is None:
             return
@@ -299,31 +338,39 @@ def rebuild(
     # Delete nothing before it is known that a source for the rebuild exists.
     _starting_offsets(configuration, {})
     remove(path)
-    writer = _writer(spark, configuration)
-    query = _projection(spark, configuration, writer, _MOST).trigger(availableNow=True).start()
+    table, superseded = LedgerTable.create(path), Event()
+    writer = _writer(spark, configuration, table, superseded.set)
+    prepared = _projection(spark, configuration, table, writer, _MOST)
+    query = prepared.trigger(availableNow=True).start()
     while not query.awaitTermination(_LOOK):
         progress(_size(path))
+    if superseded.is_set():
+        raise in_use(path)
     _compact(writer, path)
     return _size(path)
 
 
-def _size(path: Path) -> int:
+def _size(path: LedgerFolder) -> int:
     table = LedgerTable.open(path)
     return 0 if table is None else table.size
 
 
-def _writer(spark: SparkSession, configuration: JobConfiguration) -> _Writer:
-    """The writer of the ledger, which is created if missing."""
-    table = LedgerTable.create(configuration.ledger.path)
-    if configuration.is_local:
-        return _DriverWriter(table)
-    if _is_shared(spark, table.path):
-        return _SparkWriter(spark, table.path)
+def _writer(
+    spark: SparkSession,
+    configuration: JobConfiguration,
+    table: LedgerTable,
+    superseded: Callable[[], None],
+) -> _Writer:
+    if configuration.is_local or is_remote(table.path):
+        return _DriverWriter(table, superseded)
+    path = local_path(table.path)
+    if _is_shared(spark, path):
+        return _SparkWriter(spark, path)
     _logger.warning(
         "executors do not see the ledger's folder %s: the driver writes the ledger by itself",
         table.path,
     )
-    return _DriverWriter(table)
+    return _DriverWriter(table, superseded)
 
 
 def _is_shared(spark: SparkSession, path: Path) -> bool:
@@ -335,15 +382,17 @@ def _is_shared(spark: SparkSession, path: Path) -> bool:
 
 
 def _projection(
-    spark: SparkSession, configuration: JobConfiguration, writer: _Writer, most: int
+    spark: SparkSession,
+    configuration: JobConfiguration,
+    table: LedgerTable,
+    writer: _Writer,
+    most: int,
 ) -> DataStreamWriter:
     """The query from where the ledger ends, ready to start, with ``most`` records a batch."""
-    path = configuration.ledger.path
-    table = LedgerTable.create(path)
     positions = table.positions()
     starts = _starting_offsets(configuration, positions)
     _mark_gone(table, positions, starts)
-    checkpoint = lock_file(path).with_name("checkpoint")
+    checkpoint = lock_file(table.path).with_name("checkpoint")
     shutil.rmtree(checkpoint, ignore_errors=True)
     outcomes = _read(spark, configuration, starts, most)
     return (
@@ -355,11 +404,11 @@ def _projection(
     )
 
 
-def _lock(path: Path) -> bool:
+def _lock(path: LedgerFolder) -> bool:
     """Takes the lock of a ledger for this process, for as long as it lives."""
-    if path in _locks:
-        return True
     file = lock_file(path)
+    if file in _locks:
+        return True
     file.parent.mkdir(parents=True, exist_ok=True)
     opened = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -368,7 +417,7 @@ def _lock(path: Path) -> bool:
         os.close(opened)
         _logger.info("another process projects into the ledger %s", path)
         return False
-    _locks[path] = opened
+    _locks[file] = opened
     return True
 
 
@@ -437,14 +486,14 @@ def _read(
     return records.selectExpr("value", "unix_millis(timestamp) AS time", "partition", "offset")
 
 
-def _maintain(query: StreamingQuery, writer: _Writer, path: Path) -> None:
+def _maintain(query: StreamingQuery, writer: _Writer, path: LedgerFolder) -> None:
     """Compacts the ledger periodically while its query runs."""
     with contextlib.suppress(Exception):  # the query itself reports what ends it
         while not query.awaitTermination(_COMPACT_AGE):
             _compact(writer, path)
 
 
-def _compact(writer: _Writer, path: Path) -> None:
+def _compact(writer: _Writer, path: LedgerFolder) -> None:
     try:
         writer.compact()
         write_open_letters(path)

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.checkpoints.states import StatesFollower
+from redrive.diagnostics import Severity
 from redrive.engine.commands import NO_STATES
-from redrive.errors import EXIT_STALLED, ProtocolError
+from redrive.errors import EXIT_STALLED, ConfigurationError, ProtocolError, RedriveError
 from redrive.kafka.cluster import Cluster, next_offsets
 from redrive.kafka.deadline import MOST_ABANDONED, ONE_TRY, abandoned_calls
 from redrive.operations.supervision import (
@@ -29,6 +30,7 @@ from redrive.operations.supervision import (
     supervision_file,
     write,
 )
+from redrive.streaming.lifecycle import JobObserver
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
@@ -135,7 +137,7 @@ def _cause_of(held: HeldPartition) -> str:
     return "nothing that was released is handled"
 
 
-class Supervisor:
+class Supervisor(JobObserver):
     """Watches one job.
 
     This class is responsible for knowing since when nothing moves, for the state file, and for
@@ -158,6 +160,7 @@ class Supervisor:
         """
         self._configuration = configuration
         self._control = control
+        control.add_observer(self)
         self._end_process = end_process
         self._cluster = Cluster(configuration.connection, timeout=ONE_TRY)
         self._start: Start | None = None
@@ -165,7 +168,7 @@ class Supervisor:
         self._trouble: Trouble | None = None
         self._silence: Trouble | None = None
         self._waits_for = ""
-        self._ledger = self._clusters = ""
+        self._ledger = self._clusters = self._refused = ""
         self._forwards: Mapping[str, int] = {}
         self._stopped: Mapping[str, str] = {}
         self.breakers: tuple[BreakerState, ...] = ()
@@ -207,6 +210,17 @@ class Supervisor:
     def waits_for(self, what: str) -> None:
         """Notes that the job waits for others, such as a missing topic. That is not a stall."""
         self._waits_for = what
+
+    def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
+        """See ``JobObserver.restarted``."""
+        del configuration, is_new_run
+        self._refused = ""
+
+    def restart_refused(self, error: RedriveError) -> None:
+        """See ``JobObserver.restart_refused``."""
+        found = error.diagnostics if isinstance(error, ConfigurationError) else ()
+        first = next((one for one in found if one.severity is Severity.ERROR), None)
+        self._refused = error.message if first is None else f"{first}: {first.message}"
 
     def ledger_waits(self, problem: str) -> None:
         """Notes why the ledger is not written; empty if it is. That is not a stall."""
@@ -274,6 +288,7 @@ class Supervisor:
         state = replace(
             self._state(now),
             ledger=self._ledger,
+            refused=self._refused,
             clusters=self._clusters,
             forwards=self._forwards,
             stopped=self._stopped,

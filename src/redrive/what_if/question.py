@@ -25,6 +25,7 @@ from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Engine, Inventory
 from redrive.outcomes.rows import pattern_fields
+from redrive.outcomes.storage import is_remote
 from redrive.rules import Dialect
 from redrive.rules.analysis import control_changes
 from redrive.what_if.answer import WhatIf
@@ -205,7 +206,10 @@ def _try_history(question: Question, tally: Tally) -> tuple[str, ...]:
 @contextmanager
 def _engine(question: Question, inventory: Inventory) -> Iterator[Engine | None]:
     """What reads history; None for the engine that is embedded."""
-    by_spark = inventory.size >= _LARGE if question.by_spark is None else question.by_spark
+    by_spark = question.by_spark
+    if by_spark is None:
+        is_large = inventory.size >= _LARGE
+        by_spark = is_large and not is_remote(question.old.ledger.path)
     if not by_spark:
         yield None
         return

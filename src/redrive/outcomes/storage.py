@@ -1,0 +1,149 @@
+"""Where a ledger is: a folder of this machine, or one in an object store.
+
+Everything that differs between the two is here. In an object store commits are conditional puts, so
+any number of machines may write; what only one process needs (a lock, Spark's checkpoint, the table
+of open dead letters) is in a local folder in both cases.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from redrive.configuration import LedgerFolder, RemoteFolder
+from redrive.errors import AlreadyRunningError, EnvironmentFault, UsageError
+
+__all__ = [
+    "arguments",
+    "explained",
+    "in_use",
+    "is_remote",
+    "local_path",
+    "lock_file",
+    "locked",
+    "may_exist",
+    "open_letters_folder",
+]
+
+_CLIENT: Final = {
+    # An outage of half a minute is waited out within one step, however many tries that takes.
+    "retry_timeout": "30s",
+    "max_retries": "1000",
+    "connect_timeout": "3s",
+}
+_S3: Final = {
+    # A commit is there once: whoever comes second is refused (If-None-Match).
+    "conditional_put": "etag",
+}
+_FILES_OF_AWS: Final = ("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
+"""Variables that name files with credentials; the library looks there only if it is told to."""
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_QUERIES: Final = re.compile(r"(https?://[^\s?]*)\?\S*")
+
+
+def is_remote(folder: LedgerFolder) -> bool:
+    """Whether other machines may write there too."""
+    return isinstance(folder, RemoteFolder)
+
+
+def may_exist(folder: LedgerFolder) -> bool:
+    """Whether a ledger may be there; an object store is not asked."""
+    return isinstance(folder, RemoteFolder) or folder.exists()
+
+
+def local_path(folder: LedgerFolder) -> Path:
+    """The folder for what reads local ledgers only.
+
+    Raises:
+        UsageError: It is in an object store.
+    """
+    if isinstance(folder, RemoteFolder):
+        raise UsageError(
+            f"Spark does not read the ledger in {folder}", hint="--no-spark reads it here"
+        )
+    return folder
+
+
+def arguments(folder: LedgerFolder) -> dict[str, Any]:
+    """A table for the library: its name there, and options, none of which is a secret."""
+    if isinstance(folder, Path):
+        return {"table_uri": str(folder)}
+    options = {**_CLIENT, **folder.options}
+    if folder.is_s3:
+        options |= _S3
+        if not os.environ.get("AWS_ACCESS_KEY_ID") and any(map(os.environ.get, _FILES_OF_AWS)):
+            options["aws_force_credential_load"] = "true"
+    return {"table_uri": folder.url, "storage_options": options}
+
+
+def lock_file(folder: LedgerFolder) -> Path:
+    """The file that whoever appends to a ledger, compacts or deletes it holds locked.
+
+    It lies in a local folder for what belongs to the projection: beside that of the ledger, or in
+    the job's.
+    """
+    if isinstance(folder, RemoteFolder):
+        return folder.beside / "lock"
+    return folder.with_name(f"{folder.name}-projection") / "lock"
+
+
+def open_letters_folder(folder: LedgerFolder) -> Path:
+    """The folder in which it is written down which dead letters of a ledger are open."""
+    return lock_file(folder).with_name("open")
+
+
+@contextlib.contextmanager
+def locked(folder: LedgerFolder) -> Iterator[None]:
+    """Holds the lock of a ledger, as long as no job of this machine projects into it.
+
+    Raises:
+        AlreadyRunningError: One does.
+    """
+    file = lock_file(folder)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as handle:
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise in_use(folder) from error
+        yield
+
+
+def in_use(folder: LedgerFolder) -> AlreadyRunningError:
+    """The error of whoever wants to change a ledger that a job projects into."""
+    return AlreadyRunningError(
+        f"a running job projects into the ledger {folder}",
+        hint="it also compacts it, every 15 minutes; stop the job to do anything else",
+    )
+
+
+@contextlib.contextmanager
+def explained(folder: LedgerFolder) -> Iterator[None]:
+    """Faults of the library as faults of the ledger in a folder."""
+    try:
+        yield
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        remote = isinstance(folder, RemoteFolder)
+        raise EnvironmentFault(
+            f"the ledger in {folder} can't be used: {_cause(str(error), whole=remote)}",
+            hint="see to the store, to the credentials in the environment, and to [ledger]"
+            if remote
+            else "`redrive ledger rebuild` makes it again from the outcomes topic",
+        ) from error
+
+
+def _cause(text: str, *, whole: bool) -> str:
+    """The library's words in one line, without the queries of URLs: they may hold signatures."""
+    if not whole:
+        # What follows the first line is for the library's own developers.
+        return text.partition("\n")[0]
+    plain = _QUERIES.sub(r"\1", _COLOURS.sub("", text).replace("↳", ""))
+    return " ".join(plain.split())

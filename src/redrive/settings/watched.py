@@ -1,0 +1,76 @@
+"""The content of all files that a job's settings are read from, as one digest.
+
+A folder that Kubernetes mounts from a ConfigMap changes by a symbolic link that is swapped: names
+and times of its files say nothing, so the content is compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from redrive.errors import RedriveError
+from redrive.settings.document import Document, Option
+from redrive.settings.environment import with_environment
+from redrive.settings.findings import Section
+from redrive.topology.files import named_sources
+
+_MISSING = b"missing"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedFiles:
+    """The settings file, and what it names: rules tables, definitions and patches of messages."""
+
+    path: Path | None
+    """The settings file; None if there are only options."""
+    options: Sequence[Option]
+    environ: Mapping[str, str]
+
+    @classmethod
+    def of(cls, path: Path | None, options: Sequence[Option]) -> WatchedFiles:
+        """The files of a job with this environment."""
+        return cls(path, options, os.environ)
+
+    def digest(self) -> bytes:
+        """Stands for the content of all files; another one for each content."""
+        found = hashlib.blake2b(digest_size=16)
+        for path in self._files():
+            try:
+                content = hashlib.blake2b(path.read_bytes()).digest()
+            except OSError:
+                content = _MISSING
+            found.update(b"%b %b;" % (os.fsencode(path), content))
+        return found.digest()
+
+    def _files(self) -> Iterator[Path]:
+        document = Document.empty()
+        if self.path is not None:
+            yield self.path
+            # A broken file names nothing: it is the one that has to change.
+            with suppress(RedriveError):
+                document = Document.from_file(self.path)
+        document = with_environment(document, self.environ)
+        yield from _named(document.with_options("redrive run", self.options), self.environ)
+
+
+def _named(document: Document, environ: Mapping[str, str]) -> Iterator[Path]:
+    """The files that a document names, also those that are not there."""
+    root = Section.whole(document, environ)
+    transforms, topology = root.section("transforms"), root.section("topology")
+    named = [one.file("rules") for one in root.sections("handlers")]
+    named += [transforms.section(name).file("json_patch") for name in transforms.data]
+    yield from filter(None, named)
+    for index, written in enumerate(topology.data.get("files", ())):
+        if written:
+            folder = document.folder_of((*topology.path, "files", index))
+            yield from (one.path for one in named_sources(written, partial(_in, folder)).sources)
+
+
+def _in(folder: Path, name: str) -> Path:
+    return folder / Path(name).expanduser()

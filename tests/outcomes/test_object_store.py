@@ -1,0 +1,247 @@
+"""A ledger in an object store: many machines may write, and each outcome is there once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from click.testing import CliRunner
+from tests.outcomes.s3_server import BUCKET, S3
+from tests.outcomes.samples import outcome, rows
+from tests.outcomes.small_job import SmallJob, dead_letter
+
+from redrive.command import main
+from redrive.configuration import RemoteFolder
+from redrive.errors import AlreadyRunningError, EnvironmentFault
+from redrive.outcomes.rows import Row, row_of
+from redrive.outcomes.storage import locked
+from redrive.outcomes.table import LedgerTable, arrow_of, remove
+
+SECRET = "of-a-test"  # noqa: S105 - what must be shown nowhere
+OUTCOMES = rows([outcome(number) for number in range(240)])
+"""What is to be projected: by partition, in the order of offsets."""
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
+    """An S3, and credentials for it."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "writer")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    with S3.running() as running:
+        yield running
+
+
+@pytest.fixture
+def folder(store: S3, tmp_path: Path) -> RemoteFolder:
+    """Where the ledger is."""
+    return store.folder("team/ledger", tmp_path / "beside")
+
+
+def waiting(positions: dict[int, int]) -> list[Row]:
+    """The outcomes that a ledger with these positions lacks."""
+    return [
+        row
+        for row in OUTCOMES
+        if row["outcomes_offset"] >= positions.get(row["outcomes_partition"], 0)
+    ]
+
+
+def project(folder: RemoteFolder, size: int, started: Callable[[], object] = lambda: None) -> int:
+    """Projects everything, as often as others come first; how often that was."""
+    times, begun = 0, False
+    while True:
+        table = LedgerTable.create(folder)
+        left = waiting(table.positions())
+        if not begun:
+            begun = True
+            started()
+        try:
+            for start in range(0, len(left), size):
+                table.append([arrow_of(left[start : start + size])])
+        except AlreadyRunningError:
+            times += 1
+        else:
+            return times
+
+
+def check(folder: RemoteFolder) -> None:
+    """Each outcome is in the ledger once."""
+    table = LedgerTable.open(folder)
+    assert table is not None
+    held = Counter((row["outcomes_partition"], row["outcomes_offset"]) for row in table.rows(""))
+    assert held == Counter((row["outcomes_partition"], row["outcomes_offset"]) for row in OUTCOMES)
+
+
+def test_of_four_writers_at_once_each_outcome_comes_from_one(folder: RemoteFolder) -> None:
+    """All begin at the same version, with appends of different sizes; somebody was in the way."""
+    together = Barrier(4)
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(project, folder, size, together.wait) for size in (15, 20, 24, 30)]
+        times = [one.result() for one in done]
+    assert sum(times) > 0
+    check(folder)
+
+
+def test_a_commit_whose_answer_is_lost_is_not_made_twice(folder: RemoteFolder, store: S3) -> None:
+    """The client puts it again and is refused, because it is there: that is no other writer."""
+    lost: list[str] = []
+
+    def loses(method: str, key: str) -> bool:
+        if method == "PUT" and key.endswith("3.json") and not lost:
+            lost.append(key)
+            return True
+        return False
+
+    store.lost = loses
+    assert project(folder, 40) == 0
+    assert lost == ["team/ledger/_delta_log/00000000000000000003.json"]
+    check(folder)
+
+
+def test_a_writer_that_is_killed_before_its_commit_has_written_nothing(
+    folder: RemoteFolder, store: S3
+) -> None:
+    """Its data files are there and in no version; the next writer begins before them."""
+    project_by = (
+        "import sys; from tests.outcomes.test_object_store import *\n"
+        "url, beside, endpoint = sys.argv[1:]\n"
+        "options = {'endpoint': endpoint, 'region': 'us-east-1', 'allow_http': 'true'}\n"
+        "project(RemoteFolder(url=url, beside=Path(beside), options=options), 40)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", project_by, folder.url, str(folder.beside), store.url]
+    )
+
+    def kills(method: str, key: str) -> bool:
+        if method == "PUT" and key.endswith("3.json") and process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            return True
+        return False
+
+    store.dropped = kills
+    assert process.wait() == -signal.SIGKILL
+    files = [key for key in store.objects if key.endswith(".parquet")]
+    table = LedgerTable.open(folder)
+    assert table is not None
+    assert table.size == 80 < 40 * len(files)
+    assert project(folder, 40) == 0
+    check(folder)
+
+
+def test_an_outage_of_twenty_seconds_is_waited_out(folder: RemoteFolder, store: S3) -> None:
+    """503 for every request meanwhile; the append takes as long, and nothing is there twice."""
+    table = LedgerTable.create(folder)
+    store.unavailable(20)
+    asked = store.asked.total()
+    table.append([arrow_of(OUTCOMES)])
+    assert store.asked.total() > asked + 3
+    check(folder)
+
+
+def test_a_ledger_is_made_anew_in_its_place(folder: RemoteFolder) -> None:
+    """Compaction changes no row; after `remove` it is empty, and another one than before."""
+    project(folder, 20)
+    table = LedgerTable.open(folder)
+    assert table is not None
+    assert table.compact().files_after < table.compact().files_before + 1
+    check(folder)
+    remove(folder)
+    anew = LedgerTable.open(folder)
+    assert anew is not None
+    assert (anew.positions(), anew.identity != table.identity) == ({}, True)
+    project(folder, 100)
+    check(folder)
+
+
+def test_a_rebuild_elsewhere_ends_the_writer_that_knows_the_old_ledger(
+    folder: RemoteFolder,
+) -> None:
+    """It would go on behind outcomes that the new ledger lacks."""
+    table = LedgerTable.create(folder)
+    table.append([arrow_of(OUTCOMES[:120])])
+    remove(folder)
+    with pytest.raises(AlreadyRunningError):
+        table.append([arrow_of(OUTCOMES[120:])])
+    project(folder, 100)
+    check(folder)
+
+
+def test_a_store_that_is_away_is_named(
+    folder: RemoteFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line, with what to look at, and without any secret."""
+    away = replace(folder, options={**folder.options, "endpoint": "http://127.0.0.1:1"})
+    monkeypatch.setattr("redrive.outcomes.storage._CLIENT", {"max_retries": "1"})
+    with pytest.raises(EnvironmentFault, match="s3://ledgers/team/ledger") as refused:
+        LedgerTable.open(away)
+    assert "127.0.0.1:1" in refused.value.message
+    assert "credentials in the environment" in refused.value.hint
+    told = repr(refused.value) + refused.value.message
+    assert SECRET not in told
+    assert "\n" not in refused.value.message
+
+
+def test_credentials_may_come_from_a_file(
+    folder: RemoteFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of AWS's own form, as a Secret is mounted; then no variable holds any."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    file = tmp_path / "credentials"
+    file.write_text("[default]\naws_access_key_id = k\naws_secret_access_key = s\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    project(folder, 240)
+    check(folder)
+
+
+def test_two_processes_of_one_machine_still_have_one_lock(folder: RemoteFolder) -> None:
+    """It is in the job's folder, as nothing in the store could be."""
+    with locked(folder):
+        assert (folder.beside / "lock").exists()
+    assert not (Path.cwd() / "s3:").exists()
+
+
+def test_commands_read_it_from_anywhere(
+    small_job: SmallJob, produce: Callable[..., None], store: S3, now: int
+) -> None:
+    """By the settings alone: status, history, ls and compaction; there is no local folder."""
+    settings, topic = Path(small_job.config_file), small_job.configuration.outcomes_topic
+    settings.write_text(
+        f'{settings.read_text()}[ledger]\npath = "s3://{BUCKET}/far"\nendpoint = "{store.url}"\n'
+        'region = "us-east-1"\nallow_http = true\n'
+    )
+    produce(small_job.identity.topic, [dead_letter(1, "2030", partition=0) for _ in range(3)])
+    small_job.step(now)
+    LedgerTable.create(store.folder("far", settings.parent / "beside")).append(
+        [
+            arrow_of([row_of(it.value, it.timestamp, it.partition, it.offset)])
+            for it in small_job.read_all(topic)
+        ]
+    )
+
+    def told(*arguments: str) -> str:
+        answer = CliRunner().invoke(main, [*arguments, "-c", str(settings)])
+        assert answer.exit_code == 0, answer.output
+        assert SECRET not in answer.output
+        return answer.output
+
+    message = f"{small_job.identity.topic}:0:0"
+    answer = json.loads(told("status", "--json"))
+    assert (answer["outcomes"], answer["unprojected"], answer["notes"]) == (3, 0, [])
+    assert message in told("history", message)
+    assert message in told("ls", "--status", "remaining")
+    assert "files became" in told("ledger", "compact")
+    assert message in told("ls", "--status", "remaining")
+    assert not list(Path.cwd().glob("s3*"))

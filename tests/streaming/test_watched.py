@@ -1,0 +1,101 @@
+"""A job with ``--watch`` takes up what a ConfigMap brings, and refuses what is broken."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import eventually
+from tests.streaming.conftest import letter
+from tests.streaming.served_job import ServedJob
+
+KEEPS = "ACTION(IGNORE)\n"
+BROKEN = "ACTION(FORWARD)\n"
+METRIC = "redrive_last_restart_successful"
+
+
+class ConfigMap:
+    """A folder as the kubelet mounts it: ``..data`` is a link to the files, and is swapped."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._number = 0
+
+    def write(self, **files: str) -> None:
+        """Brings files with these contents, all at once."""
+        self._number += 1
+        version = self.folder / f"..version_{self._number}"
+        version.mkdir(parents=True)
+        for name, content in files.items():
+            (version / name.replace("_", ".")).write_text(content)
+            link = self.folder / name.replace("_", ".")
+            if not link.is_symlink():
+                link.symlink_to(Path("..data") / link.name)
+        fresh = self.folder / "..data_tmp"
+        fresh.symlink_to(version.name)
+        fresh.replace(self.folder / "..data")
+
+
+@pytest.fixture
+def job(tmp_path: Path, bootstrap_servers: str) -> Iterator[ServedJob]:
+    """A job that watches its files."""
+    one = ServedJob(tmp_path, bootstrap_servers, "--watch")
+    yield one
+    one.kill()
+
+
+def test_a_table_that_a_config_map_brings_decides_and_a_broken_one_does_not(
+    job: ServedJob,
+    tmp_path: Path,
+    queues: Callable[..., str],
+    produce: Any,
+    read_all: Callable[..., list[Any]],
+) -> None:
+    """What remains is decided afresh by the new table; a broken one is told until it is mended."""
+    dlq, target = queues("dlq"), queues("orders")
+    mounted, settings = ConfigMap(tmp_path / "mounted"), job.settings(dlq)
+    forwards = f"ACTION(FWD) FWDQ('{target}') HEADER(NO)\n"
+
+    def metric() -> str:
+        lines = job.get("/metrics")[1].splitlines()
+        return next(line.rpartition(" ")[2] for line in lines if line.startswith(METRIC))
+
+    def bodies() -> list[bytes]:
+        return sorted(record.value for record in read_all(target))
+
+    def status() -> str:
+        command = [sys.executable, "-m", "redrive", "status", "-c", str(path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    mounted.write(redrive_toml=settings, orders_rul=KEEPS)
+    path = mounted.folder / "redrive.toml"
+    job.start(path)
+    job.says("handling the dead letters")
+    produce(dlq, [letter(2053, "gone", b"first")])
+    job.says("1 remains")
+
+    mounted.write(redrive_toml=settings, orders_rul=forwards)
+    job.says("restarted with")
+    eventually(lambda: bodies() == [b"first"], "the new table decides what remained")
+    assert metric() == "1.0"
+
+    mounted.write(redrive_toml=settings, orders_rul=BROKEN)
+    job.says("not restarted, the job goes on as before")
+    assert "orders.rul:1:8: " in job.log
+    eventually(lambda: "settings or tables are refused" in status(), "status tells it")
+    assert metric() == "0.0"
+    produce(dlq, [letter(2053, "gone", b"second")])
+    eventually(lambda: bodies() == [b"first", b"second"], "the old table goes on")
+
+    mounted.write(redrive_toml=settings, orders_rul=forwards)
+    job.says("restarted with", times=2)
+    eventually(lambda: metric() == "1.0", "the refusal is over")
+    eventually(lambda: "refused" not in status(), "status tells that it is over")
+    ran = [sys.executable, "-m", "redrive", "tables", "-c", str(path), "--json"]
+    kept = subprocess.run(ran, capture_output=True, text=True, check=True).stdout
+    assert kept.count('"hash"') == 2, kept
+    job.stopped()
