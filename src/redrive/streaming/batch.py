@@ -116,6 +116,7 @@ class BatchProcessor:
         self._may_begin = threading.Event()
         self._ending = threading.Event()
         self._has_failed = False
+        """Whether deciding failed: what is in doubt may still be committed."""
         self._busy = threading.Lock()
         self._deciding = threading.Lock()
         """Held while a table decides, until what it decided is committed."""
@@ -137,9 +138,6 @@ class BatchProcessor:
                     self._commit_if_asked()
             except ProtocolError as fault:
                 self.fault = fault
-                raise
-            except BaseException:
-                self._has_failed = True
                 raise
             finally:
                 self.began = None
@@ -184,7 +182,7 @@ class BatchProcessor:
             if gives_up():
                 return None
         try:
-            if self._ending.is_set() or self._has_failed or self.fault is not None:
+            if self._ending.is_set() or self._has_failed:
                 return None
             try:
                 start = record()
@@ -330,7 +328,11 @@ class BatchProcessor:
         with self._deciding:
             if self._is_in_doubt:
                 raise TransientFault("changed tables may be recorded, which this run does not know")
-            yield
+            try:
+                yield
+            except BaseException:
+                self._has_failed = True  # before anybody else gets the lock
+                raise
 
     def _emit_in_workers(self, frame: DataFrame, now: int, emitted: Emitted) -> None:
         enriched = self._enrichment.applied(frame)
@@ -339,14 +341,13 @@ class BatchProcessor:
         faults = []
         with self._tables_decide():
             task = partial(emit_task, self._order, now, self._known(now))
-            rows = enriched.mapInArrow(task, RESULT_SCHEMA).collect()
-        for row in rows:
-            result: TaskResult = pickle.loads(row.result)  # noqa: S301 - made by this job
-            emitted.merge(result.emitted)
-            if result.fault is not None:
-                faults.append(result.fault)
-        if faults:
-            raise max(faults, key=lambda fault: isinstance(fault, FatalFault))
+            for row in enriched.mapInArrow(task, RESULT_SCHEMA).collect():
+                result: TaskResult = pickle.loads(row.result)  # noqa: S301 - made by this job
+                emitted.merge(result.emitted)
+                if result.fault is not None:
+                    faults.append(result.fault)
+            if faults:
+                raise max(faults, key=lambda fault: isinstance(fault, FatalFault))
         self._enrichment.check_count(emitted.records)
 
 
