@@ -213,7 +213,7 @@ class Restarts(CrashProgram):
                 "p50": round(cut[49] * 1000),
                 "p95": round(cut[94] * 1000),
                 "max": round(max(measured) * 1000),
-                "goal": 1000,
+                "goal": 700,
             },
         }
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.checkpoints.clock import SteadyClock
+from redrive.checkpoints.control import Wait
 from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.engine.commands import NO_STATES, States
 from redrive.messages import TopicPartition
@@ -97,6 +98,22 @@ def test_a_parked_message_is_free_from_its_due_time_on() -> None:
     assert free(held(interval=5), Timestamps(due - 1, due, late, late)) == 2
     assert free(held(interval=5), Timestamps(late, due)) == 0
     assert free(held(interval=5), Timestamps(due, due)) == 2
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_changed_table_says_anew_how_long_messages_wait() -> None:
+    """What it parks waits for its own interval, what was there is free; other lanes are as ever."""
+    late = int(NOW * 1000) - 3_000
+    other = HeldPartition("U", 0, 0, 0, 5)
+    offsets, states = Timestamps(late, late, late), NO_STATES
+    partitions = HeldPartitions([held(interval=5), other], offsets, SteadyClock.of_wall())
+    begin = {LANE: 0, other.lane: 0}
+    ends = offsets.ends(begin)
+    assert partitions.free(begin, ends, states) == {LANE: 0, other.lane: 0}
+    partitions.change({LANE: Wait(2, 60)})
+    assert partitions.free(begin, ends, states) == {LANE: 2, other.lane: 0}
+    partitions.change({LANE: Wait(2, 3)})
+    assert partitions.free(begin, ends, states) == {LANE: 3, other.lane: 0}
 
 
 @pytest.mark.usefixtures("machine")

@@ -15,7 +15,7 @@ def pretend(configuration: JobConfiguration, control: JobControl, **_: object) -
                 return 0
             case Restart() as restart:
                 if (fresh := control.load(restart)) is not None:
-                    control.restarted(fresh)
+                    control.restarted(fresh, is_new_run=True)
             case None:
                 pass
 

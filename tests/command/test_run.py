@@ -339,6 +339,7 @@ def test_restart_waits_for_the_result(start: Callable[..., Process]) -> None:
         result = restarted()
         assert result.exception is None
         assert f"process {job.process.pid} goes on with redrive.toml" in result.stdout
+        assert "a new run of the query has begun" in result.stdout
     job.wait_for("restarted with orders.rul")
 
 

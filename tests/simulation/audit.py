@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.simulation.clients import SETTLED
-from tests.simulation.cluster import SimulatedCluster, Transaction
+from tests.simulation.cluster import Fate, SimulatedCluster, Transaction
 from tests.simulation.job import (
     APPLICATION,
     BACKOFF,
@@ -35,6 +35,8 @@ LARGE: Final = 1_000
 _PUT: Final = frozenset({"retried", "forwarded"})
 _FINAL: Final = _PUT | {"discarded"}
 _UNTOUCHED: Final = frozenset({"skipped", "cancelled"})
+_DIGITS: Final = 16
+"""Digits of a table's hash in outcomes."""
 _STALE: Final = 7.0
 """Seconds for which what was known of a topic may be taken for true, by a process that runs."""
 
@@ -65,6 +67,8 @@ class Audit:
     early then."""
     is_ordered: bool = False
     """Whether its tables have ORDER(KEY)."""
+    tables: Sequence[RulesTable] = ()
+    """Every table that may have decided; none if that is not to be looked at."""
     findings: list[str] = field(default_factory=list)
 
     def run(self) -> list[str]:
@@ -78,6 +82,8 @@ class Audit:
         self._check_accepted(outcomes)
         self._check_reasons(outcomes)
         self._check_order(outcomes)
+        if self.tables:
+            self._check_tables(outcomes)
         if self.is_ordered:
             self._check_keys(outcomes)
         if self.table is not None:
@@ -271,6 +277,37 @@ class Audit:
                 if offset < seen.get((lane, partition, key), -1):
                     self.findings.append(f"{identity} is out of order on {lane}")
                 seen[lane, partition, key] = offset
+
+    def _check_tables(self, outcomes: list[dict[str, Any]]) -> None:
+        """Each attempt is by the one table that was recorded for its lane last; so no handler and
+        no lane goes back to an earlier one. What remains was last looked at by the present one."""
+        recorded: defaultdict[int, list[tuple[float, str]]] = defaultdict(list)
+        for lane, table, entry in self.cluster.tables:
+            if entry.transaction is not None and entry.transaction.fate is Fate.COMMITTED:
+                recorded[lane.partition].append((entry.written, table[:_DIGITS]))
+        last: dict[str, dict[str, Any]] = {}
+        for one in sorted(outcomes, key=lambda one: one["written"]):
+            if one["result"] in _UNTOUCHED or "replay" in one:
+                last.pop(one["origin"], None)
+                continue
+            last[one["origin"]] = one
+            by = [table for at, table in recorded[_place(one)[0]] if at <= one["written"]]
+            if by[-1:] != [one["table"]]:
+                self.findings.append(f"{one['outcome']} was decided by {one['table']}, not {by}")
+            if not self._is_of(one):
+                self.findings.append(f"{one['outcome']} is not what {one['table']} says")
+        for one in last.values():
+            present = recorded[_place(one)[0]][-1:]
+            if one["result"] == "remains" and present[0][1] != one["table"]:
+                self.findings.append(f"{one['origin']} remains, and {present} has not looked at it")
+
+    def _is_of(self, outcome: dict[str, Any]) -> bool:
+        """Whether a line and an action of an outcome are of the whole table that it names."""
+        if not outcome["rule_line"]:
+            return True
+        found = [one for one in self.tables if one.hash.startswith(outcome["table"])]
+        rules = {(rule.line, rule.action.name) for one in found for rule in one.rules}
+        return (outcome["rule_line"], outcome["action"]) in rules
 
     def _check_waiting(self, outcomes: list[dict[str, Any]], table: RulesTable) -> None:
         """Attempts follow each other one by one, none before it is due."""

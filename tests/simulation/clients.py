@@ -11,6 +11,7 @@ from __future__ import annotations
 import pickle
 import random
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -1043,6 +1044,35 @@ _CLOCKS: Final = (
     "redrive.streaming.upkeep",
 )
 """Modules that look at the clock."""
+
+
+class SimulatedLock:
+    """``threading.Lock`` between threads of one simulated process."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - as it is called
+        """Takes it, unless somebody holds it for so long."""
+        until = TIME.monotonic() + timeout
+        while self._is_held:
+            if not blocking or (timeout >= 0 and TIME.monotonic() >= until):
+                return False
+            TIME.sleep(0.01)
+        self._is_held = True
+        return True
+
+    def release(self) -> None:
+        """Lets go of it."""
+        self._is_held = False
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
 _MACHINE: Final = SimpleNamespace(gethostname=lambda: "host", getpid=lambda: 1)
 """``socket`` and ``os`` where a process says who it is."""
 SETTLED: Final = 8.0
@@ -1071,6 +1101,7 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.streaming.batch.pickle": SimpleNamespace(
         dumps=lambda order: order, loads=pickle.loads
     ),
+    "redrive.streaming.batch.threading": SimpleNamespace(Event=threading.Event, Lock=SimulatedLock),
     "redrive.streaming.emission.Records": SimpleNamespace(from_arrow=Rows.records),
     "redrive.streaming.emission._lanes": Rows.lanes,
     "redrive.kafka.waiting_keys.SETTLED": SETTLED,

@@ -7,6 +7,7 @@ a transaction; topics that come, go, shrink and lose their leader.
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -116,6 +117,9 @@ class SimulatedCluster:
     """When attempts were, by the time in milliseconds that the job says of them."""
     violations: list[str] = field(default_factory=list)
     """What no correct client does."""
+    tables: list[tuple[TopicPartition, str, Entry]] = field(default_factory=list)
+    """The tables that the control topic was told of, each with its lane, and the entry, which a log
+    cleaner may empty."""
     changes: int = 0
     """How often something was written, or a transaction ended."""
     may_move_back: set[TopicPartition] = field(default_factory=set)
@@ -234,6 +238,12 @@ class SimulatedCluster:
             if not name.endswith("-writer")
         )
 
+    def leave(self, process: str) -> None:
+        """Lets a process give up its producers, whatever they have left open."""
+        for name, owner in self.owners.items():
+            if owner == process:
+                self.owners[name] = f"{owner}, given up"
+
     def moving(self, group: str, lane: TopicPartition) -> list[str]:
         """Who is just moving an offset (KIP-447); no process any more once that is decided."""
         if not self.has_open:
@@ -280,6 +290,11 @@ class SimulatedCluster:
         log = self.logs[lane]
         transaction.lanes.setdefault(lane, len(log))
         log.append(Entry(record, transaction, self.now()))
+        kind, _, place = (record.key or b"").decode(errors="replace").partition("/")
+        if kind == "table" and record.value:
+            topic, _, number = place.rpartition("/")
+            table = json.loads(record.value)["table"]
+            self.tables.append((TopicPartition(topic, int(number)), table, log[-1]))
 
     def add_offsets(
         self, transactional_id: str, epoch: int, group: str, ends: Mapping[TopicPartition, int]

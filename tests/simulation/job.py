@@ -11,6 +11,7 @@ import itertools
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from json import loads
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,6 +60,8 @@ _STALE: Final = 0.05
 """Share of the batches after which positions are committed as they were before."""
 _DOUBLED_AFTER: Final = (0.0, 0.0, 0.02, 0.05, 0.2)
 """Seconds into a task after which its second attempt starts: it takes about as long as itself."""
+_FETCH: Final = 0.05
+"""Seconds for which the driver fetches the rows of a batch."""
 _LOOK: Final = 0.2
 """Seconds between two looks of a driver whether its workers have answered."""
 _LIMITS: Final = (2, 6, 12)
@@ -121,6 +124,7 @@ class _Worker:
     """One of Spark's Python workers, for as long as the instance keeps it."""
 
     emission: Emission
+    order: EmissionOrder
     process: Process | None = None
     """What it does at the moment, or died in; None once it has answered."""
     result: TaskResult = field(default_factory=TaskResult)
@@ -136,6 +140,7 @@ class _Task:
     """The rows that a worker has to emit, and a second attempt at them if Spark starts one."""
 
     rows: list[list[Received]]
+    order: EmissionOrder
     now: int
     known: BatchState
     attempts: list[_Worker] = field(default_factory=list)
@@ -200,6 +205,8 @@ class Instance:
         """Made by the process itself."""
         self.has_finished = False
         """Whether it ended because everything was done."""
+        self.asked: JobConfiguration | None = None
+        """What a restart is to bring (SIGHUP), until the driver takes it."""
         self.processes: list[Process] = []
         """The driver, then everything that it started."""
 
@@ -227,6 +234,7 @@ class Instance:
 
     def _one_run(self, preparation: Preparation, start: Start, identity: RunIdentity) -> bool:
         """One run; whether everything is done."""
+        self.settings = preparation.configuration
         run = _Run(self, start, EmissionOrder.of(self.settings, identity, start))
         try:
             preparation.commit(start, run.processor)
@@ -240,6 +248,26 @@ class Instance:
             return False
         finally:
             run.close()
+
+
+@dataclass
+class _Restart:
+    """A restart under way, in the thread of the driver that hears of it."""
+
+    asked: JobConfiguration
+    start: Start | None = None
+    """What changed tables set free; None if it takes another run."""
+    fault: FatalFault | None = None
+
+
+class _Processor(BatchProcessor):
+    """Batches of a run that hears at once of changed tables."""
+
+    taken: Callable[[Start], None]
+
+    def _take(self, configuration: JobConfiguration, start: Start) -> None:
+        super()._take(configuration, start)
+        self.taken(start)
 
 
 class _Run:
@@ -260,16 +288,17 @@ class _Run:
             0,
             clock=start.clock,
             application=settings.application,
+            share=str(settings.share),
+            run=order.run.number,
             watched=start.positions,
             rate=settings.reevaluation_rate,
         )
-        self.processor = BatchProcessor(
+        self.processor = _Processor(
             settings, order, start, self._cluster, done=self._done, emitted=lambda _: None
         )
-        aging = [held for held in start.held if held.interval is not None]
-        self._aging = {held.lane: held.interval or 0.0 for held in aging}
-        # Parked messages and instructions are free by themselves.
-        self._releases = {held.lane: held.release for held in start.held if held.behind is None}
+        self.processor.taken = self._tables_changed
+        self._restart: tuple[Process, _Restart] | None = None
+        self._take(start)
         self._read = dict(start.every_position)
         self._batches = 0
         query: Any = self  # which tells its progress
@@ -284,6 +313,13 @@ class _Run:
             processor=self.processor,
         )
 
+    def _take(self, start: Start) -> None:
+        self._start = start
+        aging = [held for held in start.held if held.interval is not None]
+        self._aging = {held.lane: held.interval or 0.0 for held in aging}
+        # Parked messages and instructions are free by themselves.
+        self._releases = {held.lane: held.release for held in start.held if held.behind is None}
+
     @property
     def last_progress(self) -> dict[str, Any]:
         """What Spark tells of the query."""
@@ -293,16 +329,57 @@ class _Run:
         """One batch after the other; whether everything is done, or another run has to begin."""
         while not self._upkeep.ends_run:
             planned = self._planned()
+            if not self._goes_on():
+                return False
             if planned == self._read:
                 is_over = self._instance._is_over()
+                is_over = is_over and self._restart is None
                 if is_over and not self._has_work() and self._upkeep.is_last_run():
                     self._upkeep.end()
                     return True
                 self._scheduler.sleep(self._network.random.choice(_IDLE[is_over]))
             else:
                 self._batch(planned)
-            self._upkeep.look()
+            if self._restart is None:
+                self._upkeep.look()
         return False
+
+    def _goes_on(self) -> bool:
+        """Lets a restart begin, or takes what it came to, as ``redrive.streaming.job`` does; False
+        if it takes another run."""
+        instance = self._instance
+        if self._restart is None and instance.asked is not None:
+            one, instance.asked = _Restart(instance.asked), None
+            thread = self._scheduler.spawn(
+                f"{instance.name}.restart", partial(self._change, one), instance.processes[0]
+            )
+            instance.processes.append(thread)
+            self._restart = thread, one
+        if self._restart is None or self._restart[0].is_alive:
+            return True
+        (_, one), self._restart = self._restart, None
+        if one.fault is not None:
+            raise one.fault
+        assert instance.preparation is not None
+        if one.start is None:
+            instance.preparation.configuration = one.asked
+            return False
+        instance.settings = instance.preparation.configuration
+        self._upkeep.change(instance.settings, one.start)
+        return True
+
+    def _change(self, one: _Restart) -> None:
+        preparation = self._instance.preparation
+        assert preparation is not None
+        try:
+            one.start = preparation.change_tables(one.asked, self._upkeep.start, self.processor)
+        except FatalFault as fault:
+            one.fault = fault
+
+    def _tables_changed(self, start: Start) -> None:
+        self._scheduler.tell("other tables decide")
+        self._take(start)
+        self._network.on_first_plan()
 
     def _batch(self, planned: Mapping[TopicPartition, int]) -> None:
         before = dict(self.processor.positions)
@@ -317,8 +394,15 @@ class _Run:
 
     def close(self) -> None:
         """Ends the run; a worker that is busy goes on until it hears of it."""
+        while self._restart is not None and self._restart[0].is_alive:
+            self._scheduler.sleep(_LOOK)
+        if self._restart is not None and self._instance.preparation is not None:
+            # As if its outcome had been looked at before the end.
+            self._instance.preparation.configuration = self._restart[1].asked
         self.processor.end(0)
         self.processor.close()
+        # A call that never came back may have left a transaction open; the next run ends it.
+        self._network.cluster.leave(self._instance.name)
         for worker in self._workers.values():
             if worker.process is None:
                 worker.emission.close()
@@ -434,8 +518,16 @@ class _Run:
         frame: Any = _Frame(self, rows)
         self.processor(frame, self._batches)
 
+    def pause(self) -> None:
+        """Lets time pass in which nothing is decided."""
+        self._scheduler.sleep(_FETCH)
+
     def emitted_by_workers(
-        self, rows: Mapping[TopicPartition, list[Received]], now: int, known: BatchState
+        self,
+        rows: Mapping[TopicPartition, list[Received]],
+        order: EmissionOrder,
+        now: int,
+        known: BatchState,
     ) -> list[Any]:
         """Gives each lane to a worker; Spark gives it to another one in nearly every batch."""
         lanes = list(rows)
@@ -444,7 +536,7 @@ class _Run:
         for number, lane in enumerate(lanes):
             tasks.setdefault(number % self._instance._workers, []).append(lane)
         started = [
-            self._start_task(slot, _Task([rows[lane] for lane in mine], now, known))
+            self._start_task(slot, _Task([rows[lane] for lane in mine], order, now, known))
             for slot, mine in tasks.items()
         ]
         deadline = self._scheduler.now + _LOST_AFTER
@@ -465,7 +557,10 @@ class _Run:
             # Spark ends workers that were idle, and starts others.
             if worker is not None and not is_left:
                 worker.emission.close()
-            worker = self._workers[slot] = _Worker(Emission(self._order))
+            worker = self._workers[slot] = _Worker(Emission(task.order), task.order)
+        if worker.order is not task.order:
+            worker.emission.change_tables(task.order)
+            worker.order = task.order
         task.attempts.append(worker)
         if self._instance.doubled and self._network.random.random() < self._instance.doubled:
             task.doubled_at = self._scheduler.now + self._network.random.choice(_DOUBLED_AFTER)
@@ -480,7 +575,7 @@ class _Run:
         task.doubled_at = float("inf")
         why = "its executor is taken for lost" if task.is_first_lost else "it is slow"
         self._scheduler.tell(f"the task of {task.rows[0][0].lane} is run twice: {why}")
-        task.attempts.append(_Worker(Emission(self._order)))
+        task.attempts.append(_Worker(Emission(task.order), task.order))
         self._attempt(task.attempts[-1], task, "w-second", 1)
 
     def _attempt(self, worker: _Worker, task: _Task, name: str, number: int) -> None:
@@ -510,7 +605,8 @@ class _Frame:
     task: Any = None
 
     def toArrow(self) -> _Frame:  # noqa: N802 - Spark's name
-        """The rows, in the driver."""
+        """The rows, in the driver; other threads go on while it fetches them."""
+        self.run.pause()
         return self
 
     def to_batches(self) -> list[Rows]:
@@ -523,8 +619,7 @@ class _Frame:
 
     def collect(self) -> list[Any]:
         """What the tasks made."""
-        _, now, known = self.task.args
-        return self.run.emitted_by_workers(self.rows, now, known)
+        return self.run.emitted_by_workers(self.rows, *self.task.args)
 
 
 def waits_for_ever(cluster: SimulatedCluster, record: OutputRecord) -> bool:

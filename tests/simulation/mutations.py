@@ -46,7 +46,7 @@ from redrive.operations.replay.instructions import Instructions
 from redrive.operations.replay.placed import PlannedMessages
 from redrive.outcomes import progress
 from redrive.outcomes.last_outcomes import LastOutcome
-from redrive.streaming import emission, preparation, start
+from redrive.streaming import batch, emission, preparation, start
 
 Patch = Callable[[], Iterable[AbstractContextManager[Any]]]
 
@@ -623,6 +623,80 @@ def _positions_last(_original: Any, self: Any, asked: Any, group: str) -> None:
 @mutation("a lost answer of the control topic ends the job")
 def _control_in_doubt() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(control, "_to_be_opened_again", ExitStack)
+
+
+# -- changed tables ----------------------------------------------------------------------------
+
+
+@mutation("a changed table taken in the middle of a batch")
+def _taken_amid() -> Iterable[AbstractContextManager[Any]]:
+    yield patch("tests.simulation.clients.SimulatedLock.acquire", lambda *_, **__: True)
+
+
+@replaced("a changed table taken before it is recorded", batch.BatchProcessor, "change_tables")
+def _taken_early(
+    original: Any, self: Any, configuration: Any, record: Any, **more: Any
+) -> start.Start | None:
+    order = replace(self._order, configuration=configuration)
+    self._order = order
+    self._emission.change_tables(order)
+    TIME.sleep(0.5)  # for the batches that come meanwhile
+    changed: start.Start | None = original(self, configuration, record, **more)
+    return changed
+
+
+@replaced(
+    "batches go on though a changed table may be recorded", batch.BatchProcessor, "change_tables"
+)
+def _goes_on(original: Any, self: Any, configuration: Any, record: Any, **more: Any) -> Any:
+    def recorded() -> None:
+        record()
+        raise TransientFault("the answer is lost")
+
+    try:
+        return original(self, configuration, recorded, **more)
+    except TransientFault:
+        self._ending.clear()
+        self._is_in_doubt = False
+        TIME.sleep(1.0)  # the run ends when the driver comes to it
+        raise
+
+
+@replaced("held lanes keep what the old table said", held.HeldPartitions, "change")
+def _not_told(*_: object) -> None: ...
+
+
+@replaced("changed tables followed late", control.TableFollower, "waits")
+def _followed_late(original: Any, self: Any) -> Any:
+    known = self._waits
+    original(self)
+    return known
+
+
+@replaced(
+    "what a changed table sets free ends where readers see it",
+    start.StartFinder,
+    "_tables_of",
+    schedules=1_500,
+)
+def _ends_early(original: Any, self: Any, kept: Any, _: Any) -> Any:
+    waiting = [lane for one in kept for lane in one.waiting]
+    return original(self, kept, self._cluster.ends(waiting))
+
+
+@replaced(
+    "a changed table asks only about replays of before it",
+    start.StartFinder,
+    "change_tables",
+    schedules=500,
+)
+def _replays_forgotten(original: Any, self: Any, before: Any, *more: Any) -> Any:
+    return replace(original(self, before, *more), replayed=before.replayed)
+
+
+@mutation("a run that was overtaken records its tables", schedules=1_500)
+def _records_though_overtaken() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(preparation, "_check_current", lambda *_: None)
 
 
 if __name__ == "__main__":

@@ -31,9 +31,13 @@ class ProcessDied(BaseException):
 class Process:
     """One simulated process."""
 
-    def __init__(self, name: str, body: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, body: Callable[[], None], thread_of: Process | None = None
+    ) -> None:
         self.name = name
         self.body = body
+        self.thread_of = thread_of
+        """The process that it is a thread of, and dies with."""
         self.baton = threading.Lock()
         self.baton.acquire()
         self.wakes = 0.0
@@ -85,9 +89,11 @@ class Scheduler:
         """Name of the process that runs."""
         return self._current.name if self._current is not None else "world"
 
-    def spawn(self, name: str, body: Callable[[], None]) -> Process:
-        """Adds a process; it begins when it is its turn."""
-        process = Process(name, body)
+    def spawn(
+        self, name: str, body: Callable[[], None], thread_of: Process | None = None
+    ) -> Process:
+        """Adds a process, or a thread of one; it begins when it is its turn."""
+        process = Process(name, body, thread_of)
         self.processes.append(process)
         threading.Thread(target=self._run, args=(process,), daemon=True, name=name).start()
         return process
@@ -161,7 +167,7 @@ class Scheduler:
 
     @staticmethod
     def _die_if_doomed(process: Process) -> None:
-        if process.is_doomed:
+        if process.is_doomed or (process.thread_of is not None and process.thread_of.is_doomed):
             raise ProcessDied
 
     def _run(self, process: Process) -> None:

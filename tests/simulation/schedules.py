@@ -11,7 +11,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import combinations
 from typing import Final
@@ -101,6 +101,9 @@ _DUEL_EVENTS: Final = 0.004
 """Share of these steps at which one does."""
 _LATE: Final = 0.008
 """Share of the steps in calm at which the table is changed, or a week passes, once."""
+_AFRESH: Final = 0.3
+"""Share of the times at which the table is changed that other processes begin with it; else those
+that run are asked to restart."""
 _CHANGING: Final = 0.5
 """Share of the replays in calm after which the table is changed at once, where tables change."""
 _DUEL_INPUTS: Final = 0.04
@@ -569,8 +572,16 @@ class _World:
         changed = CHANGED_IN_ORDER if self.plan.table == ORDERED else CHANGED
         self.table = changed if self.table == self.plan.table else self.plan.table
         self.awaits_table = self.plan.replays > 0
-        self._tell("the table is changed")
-        self._take_over()
+        alive = [one for one in self.instances if one.is_alive]
+        if not alive or self.scheduler.random.random() < _AFRESH:
+            self._tell("the table is changed")
+            self._take_over()
+            return
+        self._tell("the table is changed by a restart")
+        self.instances = alive  # who has finished is started again, with the new table
+        for one in alive:
+            handlers = [replace(each, rules=self.table) for each in one.settings.handlers]
+            one.asked = replace(one.settings, handlers=tuple(handlers))
 
     def _once(self, happens: Callable[[], None]) -> None:
         """Lets something happen when much was handled, and not again."""
@@ -931,6 +942,9 @@ def run_schedule(
             network.cluster, world.conditions, table, _apart(scheduler), _set_back(scheduler)
         )
         audit.is_ordered = plan.table == ORDERED
+        audit.tables = [
+            parse(one).required() for one in (TABLE, CHANGED, BACKED_OFF, ORDERED, CHANGED_IN_ORDER)
+        ]
         world.findings += audit.run()
     return Result(seed, world.findings, scheduler.steps, world.written, world.happened)
 

@@ -59,6 +59,7 @@ _QUICK: Final = (
     "a replay does not ask what still remains",
     "a parked message that is tried at once stays parked too",
     "a message of a key is not held",
+    "a changed table taken in the middle of a batch",
 )
 """Mutations that are found within seconds; the others are for ``make mutations``."""
 

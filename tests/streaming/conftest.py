@@ -46,6 +46,7 @@ class RunningJob(JobObserver):
     warnings: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     refusals: list[Exception] = field(default_factory=list)
     restarts: int = 0
+    new_runs: int = 0
     error: Exception | None = None
     is_started: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -76,9 +77,10 @@ class RunningJob(JobObserver):
     def warning(self, message: str, /, **facts: object) -> None:
         self.warnings.append((message, facts))
 
-    def restarted(self, configuration: JobConfiguration) -> None:
+    def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
         del configuration
         self.restarts += 1
+        self.new_runs += is_new_run
 
     def restart_refused(self, error: Exception) -> None:
         self.refusals.append(error)

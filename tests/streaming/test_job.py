@@ -238,6 +238,43 @@ def test_a_changed_table_evaluates_what_is_parked_and_what_remains_afresh(
     assert third.records == 0, "the same table goes on where it was"
 
 
+@pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
+def test_changed_tables_decide_while_the_query_goes_on(
+    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob,
+    emitter: EmitterChoice,
+) -> None:  # fmt: skip
+    """A restart that changes nothing else begins no run; other intervals hold at once."""
+    dlq, dead = queues("dlq", partitions=2), queues("dead")
+    first = replace(
+        configure({dlq: "RETRYINT(3600)\nREASON(2053) ACTION(RETRY) RETRY(9)\n"}), emitter=emitter
+    )
+    job = start_job(first)
+    produce(dlq, [letter(2053, "nowhere") for _ in range(6)] + [letter(1, "x") for _ in range(4)])
+    job.wait_for_records(10)
+    quick = f"RETRYINT(2)\nREASON(1) ACTION(FWD) FWDQ('{dead}')\nACTION(RETRY) RETRY(2)\n"
+    second = replace(first, handlers=(replace(first.handlers[0], rules=quick),))
+    job.control.request_restart(lambda: second)
+    job.wait_for_records(10 + 4 + 2 * 6)  # each of the six has two attempts, 2 s apart
+    assert (job.restarts, job.new_runs) == (1, 0)
+    assert len(read_all(dead)) == 4
+    last = replace(
+        first, handlers=(replace(first.handlers[0], rules=f"ACTION(FWD) FWDQ('{dead}')"),)
+    )
+    job.control.request_restart(lambda: last)
+    eventually(lambda: len(read_all(dead)) == 10, "what remained was placed")
+    assert (job.restarts, job.new_runs) == (2, 0)
+    job.control.request_restart(lambda: replace(last, slice_records=7))
+    eventually(lambda: job.new_runs == 1, "other settings begin a run")
+    produce(dlq, [letter(2, "y")])
+    eventually(lambda: len(read_all(dead)) == 11, "the new run goes on")
+    job.stop()
+    retried = [one for one in outcomes_of(first, read_all) if one["action"] == "RETRY"]
+    under_quick = [one for one in retried if one["rule_line"] == 3]
+    for origin in {one["origin"] for one in under_quick}:
+        early, late = sorted(one["time"] for one in under_quick if one["origin"] == origin)
+        assert late - early >= 2_000
+
+
 def test_the_same_table_goes_on_with_its_counts_after_a_lost_directory(
     queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
 ) -> None:

@@ -62,7 +62,8 @@ class Heard(JobObserver):
     def notice(self, message: str, /, **facts: object) -> None:
         self.events.append((message, facts))
 
-    def restarted(self, configuration: JobConfiguration) -> None:
+    def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
+        del is_new_run
         self.events.append(("restarted", configuration))
 
     def restart_refused(self, error: RedriveError) -> None:
@@ -135,7 +136,7 @@ def test_every_observer_hears_everything_in_order() -> None:
     control.add_observer(second)
     control.batch(SUMMARY)
     control.notice("waiting for a topic", topic="t")
-    control.restarted(CONFIGURATION)
+    control.restarted(CONFIGURATION, is_new_run=True)
     control.stopped("SIGTERM")
     assert second.events == [
         ("batch", SUMMARY),
@@ -152,7 +153,7 @@ def test_an_observer_need_not_listen_to_everything() -> None:
     control.started(CONFIGURATION)
     control.batch(SUMMARY)
     control.notice("x")
-    control.restarted(CONFIGURATION)
+    control.restarted(CONFIGURATION, is_new_run=True)
     control.restart_refused(RedriveError("x"))
     control.stopped("x")
 

@@ -30,7 +30,7 @@ from redrive.errors import (
 )
 from redrive.messages import TopicPartition
 from redrive.streaming.emission import NO_STATE, BatchState, Emitted
-from redrive.streaming.workers import TaskResult, emit_task
+from redrive.streaming.workers import TaskResult, _emission, emit_task
 
 COUNTS = st.integers(0, 1 << 40)
 SECONDS = st.floats(0, 1e9)
@@ -100,6 +100,34 @@ class FailingEmission:
         emitted.records += sum(batch.num_rows for batch in batches)
         emitted.invalid = now
         raise SupersededFault("a newer run took over")
+
+
+class RecordedEmission:
+    """Knows its order, and by which changed tables it went on."""
+
+    def __init__(self, order: SimpleNamespace) -> None:
+        self.run, self.orders, self.is_closed = order.run, [order], False
+
+    def change_tables(self, order: SimpleNamespace) -> None:
+        self.orders.append(order)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_worker_keeps_its_producer_where_only_tables_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Within a run; another run has an emission of its own."""
+    monkeypatch.setattr("redrive.streaming.workers.Emission", RecordedEmission)
+    monkeypatch.setattr("redrive.streaming.workers._emissions", {})
+    orders = [SimpleNamespace(run=run, tables=tables) for run, tables in ((1, "a"), (1, "b"))]
+    first, again, changed = (_emission(pickle.dumps(orders[one])) for one in (0, 0, 1))
+    assert first is again is changed
+    assert first.orders == orders  # type: ignore[attr-defined]  # the one above
+    other = _emission(pickle.dumps(SimpleNamespace(run=2)))
+    assert other is not first
+    assert first.is_closed  # type: ignore[attr-defined]
 
 
 def task_result(rows: int = 2) -> TaskResult:

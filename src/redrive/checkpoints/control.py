@@ -13,13 +13,14 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import orjson
 
 import redrive
 from redrive.errors import ConfigurationError, FencedFault, OutcomeUnknown, TransientFault
 from redrive.kafka.cluster import Cluster, settled_ends
+from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.producer import KafkaProducer
 from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition
@@ -43,6 +44,15 @@ class TableIdentity:
     """Remaining messages below this offset are to be evaluated again."""
     backoff_releases: Sequence[int] = ()
     """Like ``retry_release``, for each partition where messages wait by BACKOFF."""
+
+
+class Wait(NamedTuple):
+    """How long messages of one partition wait under the table that decides now."""
+
+    release: int
+    """Messages below this offset are free whatever their age."""
+    interval: float | None
+    """Seconds after its timestamp at which a message is due; None: never by age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,7 @@ FORMAT: Final = 2
 remaining copies, instructions, outcomes. It grows when earlier versions could not read what a later
 one writes."""
 _LOST: Final = "lost/"
+_CHANGED: Final = "changed/"
 FORMAT_KEY: Final = "format"
 """Key of the entry that holds it."""
 
@@ -182,9 +193,19 @@ class ControlTopic:
             return None if entry is None else TableIdentity(**entry)
         return None
 
-    def set_tables(self, tables: Mapping[TopicPartition, TableIdentity]) -> None:
-        """Records the tables that decide from now on; errors as for ``write``."""
-        self.write({_table_key(lane): asdict(identity) for lane, identity in tables.items()})
+    def set_tables(
+        self,
+        tables: Mapping[TopicPartition, TableIdentity],
+        more: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Records the tables that decide from now on; errors as for ``write``.
+
+        Args:
+            tables: The table of each partition of a dead-letter topic.
+            more: Entries of the same transaction.
+        """
+        entries = {_table_key(lane): asdict(identity) for lane, identity in tables.items()}
+        self.write({**entries, **(more or {})})
 
     def topic_of(self, name: str) -> TopicIdentity | None:
         """The topic of a name when positions were last committed; None if never looked for."""
@@ -214,6 +235,66 @@ class ControlTopic:
     def set_begins(self, begins: Mapping[TopicPartition, int]) -> None:
         """Records where new lanes begin; errors as for ``write``."""
         self.write({_lane_key(lane): {"begin": offset} for lane, offset in begins.items()})
+
+
+class TableFollower:
+    """Follows what changed tables set free while one run goes on.
+
+    This class is responsible for knowing it exactly: whoever plans must not read what the new table
+    parked by the delays of the old one, nor instructions to replay what the new one evaluates.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, share: str, run: int) -> None:
+        """Start to follow.
+
+        Args:
+            cluster: The cluster.
+            topic: The control topic.
+            share: The share of the instance.
+            run: The number of its run; changes within others are no news.
+        """
+        self._topic = CompactedTopic(cluster, TopicPartition(topic, 0))
+        self._key, self._run = changed_key(share), run
+        self._waits: Mapping[TopicPartition, Wait] = {}
+
+    def waits(self) -> Mapping[TopicPartition, Wait]:
+        """The lanes that changed tables decide; the same value while nothing changes.
+
+        It holds every change that was complete before this call.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        for record in self._topic.visible():
+            if key_of(record) == self._key and record.value is not None:
+                self._take(orjson.loads(record.value))
+        return self._waits
+
+    def _take(self, entry: Mapping[str, Any]) -> None:
+        if entry["run"] == self._run:
+            self._waits = {
+                TopicPartition(topic, int(partition)): Wait(*wait)
+                for topic, partitions in entry["lanes"].items()
+                for partition, wait in partitions.items()
+            }
+
+
+def changed_key(share: str) -> str:
+    """Key of the entry that says what changed tables set free within the run of a share."""
+    return f"{_CHANGED}{share}"
+
+
+def changed_entry(run: int, waits: Mapping[TopicPartition, Wait]) -> Mapping[str, Any]:
+    """The entry for ``TableFollower``.
+
+    Args:
+        run: The number of the run.
+        waits: All lanes where messages wait.
+    """
+    lanes: dict[str, dict[str, list[float | None]]] = {}
+    for lane, wait in waits.items():
+        lanes.setdefault(lane.topic, {})[str(lane.partition)] = [*wait]
+    return {"run": run, "lanes": lanes}
 
 
 def format_entry() -> Mapping[str, Any]:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.pace import Pace
 from redrive.engine.commands import States
 from redrive.messages import TopicPartition
+
+if TYPE_CHECKING:
+    from redrive.checkpoints.control import Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,17 @@ class HeldPartitions:
         self._releases = Pace(time.monotonic, at_most=at_most)
         self.is_releasing = False
         """Whether releases had more messages to set free at the last look."""
+
+    def change(self, waits: Mapping[TopicPartition, Wait]) -> None:
+        """Goes on with what changed tables say of some partitions.
+
+        Args:
+            waits: How long their messages wait from now on.
+        """
+        self._partitions = tuple(
+            replace(held, **waits[held.lane]._asdict()) if held.lane in waits else held
+            for held in self._partitions
+        )
 
     def free(
         self,

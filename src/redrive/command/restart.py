@@ -30,6 +30,7 @@ _NOTHING_MOVES: Final = (
 )
 _ENRICHED: Final = "whether the enrichment function changes anything is not known: it is not tried"
 _REPLAY: Final = "redrive replay now brings back what remains, under the same table"
+_NEW_RUN: Final = "a new run of the query has begun; changed rules tables alone do not need one"
 _NOT_RESTARTED: Final = "not restarted, the job goes on as before"
 _WAITING: Final = (Over.REMAINING, Over.PARKED)
 
@@ -84,8 +85,9 @@ def restart(
 ) -> None:
     """Reload the settings and rules tables of a running job.
 
-    The running batch ends first. If anything is wrong with the new settings or tables, the job
-    goes on with the old ones, and this command says why. A table that has changed in meaning
+    Changed tables decide from the next batch on; other changes begin the query again. If anything
+    is wrong with the new settings or tables, the job goes on with the old ones, and this command
+    says why. A table that has changed in meaning
     decides afresh about every message that is parked or remains; one that has not leaves them
     alone. So do [schemes]. The command lists both.
 
@@ -105,6 +107,8 @@ def restart(
     one = Restart(path, instance_settings(instance, directory), over, yes)
     answer = one.here(timeout) if digits is None else one.with_kept(digits, handler, timeout)
     click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
+    if answer.is_new_run:
+        click.echo(_NEW_RUN)
     print_lines(_tables(answer))
 
 

@@ -307,10 +307,10 @@ class _RestartObserver(JobObserver):
     record: RestartRecord
     running: JobConfiguration
 
-    def restarted(self, configuration: JobConfiguration) -> None:
+    def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
         changed, unchanged = changed_tables(self.running, configuration)
         self.running = configuration
-        self.record.write(None, changed=changed, unchanged=unchanged)
+        self.record.write(None, changed=changed, unchanged=unchanged, is_new_run=is_new_run)
 
     def resubscribed(self, configuration: JobConfiguration) -> None:
         self.running = configuration

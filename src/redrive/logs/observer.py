@@ -169,11 +169,12 @@ class LogObserver(JobObserver):
         """See ``JobObserver.warning``."""
         self._logger.warning("%s", message, extra={"facts": facts, **_event("warning")})
 
-    def restarted(self, configuration: JobConfiguration) -> None:
+    def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
         """See ``JobObserver.restarted``."""
         rules = dict.fromkeys(handler.rules_name for handler in configuration.handlers)
         names = ", ".join([*rules, *(source.name for source in configuration.topology)])
-        self._logger.info("restarted with %s", names, extra=_event("restarted"))
+        extra = {"facts": {"new_run": is_new_run}, **_event("restarted")}
+        self._logger.info("restarted with %s", names, extra=extra)
 
     def restart_refused(self, error: RedriveError) -> None:
         """See ``JobObserver.restart_refused``."""

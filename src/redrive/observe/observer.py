@@ -70,9 +70,9 @@ class MetricsObserver(JobObserver):
         """See ``JobObserver.run_began``."""
         self.metrics.state.show_epoch(epoch)
 
-    def restarted(self, configuration: JobConfiguration) -> None:
+    def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
         """See ``JobObserver.restarted``."""
-        del configuration
+        del configuration, is_new_run
         self.metrics.state.restarted.set(1)
 
     def restart_refused(self, error: RedriveError) -> None:

@@ -97,8 +97,9 @@ class Survey(JobObserver):
             with under_way("end of the survey of what waits"):
                 self._thread.join(timeout=AGAIN)
 
-    def restarted(self, configuration: JobConfiguration) -> None:
+    def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
         """See ``JobObserver.restarted``."""
+        del is_new_run
         self._configuration = configuration
 
     def resubscribed(self, configuration: JobConfiguration) -> None:

@@ -40,6 +40,8 @@ class RestartAnswer:
     """Handlers that are new, or whose table or schemes mean something else than before."""
     unchanged: Sequence[str] = field(default_factory=list)
     """Handlers for which they mean the same as before."""
+    is_new_run: bool = False
+    """Whether the query was begun again: more than rules tables changed, or nothing."""
 
 
 class RestartRecord:
@@ -83,6 +85,7 @@ class RestartRecord:
         *,
         changed: Sequence[str] = (),
         unchanged: Sequence[str] = (),
+        is_new_run: bool = False,
     ) -> None:
         """Answers a request.
 
@@ -91,10 +94,15 @@ class RestartRecord:
             changed: Handlers that are new, or whose table or schemes mean something else than
                 before.
             unchanged: Handlers for which they mean the same as before.
+            is_new_run: Whether the query was begun again.
         """
         self._number += 1
         answer = RestartAnswer(
-            number=self._number, pid=os.getpid(), changed=changed, unchanged=unchanged
+            number=self._number,
+            pid=os.getpid(),
+            changed=changed,
+            unchanged=unchanged,
+            is_new_run=is_new_run,
         )
         if refusal is not None:
             found = refusal.diagnostics if isinstance(refusal, ConfigurationError) else ()

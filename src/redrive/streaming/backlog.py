@@ -34,14 +34,18 @@ class Backlog:
         self._processor = processor
         self.leaderless = start.leaderless
         """Partitions that had no leader at the last look: nobody can answer for them."""
+        self.change(start)
+        self._at_record: dict[TopicPartition, int] = {}
+        """The position of each lane where a record was found, so it is not searched again."""
+
+    def change(self, start: Start) -> None:
+        """Goes on with what changed tables set free."""
         # Remaining copies are read only as far as a changed table released them.
         self._releases = {
             held.lane: held.release
             for held in start.held
             if held.interval is None and held.channel is None and held.behind is None
         }
-        self._at_record: dict[TopicPartition, int] = {}
-        """The position of each lane where a record was found, so it is not searched again."""
 
     def pass_markers(self) -> bool:
         """Commits the positions behind markers; returns whether a record is left to process.

@@ -9,11 +9,12 @@ from __future__ import annotations
 import pickle
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from redrive.checkpoints.held import HeldPartitions
+from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.checkpoints.positions import PositionsOnly
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import EmitterChoice, JobConfiguration
@@ -21,8 +22,8 @@ from redrive.configuration.deciders import counts_depths
 from redrive.engine.breaker import Breakers, BreakerState
 from redrive.engine.commands import NO_STATES
 from redrive.engine.flood import Floods, FloodState
-from redrive.errors import FatalFault, ProtocolError
-from redrive.kafka.deadline import under_way
+from redrive.errors import FatalFault, ProtocolError, TransientFault
+from redrive.kafka.deadline import LOOK, under_way
 from redrive.messages import TopicPartition
 from redrive.streaming.emission import BatchState, Emission, EmissionOrder, Emitted
 from redrive.streaming.enrichment import Enrichment
@@ -78,14 +79,16 @@ class BatchProcessor:
         """
         self._configuration = configuration
         self._clock = start.clock
+        self.run = order.run
+        """The run."""
         self._order = pickle.dumps(order)
         self._emission = Emission(order)
         self._cluster = cluster
-        # Of operators' commands only replays are known here, by their rates.
-        told = [held for held in start.held if held.behind or not held.follows_states]
-        self._held = HeldPartitions(
-            told, cluster, start.clock, rate=configuration.reevaluation_rate, at_most=True
-        )
+        told = _bounded(start)
+        self._held = self._held_of(told)
+        self._held_before: HeldPartitions | None = None
+        """Until the end of the first batch by changed tables, which may have been planned before
+        these were known."""
         self._waiting = [held.lane for held in told]
         self._follower = (
             StatesFollower(cluster, configuration.application)
@@ -112,7 +115,13 @@ class BatchProcessor:
         """Start of the running batch by the monotonic clock; None between batches."""
         self._may_begin = threading.Event()
         self._ending = threading.Event()
+        self._has_failed = False
+        """Whether deciding failed: what is in doubt may still be committed."""
         self._busy = threading.Lock()
+        self._deciding = threading.Lock()
+        """Held while a table decides, until what it decided is committed."""
+        self._is_in_doubt = False
+        """Whether changed tables may be recorded that this run does not know."""
         self._is_asked_again = threading.Event()
         """Whether to commit all positions again before the next batch."""
 
@@ -145,6 +154,46 @@ class BatchProcessor:
             return False
         self._busy.release()
         return True
+
+    def change_tables(
+        self,
+        configuration: JobConfiguration,
+        record: Callable[[], Start],
+        *,
+        gives_up: Callable[[], bool],
+    ) -> Start | None:
+        """Decides by changed tables from the next batch on.
+
+        A batch whose rows the driver is still fetching is such a batch: nothing is decided yet.
+
+        Args:
+            configuration: The job, which differs in its rules tables.
+            record: Records them, once nothing is being decided, and returns what they set free.
+            gives_up: Whether to wait for that no longer.
+
+        Returns:
+            The lanes of the run; None if the batch did not end in time, or in order.
+
+        Raises:
+            TransientFault: Whether they are recorded is not known, so nothing is decided any more.
+            FatalFault: As for ``record``.
+        """
+        while not self._deciding.acquire(timeout=LOOK):
+            if gives_up():
+                return None
+        try:
+            if self._ending.is_set() or self._has_failed:
+                return None
+            try:
+                start = record()
+            except BaseException:
+                self._is_in_doubt = True
+                self._ending.set()
+                raise
+            self._take(configuration, start)
+        finally:
+            self._deciding.release()
+        return start
 
     def commit_positions(
         self,
@@ -195,6 +244,17 @@ class BatchProcessor:
         self._emission.close()
         self._cluster.close()
 
+    def _take(self, configuration: JobConfiguration, start: Start) -> None:
+        self._configuration = configuration
+        order = EmissionOrder.of(configuration, self.run, start)
+        self._order = pickle.dumps(order)
+        self._emission.change_tables(order)
+        self._held_before, self._held = self._held, self._held_of(_bounded(start))
+
+    def _held_of(self, told: Sequence[HeldPartition]) -> HeldPartitions:
+        rate = self._configuration.reevaluation_rate
+        return HeldPartitions(told, self._cluster, self._clock, rate=rate, at_most=True)
+
     def _commit_if_asked(self) -> None:
         if self._is_asked_again.is_set() and not self._ending.is_set():
             self._commit(dict(self.positions))
@@ -226,6 +286,7 @@ class BatchProcessor:
             self._breakers.learn(emitted.breakers, now)
             self._floods.learn(emitted.arrivals, now)
         self._workers_first = self._is_first = False
+        self._held_before = None
         if emitted.records:
             self._row_size = emitted.size / emitted.records
         if emitted.inputs:
@@ -247,6 +308,9 @@ class BatchProcessor:
         begin = {lane: self.positions[lane] for lane in self._waiting}
         states = NO_STATES if self._follower is None else self._follower.states()
         free = {**ends, **self._held.free(begin, ends, states)}
+        if self._held_before is not None:
+            before = self._held_before.free(begin, ends, states)
+            free.update({lane: max(free[lane], end) for lane, end in before.items()})
         return sum(max(0, free[lane] - start) for lane, start in self.positions.items())
 
     def _known(self, now: int) -> BatchState:
@@ -256,22 +320,40 @@ class BatchProcessor:
         enriched = self._enrichment.applied(frame)
         batches = enriched.toArrow().to_batches()
         self._enrichment.check_fetched(batches)
-        self._emission.emit(self._enrichment.checked(batches), now, emitted, self._known(now))
+        with self._tables_decide():
+            self._emission.emit(self._enrichment.checked(batches), now, emitted, self._known(now))
+
+    @contextmanager
+    def _tables_decide(self) -> Iterator[None]:
+        with self._deciding:
+            if self._is_in_doubt:
+                raise TransientFault("changed tables may be recorded, which this run does not know")
+            try:
+                yield
+            except BaseException:
+                self._has_failed = True  # before anybody else gets the lock
+                raise
 
     def _emit_in_workers(self, frame: DataFrame, now: int, emitted: Emitted) -> None:
         enriched = self._enrichment.applied(frame)
         if self._is_single:
             enriched = enriched.coalesce(1)  # one process counts puts, so no queue overflows
-        task = partial(emit_task, self._order, now, self._known(now))
         faults = []
-        for row in enriched.mapInArrow(task, RESULT_SCHEMA).collect():
-            result: TaskResult = pickle.loads(row.result)  # noqa: S301 - made by this job
-            emitted.merge(result.emitted)
-            if result.fault is not None:
-                faults.append(result.fault)
-        if faults:
-            raise max(faults, key=lambda fault: isinstance(fault, FatalFault))
+        with self._tables_decide():
+            task = partial(emit_task, self._order, now, self._known(now))
+            for row in enriched.mapInArrow(task, RESULT_SCHEMA).collect():
+                result: TaskResult = pickle.loads(row.result)  # noqa: S301 - made by this job
+                emitted.merge(result.emitted)
+                if result.fault is not None:
+                    faults.append(result.fault)
+            if faults:
+                raise max(faults, key=lambda fault: isinstance(fault, FatalFault))
         self._enrichment.check_count(emitted.records)
+
+
+def _bounded(start: Start) -> list[HeldPartition]:
+    # Of operators' commands only replays are known here, by their rates.
+    return [held for held in start.held if held.behind or not held.follows_states]
 
 
 def _summary(

@@ -245,19 +245,16 @@ class Emission:
         Args:
             order: The emission config.
         """
-        configuration = self._configuration = order.configuration
-        self._order = order
+        configuration = order.configuration
         self._cluster = Cluster(configuration.connection)
         self._facts = Facts(time.monotonic)
-        self._factory = DeciderFactory(configuration, self._facts)
         self._follower = (
             StatesFollower(self._cluster, configuration.application)
             if configuration.topology
             else None
         )
         self._states = NO_STATES
-        self._deciders = self._factory.deciders()
-        self._triggers = self._factory.triggers()
+        self.change_tables(order)
         own = SchemeTable(one.scheme() for one in configuration.schemes)
         self._decoder = DeadLetterDecoder(schemes=own)
         self.transactional_id = order.run.new_transactional_id()
@@ -269,6 +266,22 @@ class Emission:
             SystemClock(),
             failed=_log_failed_try,
         )
+
+    @property
+    def run(self) -> RunIdentity:
+        """The run."""
+        return self._order.run
+
+    def change_tables(self, order: EmissionOrder) -> None:
+        """Decides by the tables of another order of the same run, from the next batch on.
+
+        Args:
+            order: The emission config, which differs in rules tables and what they set free.
+        """
+        self._order, self._configuration = order, order.configuration
+        self._factory = DeciderFactory(self._configuration, self._facts)
+        self._deciders = self._factory.deciders(self._states)
+        self._triggers = self._factory.triggers(self._states)
 
     def emit(
         self,

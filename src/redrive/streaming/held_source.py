@@ -21,9 +21,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from redrive.checkpoints.clock import SetForward, SteadyClock
+from redrive.checkpoints.control import TableFollower, Wait
 from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.checkpoints.states import StatesFollower
 from redrive.engine.commands import NO_STATES, States
+from redrive.engine.names import control_topic
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
@@ -37,6 +39,8 @@ from redrive.text_log import log_to_standard_error
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from redrive.checkpoints.epoch import RunIdentity
 
 NAME: Final = "redrive_held"
 """The format name under which the source is registered."""
@@ -71,6 +75,8 @@ class HeldSource(DataSource):
             int(self.options["max_rows"]),
             clock=_clock(json.loads(self.options["clock"])),
             application=self.options["application"],
+            share=self.options["share"],
+            run=int(self.options["run"]),
             watched=[TopicPartition(topic, number) for topic, number in watched],
             rate=float(self.options["rate"]),
         )
@@ -96,7 +102,7 @@ def options(
     max_rows: int,
     *,
     clock: SteadyClock,
-    application: str,
+    run: RunIdentity,
     watched: Iterable[TopicPartition],
     rate: float,
 ) -> dict[str, str]:
@@ -107,7 +113,7 @@ def options(
         connection: The cluster. Spark hides options whose name says that they are secret.
         max_rows: Rows one batch takes at most.
         clock: The run's clock. The planning process reads the same clock of the machine.
-        application: The application, whose name is the consumer group of the job.
+        run: The run.
         watched: Partitions of the query's other sources, which Spark asks after this one.
         rate: The most messages per second that a changed table evaluates again.
     """
@@ -116,7 +122,9 @@ def options(
         "connection_secret": json.dumps(asdict(connection)),
         "max_rows": str(max_rows),
         "clock": json.dumps(asdict(clock)),
-        "application": application,
+        "application": run.application,
+        "share": str(run.share),
+        "run": str(run.number),
         "watched": json.dumps(list(watched)),
         "rate": str(rate),
     }
@@ -144,6 +152,8 @@ class HeldReader(DataSourceStreamReader):
         *,
         clock: SteadyClock,
         application: str,
+        share: str,
+        run: int,
         watched: Iterable[TopicPartition],
         rate: float | None = None,
     ) -> None:
@@ -155,6 +165,8 @@ class HeldReader(DataSourceStreamReader):
             max_rows: Rows one batch takes at most.
             clock: That of the run.
             application: The application, whose name is the consumer group of the job.
+            share: The share of the instance.
+            run: The number of its run.
             watched: Partitions of the query's other sources: an idle system waits here for their
                 records.
             rate: The most messages per second that a changed table evaluates again; None for any.
@@ -165,6 +177,7 @@ class HeldReader(DataSourceStreamReader):
         self._connection = connection
         self._max_rows = max_rows
         self._application = application
+        self._share, self._run = share, run
         self._watched = tuple(watched)
         self._planner: _Planner | None = None
 
@@ -188,6 +201,8 @@ class HeldReader(DataSourceStreamReader):
                 self._connection,
                 self._application,
                 self._watched,
+                share=self._share,
+                run=self._run,
                 clock=self._clock,
                 rate=self._rate,
             )
@@ -223,6 +238,8 @@ class _Planner:
         application: str,
         watched: tuple[TopicPartition, ...],
         *,
+        share: str,
+        run: int,
         clock: SteadyClock,
         rate: float | None,
     ) -> None:
@@ -238,6 +255,8 @@ class _Planner:
             if any(one.follows_states for one in held)
             else None
         )
+        self._tables = TableFollower(self._cluster, control_topic(application), share, run)
+        self._waits: Mapping[TopicPartition, Wait] = {}
         self._instructions = [one.lane for one in held if one.behind is not None]
         self._last_ends: Mapping[TopicPartition, int] = {}
         self._silent_since: float | None = None
@@ -248,6 +267,7 @@ class _Planner:
         try:
             ends = self._cluster.ends([*begin, *self._watched])
             known = {**ends, **self._instructed(begin, ends)}
+            self._follow_tables()
             free = self._partitions.free(begin, known, self._states())
             if free == begin and self._is_idle(ends):
                 self._wait(begin, ends)
@@ -267,6 +287,17 @@ class _Planner:
             facts = {"seconds": seconds, "error": fault.message}
             _LOGGER.warning("no answer from the broker; retries are paused", extra={"facts": facts})
         time.sleep(AGAIN)
+
+    def _follow_tables(self) -> None:
+        """Goes on by changed tables.
+
+        Once the ends are known: whatever a new table parked below them, and each instruction that
+        came after it, is then read by what that table says.
+        """
+        waits = self._tables.waits()
+        if waits is not self._waits:
+            self._waits = waits
+            self._partitions.change(waits)
 
     def _instructed(
         self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]

@@ -248,7 +248,7 @@ class Job:
         if self._replaced is not None:
             # Reported only now: the earlier settings decide nothing any more.
             self._replaced = None
-            self._control.restarted(configuration)
+            self._control.restarted(configuration, is_new_run=True)
         upkeep = Upkeep(
             configuration,
             self._control,
@@ -286,7 +286,9 @@ class Job:
         try:
             query = self._spark.ask(
                 "start of the query",
-                lambda: start_query(session, configuration, start, processor, checkpoint),
+                lambda: start_query(
+                    session, configuration, start, processor, run=identity, checkpoint=checkpoint
+                ),
             )
         except (OSError, Py4JError, PySparkException) as error:
             if not self._is_started:
@@ -328,7 +330,7 @@ class Job:
             request = self._control.next_request(timeout=_LOOK)
             if isinstance(request, Stop):
                 return request.reason
-            if isinstance(request, Restart) and self._accept(request):
+            if isinstance(request, Restart) and self._accept(request, one):
                 return None
             if not one.query.is_active:
                 problem = one.query.exception or "the query ended by itself"
@@ -361,14 +363,24 @@ class Job:
         self._alarms = alarms
         self._supervisor.breakers, self._supervisor.floods = breakers, floods
 
-    def _accept(self, request: Restart) -> bool:
+    def _accept(self, request: Restart, one: _Run) -> bool:
+        """Takes new settings; returns whether another run has to begin with them."""
         fresh = self._control.load(request)
         if fresh is None:
             return False
         before = self._configuration
-        self._replaced = before
-        self._configure(replace(fresh, application=before.application, share=before.share))
-        return True
+        fresh = replace(fresh, application=before.application, share=before.share)
+        with under_way("change of tables"):
+            start = self._preparation.change_tables(fresh, one.upkeep.start, one.processor)
+        if start is None:
+            self._replaced = before
+            self._configure(fresh)
+            return True
+        self._configure(self._preparation.configuration)
+        self._supervisor.watch(start)
+        one.upkeep.change(self._configuration, start)
+        self._control.restarted(self._configuration, is_new_run=False)
+        return False
 
     def _configure(self, configuration: JobConfiguration) -> None:
         self._configuration = self._preparation.configuration = configuration

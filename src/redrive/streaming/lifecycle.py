@@ -128,8 +128,13 @@ class JobObserver:
     def warning(self, message: str, /, **facts: object) -> None:
         """A problem that blocks the job; arguments as for ``notice``."""
 
-    def restarted(self, configuration: JobConfiguration) -> None:
-        """The job continues with new settings and tables."""
+    def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
+        """The job continues with new settings and tables.
+
+        Args:
+            configuration: The job from now on.
+            is_new_run: Whether its query was begun again; changed tables alone do not need that.
+        """
 
     def resubscribed(self, configuration: JobConfiguration) -> None:
         """The job continues with the handlers of other topics, by its subscriptions."""
@@ -156,7 +161,7 @@ class JobControl:
                 case Restart() as restart:
                     if (fresh := control.load(restart)) is not None:
                         ...
-                        control.restarted(fresh)
+                        control.restarted(fresh, is_new_run=True)
     """
 
     def __init__(self, *observers: JobObserver) -> None:
@@ -260,10 +265,10 @@ class JobControl:
         for observer in self._observers:
             observer.warning(message, **facts)
 
-    def restarted(self, configuration: JobConfiguration) -> None:
+    def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
         """See ``JobObserver.restarted``."""
         for observer in self._observers:
-            observer.restarted(configuration)
+            observer.restarted(configuration, is_new_run=is_new_run)
 
     def resubscribed(self, configuration: JobConfiguration) -> None:
         """See ``JobObserver.resubscribed``."""

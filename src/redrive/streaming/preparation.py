@@ -9,20 +9,29 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.epoch import instance_key
 from redrive.checkpoints.registry import Registration
 from redrive.checkpoints.tables import RunningTable, keep_tables
 from redrive.configuration import Conflict, HandlerConfiguration, JobConfiguration
 from redrive.configuration.deciders import table_of
-from redrive.errors import EnvironmentFault, RedriveError, TransientFault, UnreachableFault
+from redrive.errors import (
+    ConfigurationError,
+    EnvironmentFault,
+    RedriveError,
+    SupersededFault,
+    TransientFault,
+    UnreachableFault,
+)
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.deadline import PATIENCE, PAUSE, DeadlineThread
+from redrive.kafka.deadline import COORDINATOR, PATIENCE, PAUSE, DeadlineThread
 from redrive.operations.process import this_user
 from redrive.operations.rights import check_start
-from redrive.streaming.kept_lanes import inhibited_queues
+from redrive.streaming.kept_lanes import inhibited_queues, kept_lanes
 from redrive.streaming.start import Start, StartFinder, StoppedTopic, read_topics
 from redrive.streaming.topics import check_own_topics, own_topics
 
@@ -157,8 +166,36 @@ class Preparation:
             with self._entries() as entries:
                 entries.set_begins(start.begins)
                 entries.set_topics(start.topics)
-        self._keep_tables()
+        self._keep_tables(self.configuration)
         processor.begin()
+
+    def change_tables(
+        self, configuration: JobConfiguration, start: Start, processor: BatchProcessor
+    ) -> Start | None:
+        """Lets changed tables decide from the next batch on, while the query goes on.
+
+        All that does not need the border of two batches is done before it.
+
+        Args:
+            configuration: What is to be from now on.
+            start: The lanes of the run.
+            processor: Its batches.
+
+        Returns:
+            The lanes, with what the tables set free; None if it takes another run, since more is to
+            change or something went wrong.
+
+        Raises:
+            FatalFault: Another run took over, or the broker refuses for good.
+        """
+        try:
+            return self._change_tables(configuration, start, processor)
+        except (TransientFault, ConfigurationError) as fault:
+            self._control.notice(
+                "tables can't change while the query goes on, so it is begun again",
+                error=fault.message,
+            )
+            return None
 
     def release(self, *, is_superseded: bool) -> None:
         """Releases the share, unless another instance has taken it."""
@@ -240,9 +277,35 @@ class Preparation:
         self._tell_stopped(start.stopped)
         return start, identity
 
-    def _keep_tables(self) -> None:
+    def _change_tables(
+        self, configuration: JobConfiguration, start: Start, processor: BatchProcessor
+    ) -> Start | None:
+        existing = self._cluster.topics()
+        configuration = configuration.with_topics(existing)
+        if not _differ_in_tables_only(self.configuration, configuration):
+            return None
+        every = start.every_position
+        kept = [
+            one for one in kept_lanes(configuration, start.layout, existing) if one.source in every
+        ]
+        if not all(lane in every for one in kept for lane in one.waiting):
+            return None  # a first BACKOFF, whose topic is still to be made
+        self._keep_tables(configuration)
+        with self._entries() as entries:
+            _check_current(entries, processor.run)
+            finder = StartFinder(configuration, self._control, self._cluster, entries)
+            until = time.monotonic() + COORDINATOR
+            changed = processor.change_tables(
+                configuration,
+                lambda: finder.change_tables(start, kept, processor.run),
+                gives_up=lambda: self._control.is_stopping or time.monotonic() > until,
+            )
+        if changed is not None:
+            self.configuration = configuration
+        return changed
+
+    def _keep_tables(self, configuration: JobConfiguration) -> None:
         """Records the tables that decide from now on, if they changed since the last run."""
-        configuration = self.configuration
         running = tuple(_running(one, configuration) for one in configuration.handlers)
         if running == self._kept:
             return
@@ -341,6 +404,31 @@ def _running(handler: HandlerConfiguration, job: JobConfiguration) -> RunningTab
     lines = tuple(rule.line for rule in table.rules)
     name, source = handler.identity.name, handler.rules_name
     return RunningTable(name, table.hash, handler.rules, source, lines, job.schemes)
+
+
+def _differ_in_tables_only(before: JobConfiguration, after: JobConfiguration) -> bool:
+    """Whether the texts of rules tables differ, and nothing else that the job goes by."""
+    alike = replace(after, handlers=before.handlers, operator=before.operator)
+    if before.only_replays or alike != before or len(before.handlers) != len(after.handlers):
+        return False
+    pairs = list(zip(before.handlers, after.handlers, strict=True))
+    return any(old.rules != new.rules for old, new in pairs) and all(
+        replace(new, rules=old.rules, rules_name=old.rules_name) == old for old, new in pairs
+    )
+
+
+def _check_current(entries: ControlTopic, run: RunIdentity) -> None:
+    """Sees that no newer run has begun: the next one to open the control topic fences this one.
+
+    Raises:
+        SupersededFault: One has.
+    """
+    entry = entries.entries.get(instance_key(run.share), {})
+    if entry.get("run") != run.number:
+        raise SupersededFault(
+            f"another instance took over the share {run.share}",
+            hint="this one has to stop; nothing is lost",
+        )
 
 
 def _check_room(configuration: JobConfiguration) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from redrive.checkpoints.epoch import RunIdentity
     from redrive.configuration import JobConfiguration
     from redrive.streaming.start import Start
 
@@ -81,6 +82,8 @@ def start_query(
     configuration: JobConfiguration,
     start: Start,
     batch: Callable[[DataFrame, int], None],
+    *,
+    run: RunIdentity,
     checkpoint: Path,
 ) -> StreamingQuery:
     """Starts the query.
@@ -90,13 +93,14 @@ def start_query(
         configuration: The job.
         start: Where each lane begins.
         batch: Handles one micro-batch; its frame has the columns of ``rows.SCHEMA``.
+        run: The run.
         checkpoint: A new folder, for this run only.
 
     Raises:
         PySparkException: Spark does not start it.
     """
     return (
-        _frame(spark, configuration, start)
+        _frame(spark, configuration, start, run)
         .writeStream.foreachBatch(batch)
         .option("checkpointLocation", checkpoint.as_uri())
         # With the run: Spark refuses a name while a query has it, even a stopping one.
@@ -106,13 +110,15 @@ def start_query(
     )
 
 
-def _frame(spark: SparkSession, configuration: JobConfiguration, start: Start) -> DataFrame:
+def _frame(
+    spark: SparkSession, configuration: JobConfiguration, start: Start, run: RunIdentity
+) -> DataFrame:
     options = held_source.options(
         list(start.held),
         configuration.connection,
         configuration.max_records_per_batch,
         clock=start.clock,
-        application=configuration.application,
+        run=run,
         watched=start.positions,
         rate=configuration.reevaluation_rate,
     )

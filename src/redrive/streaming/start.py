@@ -9,10 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from redrive.checkpoints.clock import SteadyClock, begin_clock
-from redrive.checkpoints.control import ControlTopic, LostPosition, TableIdentity, TopicIdentity
+from redrive.checkpoints.control import (
+    ControlTopic,
+    LostPosition,
+    TableIdentity,
+    TopicIdentity,
+    Wait,
+    changed_entry,
+    changed_key,
+)
 from redrive.checkpoints.held import HeldPartition
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import sources_of
@@ -33,6 +41,7 @@ from redrive.streaming.losses import Losses
 from redrive.topology.layout import TopicRole
 
 if TYPE_CHECKING:
+    from redrive.checkpoints.epoch import RunIdentity
     from redrive.streaming.lifecycle import JobControl
 
 _SHOWN: Final = 3
@@ -181,6 +190,40 @@ class StartFinder:
             raise ConfigurationError(first.problem, hint=first.hint)
         return replace(start, clock=clock)
 
+    def change_tables(self, start: Start, kept: Collection[KeptLane], run: RunIdentity) -> Start:
+        """Lets the tables of the configuration decide in a run that goes on.
+
+        No batch of the run may be under way, and none may begin by the old tables after this call,
+        even if it fails: nobody knows then whether the new ones are recorded.
+
+        Args:
+            start: The lanes of the run.
+            kept: Those where messages wait.
+            run: The run.
+
+        Returns:
+            The lanes, with what the new tables set free.
+
+        Raises:
+            TransientFault: The broker gave no answer in time, or another instance starts.
+        """
+        # The very ends: the markers of the last batch may not be written yet, but all that the old
+        # tables parked or kept lies below.
+        waiting = [lane for one in kept for lane in one.waiting]
+        ends = self._cluster.ends(waiting, committed_only=False)
+        tables, changed = self._tables_of(kept, ends)
+        found = {one.lane: one for one in held_until_due(kept, start.every_position, tables)}
+        held = tuple(found.get(one.lane, one) for one in start.held)
+        waits = {lane: Wait(one.release, one.interval) for lane, one in found.items()}
+        entry = {changed_key(str(run.share)): changed_entry(run.number, waits)}
+        self._record_tables(changed, entry if changed else {})
+        # Asked now that planners see the entry: what they planned before holds no instruction that
+        # came later, and what they plan from now on none beside what the tables set free.
+        replays = {one.replay: one.remaining for one in kept if one.replay}
+        instructed = self._cluster.ends(replays, committed_only=False)
+        replayed = {remaining for lane, remaining in replays.items() if instructed[lane]}
+        return replace(start, held=held, replayed=start.replayed | replayed)
+
     def _find(self, layout: Mapping[str, int], denied: frozenset[str]) -> Start:
         owned = kept_lanes(self._configuration, layout, self._cluster.topics())
         lanes = frozenset(lane for one in owned for lane in (one.source, *one.waiting))
@@ -223,7 +266,10 @@ class StartFinder:
                 replayed=replayed,
                 lost=self._losses.lost,
             )
-        tables = self._identify_tables(kept, stand.extents)
+        tables, changed = self._tables_of(
+            kept, {lane: extent.end for lane, extent in stand.extents.items()}
+        )
+        self._record_tables(changed)
         return Start(
             positions={lane: stand.positions[lane] for lane in free},
             held=(
@@ -327,30 +373,38 @@ class StartFinder:
         """Topics that are awaited: when one is created, it is read from its start."""
         return {name: TopicIdentity("") for name in missing if not self._entries.topic_of(name)}
 
-    def _identify_tables(
-        self, kept: Collection[KeptLane], extent: Mapping[TopicPartition, Extent]
-    ) -> dict[TopicPartition, TableIdentity]:
-        """The table of each lane; a changed one releases parked and remaining messages."""
-        known: dict[TopicPartition, TableIdentity] = {}
+    def _tables_of(
+        self, kept: Collection[KeptLane], ends: Mapping[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, TableIdentity], dict[TopicPartition, TableIdentity]]:
+        """The table of each lane, and of lanes where it is new.
+
+        A changed one releases parked and remaining messages.
+        """
+        tables: dict[TopicPartition, TableIdentity] = {}
         changed: dict[TopicPartition, TableIdentity] = {}
-        is_replaced = False
         for one in kept:
             identity = self._entries.table_of(one.source)
-            is_replaced = is_replaced or (identity is not None and identity.table != one.table)
             if identity is None or identity.table != one.table:
-                parked = extent[one.retry].end if one.retry else 0
-                delayed = [extent[lane].end for lane in one.backoff]
-                identity = TableIdentity(one.table, parked, extent[one.remaining].end, delayed)
+                parked = ends[one.retry] if one.retry else 0
+                delayed = [ends[lane] for lane in one.backoff]
+                identity = TableIdentity(one.table, parked, ends[one.remaining], delayed)
                 changed[one.source] = identity
-            known[one.source] = identity
-        self._entries.set_tables(changed)
+            tables[one.source] = identity
+        return tables, changed
+
+    def _record_tables(
+        self,
+        changed: Mapping[TopicPartition, TableIdentity],
+        more: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        is_replaced = any(self._entries.table_of(lane) is not None for lane in changed)
+        self._entries.set_tables(changed, more)
         if is_replaced:
             self._control.notice(
                 "new rules or definitions decide: parked and remaining messages are evaluated"
                 " afresh",
                 topics=", ".join(sorted({lane.topic for lane in changed})),
             )
-        return known
 
     def _first_position(self, lane: TopicPartition, extent: Extent, *, is_own: bool) -> int:
         """The begin of a new lane.

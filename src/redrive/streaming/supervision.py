@@ -211,9 +211,9 @@ class Supervisor(JobObserver):
         """Notes that the job waits for others, such as a missing topic. That is not a stall."""
         self._waits_for = what
 
-    def restarted(self, configuration: JobConfiguration) -> None:
+    def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
         """See ``JobObserver.restarted``."""
-        del configuration
+        del configuration, is_new_run
         self._refused = ""
 
     def restart_refused(self, error: RedriveError) -> None:

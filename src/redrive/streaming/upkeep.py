@@ -96,7 +96,8 @@ class Upkeep:
         self._control = control
         self._cluster = cluster
         self._spark = spark
-        self._start = start
+        self.start = start
+        """Its lanes, with what changed tables set free."""
         self._query = query
         self._processor = processor
         self.backlog = Backlog(cluster, start, processor)
@@ -139,6 +140,16 @@ class Upkeep:
                 self._attempt(chore.do)
                 chore.done_at = time.monotonic()
 
+    def change(self, configuration: JobConfiguration, start: Start) -> None:
+        """Goes on by changed tables.
+
+        Args:
+            configuration: The job.
+            start: The lanes of the run, with what these set free.
+        """
+        self._configuration, self.start = configuration, start
+        self.backlog.change(start)
+
     def is_last_run(self) -> bool:
         """Whether the topics are still those of this run, now that nothing is left on them.
 
@@ -176,13 +187,13 @@ class Upkeep:
         names = read_topics(self._configuration)
         denied = self._cluster.unreadable(names)
         found = {name: topics[name] for name in names if name in topics and name not in denied}
-        is_other = (found, denied) != (self._start.layout, self._start.denied)
+        is_other = (found, denied) != (self.start.layout, self.start.denied)
         is_other |= self._leaders_changed()
-        self.ends_run |= is_other or self._cluster.topic_ids(list(found)) != self._start.identities
+        self.ends_run |= is_other or self._cluster.topic_ids(list(found)) != self.start.identities
 
     def _look_at_clock(self) -> None:
         """Ends a run whose clock differs from the wall clock: only the next run may change it."""
-        by = self._start.clock.behind_wall()
+        by = self.start.clock.behind_wall()
         if abs(by) > SteadyClock.TOLERANCE:
             self._control.notice(
                 "the clock of this machine was set; a new run takes its time", seconds=round(by, 1)
@@ -192,20 +203,20 @@ class Upkeep:
     def _leaders_changed(self) -> bool:
         """Whether the lanes without a leader changed since the start, at two looks in a row."""
         before = self.backlog.leaderless
-        now = self.backlog.leaderless = self._cluster.leaderless(self._start.lanes)
-        return before == now != self._start.leaderless
+        now = self.backlog.leaderless = self._cluster.leaderless(self.start.lanes)
+        return before == now != self.start.leaderless
 
     def _warn_of_leaderless(self) -> None:
         """Warns about the partitions that are left out, at growing intervals."""
         now = time.monotonic()
-        if not self._start.leaderless or now < self._warn_at:
+        if not self.start.leaderless or now < self._warn_at:
             return
         self._warn_at, self._silence = now + self._silence, 2 * self._silence
         self._silence = min(self._silence, _LEADERLESS_MOST)
         self._control.warning(
             "partitions have no leader: their messages wait until they have, all others go on",
-            partitions=", ".join(sorted(map(str, self._start.leaderless))[:_SHOWN]),
-            count=len(self._start.leaderless),
+            partitions=", ".join(sorted(map(str, self.start.leaderless))[:_SHOWN]),
+            count=len(self.start.leaderless),
         )
 
     def _commit_again(self) -> None:
@@ -219,7 +230,7 @@ class Upkeep:
         """
         retries = [
             held.lane
-            for held in self._start.held
+            for held in self.start.held
             if held.interval is not None or held.behind is not None
         ]
         read = self._processor.read_up_to
@@ -227,12 +238,12 @@ class Upkeep:
 
     def _look_at_resumes(self) -> None:
         """Ends a run that left out a handler which may go on now."""
-        if self._follower is None or not self._start.lost:
+        if self._follower is None or not self.start.lost:
             return
         resumes = self._follower.states().resumes
         self.ends_run |= any(
             lost.source in resumes and resumes[lost.source].answers(lane, lost.found)
-            for lane, lost in self._start.lost.items()
+            for lane, lost in self.start.lost.items()
         )
 
     def _look_at_dynamic_queues(self) -> None:

@@ -99,13 +99,24 @@ def _emission(order: bytes) -> Emission:
     key = os.getpid(), sha256(order).digest()
     emission = _emissions.get(key)
     if emission is None:
-        for old in _emissions.values():
-            old.close()
-        _emissions.clear()
-        log_to_standard_error(logging.WARNING)
         own: EmissionOrder = pickle.loads(order)  # noqa: S301 - made by this job's driver
-        emission = _emissions[key] = Emission(own)
+        emission = _of_run(own)
+        if emission is None:
+            log_to_standard_error(logging.WARNING)
+            emission = Emission(own)
+        _emissions.clear()
+        _emissions[key] = emission
     return emission
+
+
+def _of_run(order: EmissionOrder) -> Emission | None:
+    """The emission of this process, with changed tables, if it is of the same run; else None."""
+    for (process, _), old in _emissions.items():
+        if process == os.getpid() and old.run == order.run:
+            old.change_tables(order)
+            return old
+        old.close()
+    return None
 
 
 def keep_warm(session: SparkSession, workers: int) -> None:
