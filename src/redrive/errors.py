@@ -3,6 +3,7 @@
     RedriveError
     ├── ConfigurationError    settings, rules tables or definitions that must not start a job
     ├── UsageError            a command line that cannot be carried out as it stands
+    ├── NotFoundError         what was asked for by its name is not there
     ├── EnvironmentFault      what the machine or the network lacks: Java, jars, disk, a broker
     │   └── UnreachableFault  no broker answers
     ├── AlreadyRunningError   another instance works on the same share of the partitions
@@ -64,6 +65,10 @@ class UsageError(RedriveError):
     """A command line that cannot be carried out as it stands."""
 
     exit_code = 2
+
+
+class NotFoundError(RedriveError):
+    """What was asked for by its name is not there."""
 
 
 class EnvironmentFault(RedriveError):

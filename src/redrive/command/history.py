@@ -17,7 +17,7 @@ from redrive.command.options import config_option, mq_option, number_option, tab
 from redrive.command.output import console, print_json, print_notes, print_table
 from redrive.command.selection import key_option, parse_key, parse_reason, parse_time, reason_option
 from redrive.engine.outcome import Result
-from redrive.errors import RedriveError, UsageError
+from redrive.errors import NotFoundError, UsageError
 from redrive.masking import Mask
 from redrive.operations.durations import clock, duration
 from redrive.outcomes.criteria import Criteria
@@ -98,7 +98,7 @@ def masked(answer: _Answer, mask: Mask) -> _Answer:
 def _show_history(answer: History | NotFound, *, mq: bool, as_json: bool) -> None:
     if isinstance(answer, NotFound):
         print_notes(answer.notes)
-        raise RedriveError(answer.reason, hint=answer.hint)
+        raise NotFoundError(answer.reason, hint=answer.hint)
     if as_json:
         print_json(document_of(answer))
         return

@@ -19,7 +19,13 @@ from redrive.command.output import ShowProgress, ask, print_json, print_notes, p
 from redrive.command.replay_view import question, show_plan, show_status
 from redrive.configuration import JobConfiguration
 from redrive.engine.edits import Content, Edit
-from redrive.errors import AlreadyRunningError, RedriveError, TransientFault, UsageError
+from redrive.errors import (
+    AlreadyRunningError,
+    NotFoundError,
+    RedriveError,
+    TransientFault,
+    UsageError,
+)
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CLOSE
 from redrive.kafka.facts import ClusterFacts
@@ -128,14 +134,14 @@ def planned_message(
     """A plan about one message, with a note about its last outcome if there is nothing to do.
 
     Raises:
-        RedriveError: There is no outcome of such a message; else as for ``planned``.
+        NotFoundError: There is no outcome of such a message; else as for ``planned``.
     """
     found = planned(settings, selection, order, None, editor=editor)
     if found.count:
         return found
     answer = Archive(settings.job).history(selection.message)
     if isinstance(answer, NotFound):
-        raise RedriveError(answer.reason, hint=answer.hint)
+        raise NotFoundError(answer.reason, hint=answer.hint)
     last = answer.last
     known = f"the last outcome of {answer.message} is {last['result']!r}, {clock(last['time'])} UTC"
     note = f"{known}; redrive history {answer.message} tells more"

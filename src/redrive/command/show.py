@@ -15,7 +15,7 @@ from redrive.command.opening import open_cluster, schemes_of
 from redrive.command.options import config_option, mq_option, table_options
 from redrive.command.output import console, print_json
 from redrive.configuration import JobConfiguration
-from redrive.errors import RedriveError, TransientFault
+from redrive.errors import NotFoundError, RedriveError, TransientFault
 from redrive.kafka.records import StoredRecord
 from redrive.operations.record_view import RecordView, read_record, record_place
 from redrive.operations.schema_registry import SchemaRegistry
@@ -64,7 +64,7 @@ def find_message(settings: Settings, identity: str) -> tuple[History | None, Sto
         The history, None of a record that the job has not handled; and the record.
 
     Raises:
-        RedriveError: There is neither an outcome nor a record.
+        NotFoundError: There is neither an outcome nor a record.
         EnvironmentFault: The ledger can't be read.
     """
     archive = Archive(settings.job)
@@ -73,12 +73,12 @@ def find_message(settings: Settings, identity: str) -> tuple[History | None, Sto
         return masked(answer, settings.mask), archive.record(answer.last)
     only = settings.job.only_handlers
     if only is not None and identity.partition(":")[0] not in _topics(settings.job):
-        raise RedriveError(answer.reason)  # no hint either: it would be about other topics
+        raise NotFoundError(answer.reason)  # no hint either: it would be about other topics
     try:
         with open_cluster(settings.job.connection) as cluster:
             return None, read_record(cluster, *record_place(identity))
     except (RedriveError, TransientFault):
-        raise RedriveError(answer.reason, hint=answer.hint) from None
+        raise NotFoundError(answer.reason, hint=answer.hint) from None
 
 
 def _topics(job: JobConfiguration) -> set[str]:

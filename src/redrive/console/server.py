@@ -44,6 +44,7 @@ from redrive.console.sign_in import add_sign_in
 from redrive.console.tables import RulesTables
 from redrive.errors import (
     EnvironmentFault,
+    NotFoundError,
     OutcomeUnknown,
     RedriveError,
     TransientFault,
@@ -58,6 +59,7 @@ _log: Final = logging.getLogger(__name__)
 
 _SEE_OTHER: Final = 303
 _BAD_REQUEST: Final = 400
+_NOT_FOUND: Final = 404
 _FORBIDDEN: Final = 403
 _INTERNAL: Final = 500
 _UNAVAILABLE: Final = 503
@@ -636,6 +638,8 @@ def _status(error: RedriveError) -> int:
             return _FORBIDDEN
         case UsageError():
             return _BAD_REQUEST
+        case NotFoundError():
+            return _NOT_FOUND
         case EnvironmentFault() | TransientFault() | OutcomeUnknown():
             return _UNAVAILABLE
         case _:
