@@ -121,6 +121,7 @@ def test_a_worker_keeps_its_producer_where_only_tables_changed(
     """Within a run; another run has an emission of its own."""
     monkeypatch.setattr("redrive.streaming.workers.Emission", RecordedEmission)
     monkeypatch.setattr("redrive.streaming.workers._emissions", {})
+    monkeypatch.setattr("redrive.streaming.workers.log_to_standard_error", lambda _level: None)
     orders = [SimpleNamespace(run=run, tables=tables) for run, tables in ((1, "a"), (1, "b"))]
     first, again, changed = (_emission(pickle.dumps(orders[one])) for one in (0, 0, 1))
     assert first is again is changed
