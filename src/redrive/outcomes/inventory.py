@@ -25,7 +25,7 @@ from redrive.messages import NO_VALID_SCHEME
 from redrive.outcomes.acknowledgements import Acknowledgement, acknowledged
 from redrive.outcomes.conditions import check_condition, refused
 from redrive.outcomes.criteria import time_from
-from redrive.outcomes.open_letters import OpenLetters, every_outcome, last_outcomes
+from redrive.outcomes.open_letters import OPEN, OpenLetters, every_outcome, last_outcomes
 from redrive.outcomes.rows import FIELD_COLUMNS, Row
 from redrive.outcomes.selection import HELD, QUARANTINED, Selection, State
 from redrive.outcomes.table import LedgerTable, arrow_of, sql_text
@@ -191,13 +191,15 @@ class Inventory:
             UsageError: The engine does not understand ``where``.
             EnvironmentFault: The ledger can't be read.
         """
+        # A window keeps all rows in memory: few of what is open, millions of the rest.
+        is_small = set(selection.state.results) <= set(OPEN)
         # Few columns first: the others are read of the rows that are shown only.
         found = self._asked(
             selection,
             lambda where: (
-                f"{self._letters_of(selection)} SELECT outcomes_partition p,"
-                f" outcomes_offset o, count(*) OVER () n, {self._acknowledged} acknowledged"
-                f" FROM letters {where}"
+                f"{self._letters_of(selection)} SELECT outcomes_partition p, outcomes_offset o,"
+                f" {'count(*) OVER ()' if is_small else f'(SELECT count(*) FROM letters {where})'}"
+                f" n, {self._acknowledged} acknowledged FROM letters {where}"
                 f" ORDER BY time DESC, o DESC LIMIT {limit} OFFSET {skipped}"
             ),
         )
