@@ -240,7 +240,7 @@ class ControlTopic:
 class TableFollower:
     """Follows what changed tables set free while one run goes on.
 
-    This class is responsible for knowing it exactly: whoever plans must not read what the new table
+    This class is responsible for an exact answer: a plan must not read what the new table
     parked by the delays of the old one, nor instructions to replay what the new one evaluates.
     """
 

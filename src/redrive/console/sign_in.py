@@ -124,7 +124,7 @@ class _Door:
         return answer
 
     def _enter(self, request: Request, user: User) -> Response:
-        """Begins a session; an earlier one of this browser ends, whoever began it."""
+        """Begins a session, and ends an earlier one of this browser."""
         key = f"user {user.name}"
         if wait := self._logins.sign_ins.wait(key):
             return self._wait(request, wait)

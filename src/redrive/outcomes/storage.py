@@ -40,7 +40,7 @@ _CLIENT: Final = {
     "connect_timeout": "3s",
 }
 _S3: Final = {
-    # A commit is there once: whoever comes second is refused (If-None-Match).
+    # Of two commits of one version the second is refused (If-None-Match).
     "conditional_put": "etag",
 }
 _FILES_OF_AWS: Final = ("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
@@ -85,7 +85,7 @@ def arguments(folder: LedgerFolder) -> dict[str, Any]:
 
 
 def lock_file(folder: LedgerFolder) -> Path:
-    """The file that whoever appends to a ledger, compacts or deletes it holds locked.
+    """The file that a process locks to append to a ledger, to compact or to delete it.
 
     It lies in a local folder for what belongs to the projection: beside that of the ledger, or in
     the job's.
@@ -118,7 +118,7 @@ def locked(folder: LedgerFolder) -> Iterator[None]:
 
 
 def in_use(folder: LedgerFolder) -> AlreadyRunningError:
-    """The error of whoever wants to change a ledger that a job projects into."""
+    """The error of a change to a ledger that a job projects into."""
     return AlreadyRunningError(
         f"a running job projects into the ledger {folder}",
         hint="it also compacts it, every 15 minutes; stop the job to do anything else",
