@@ -32,7 +32,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AclOperation, OffsetSpec  # type: ignore[attr-defined]  # as in redrive.kafka
 from tests.simulation.cluster import Fate, Fenced, SimulatedCluster, Topic
-from tests.simulation.scheduler import Scheduler, one_core
+from tests.simulation.scheduler import Process, Scheduler, one_core
 
 from redrive.engine.commands import REPLAY
 from redrive.errors import OutcomeUnknown
@@ -47,6 +47,8 @@ _Answer = TypeVar("_Answer")
 _KEY: Final = "simulated"
 """Name of the client setting that holds the network."""
 _NO_OFFSET: Final = -1001
+_SESSION: Final = 6.0
+"""Seconds after which the broker drops a member that says nothing."""
 _SILENCE: Final = ANSWER + 1.0
 """Seconds after which whoever asks about topics has given up."""
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -117,6 +119,8 @@ class Network:
         self.cluster = cluster
         self.scheduler = scheduler
         self.faults = Faults()
+        self.members: dict[str, Process] = {}
+        """The group of live instances."""
         self.down_until = 0.0
         """Until then nothing is answered."""
         self.on_death: Callable[[], None] = lambda: None
@@ -825,6 +829,20 @@ class SimulatedAdmin:
             request_timeout,
         )
 
+    def describe_consumer_groups(
+        self, groups: Iterable[str], *, request_timeout: float
+    ) -> dict[str, _Future]:
+        """Members of the only group that has any."""
+        network = self._network
+
+        def described(_: str) -> Any:
+            now = network.scheduler.now
+            silent = {name: one.silent_since(now) for name, one in network.members.items()}
+            known = [name for name, since in silent.items() if now - (since or now) < _SESSION]
+            return SimpleNamespace(members=[SimpleNamespace(client_id=name) for name in known])
+
+        return self._asked("describe_consumer_groups", groups, described, request_timeout)
+
     def delete_records(
         self, places: Iterable[ClientPartition], *, request_timeout: float
     ) -> dict[ClientPartition, _Future]:
@@ -889,6 +907,21 @@ class SimulatedAdmin:
         records = cluster.read(lane, 0, end, committed_only=is_committed)
         late = (offset for offset, _, record in records if record.timestamp >= spec.timestamp)
         return _Offset(next(late, -1))
+
+
+class SimulatedHeartbeat:
+    """``redrive.kafka.heartbeat.Heartbeat``: dead and frozen processes are members for a while."""
+
+    def __init__(self, connection: Any, application: str, name: str, topic: str) -> None:
+        self._network: Network = connection.librdkafka()[_KEY]
+        self._name = name
+        process = self._network.scheduler.current
+        assert process is not None
+        self._network.members[name] = process
+
+    def end(self) -> None:
+        """Leaves the group."""
+        self._network.members.pop(self._name, None)
 
 
 class SimulatedAdministration:
@@ -1092,7 +1125,7 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.checkpoints.epoch.ThreadPoolExecutor": InTurn,
     "redrive.checkpoints.epoch.socket": _MACHINE,
     "redrive.checkpoints.epoch.os": _MACHINE,
-    "redrive.checkpoints.registry.Heartbeat": lambda *_: SimpleNamespace(end=lambda: None),
+    "redrive.checkpoints.registry.Heartbeat": SimulatedHeartbeat,
     "redrive.checkpoints.registry.socket": _MACHINE,
     "redrive.checkpoints.registry.os": _MACHINE,
     "redrive.checkpoints.states.socket": _MACHINE,

@@ -70,7 +70,9 @@ _FEW: Final = 2
 """Rows up to which the driver emits a batch where there are workers."""
 _NEVER: Final[Any] = SimpleNamespace(is_over=lambda _: False)
 """A WAIT that never ends the job."""
-_NOBODY: Final[Any] = SimpleNamespace(troubled=lambda *_: None, waits_for=lambda *_: None)
+_NOBODY: Final[Any] = SimpleNamespace(
+    troubled=lambda *_: None, waits_for=lambda *_: None, stands_by=lambda: None
+)
 """A supervisor that nobody asks."""
 _IDLE: Final = ((0.5, 4.0, 12.0), (4.0, 12.0))
 """Seconds between two looks of an idle job, while something new may come and afterwards."""
@@ -85,6 +87,7 @@ def configuration(
     limits: Mapping[str, QueueLimits] | None = None,
     data_loss: DataLoss = DataLoss.STOP,
     emitter: EmitterChoice = EmitterChoice.DRIVER,
+    rebalances: bool = False,
 ) -> JobConfiguration:
     """The settings of a simulated job with one handler and slices of a few records.
 
@@ -96,6 +99,7 @@ def configuration(
         limits: Limits of queues.
         data_loss: What to do when records are gone.
         emitter: Who emits.
+        rebalances: Whether instances share the partitions out among themselves.
     """
     identity = HandlerIdentity(
         name="dlq", queue_manager="", queue=DEAD_LETTERS, topic=DEAD_LETTERS,
@@ -108,6 +112,7 @@ def configuration(
         directory=Path("unused"),
         ledger=LedgerConfiguration(enabled=False, path=Path("unused")),
         share=share,
+        rebalances=rebalances,
         starting_offsets=starting_offsets,
         data_loss=data_loss,
         limits=limits or {},
@@ -193,6 +198,8 @@ class Instance:
         """
         self.name = name
         self.settings = settings
+        self.share = settings.share
+        """The one that it was started for."""
         self._network = network
         self._scheduler = network.scheduler
         self._workers = workers
@@ -232,6 +239,11 @@ class Instance:
             preparation.release(is_superseded=True)
             raise
 
+    def assigned_share(self, start: Start) -> Share | None:
+        """See ``Preparation``."""
+        assert self.preparation is not None
+        return self.preparation.assigned_share(start)
+
     def _one_run(self, preparation: Preparation, start: Start, identity: RunIdentity) -> bool:
         """One run; whether everything is done."""
         self.settings = preparation.configuration
@@ -239,9 +251,11 @@ class Instance:
         try:
             preparation.commit(start, run.processor)
             return run.batches()
-        except FatalFault:
-            raise
         except ProtocolError as fault:
+            if isinstance(fault, SupersededFault) and self.settings.rebalances:
+                preparation.lose_share()
+            elif isinstance(fault, FatalFault):
+                raise
             self._scheduler.tell(f"the run ended: {type(fault).__name__} {fault.message}")
             preparation.failures += 1
             preparation.pause()
@@ -311,6 +325,7 @@ class _Run:
             start=start,
             query=query,
             processor=self.processor,
+            assigned_share=instance.assigned_share,
         )
 
     def _take(self, start: Start) -> None:
@@ -362,7 +377,7 @@ class _Run:
             raise one.fault
         assert instance.preparation is not None
         if one.start is None:
-            instance.preparation.configuration = one.asked
+            instance.preparation.configuration = replace(one.asked, share=instance.settings.share)
             return False
         instance.settings = instance.preparation.configuration
         self._upkeep.change(instance.settings, one.start)

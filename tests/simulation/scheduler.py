@@ -51,6 +51,15 @@ class Process:
         self.is_alive = True
         self.ended_at = 0.0
         """When it ended, once it has."""
+        self.frozen = (0.0, 0.0)
+        """When it was last frozen, and until when."""
+
+    def silent_since(self, now: float) -> float | None:
+        """Since when it says nothing, as it is dead or frozen; None if it does."""
+        if self.is_doomed or not self.is_alive:
+            return self.ended_at
+        begin, end = self.frozen
+        return begin if now < end else None
 
 
 class Scheduler:
@@ -88,6 +97,11 @@ class Scheduler:
     def name(self) -> str:
         """Name of the process that runs."""
         return self._current.name if self._current is not None else "world"
+
+    @property
+    def current(self) -> Process | None:
+        """The process that runs; None for what is around them."""
+        return self._current
 
     def spawn(
         self, name: str, body: Callable[[], None], thread_of: Process | None = None
@@ -143,10 +157,12 @@ class Scheduler:
     def freeze(self, process: Process, seconds: float) -> None:
         """Stops a process where it is, for some time (SIGSTOP)."""
         process.wakes = max(process.wakes, self.now + seconds)
+        process.frozen = self.now, process.wakes
 
     def kill(self, process: Process) -> None:
         """Kills a process: it takes no further step."""
-        process.is_doomed = True
+        if not process.is_doomed:
+            process.is_doomed, process.ended_at = True, self.now
         process.wakes = 0.0
 
     def die(self, then: Callable[[], None]) -> None:

@@ -135,6 +135,10 @@ _MEASURED: Final = 200
 """Schedules that are run to tell how fast they are, unless an argument says otherwise."""
 _ORDERED: Final = 3
 """Which one of six seeds has a table with ORDER(KEY)."""
+_REBALANCED: Final = 4
+"""Which one of five seeds has instances that share the partitions out among themselves."""
+_MOST_INSTANCES: Final = 3
+"""How many of them there are at most."""
 _GROUP: Final = "readers"
 _DEPTH: Final = 3
 
@@ -178,6 +182,8 @@ class _Plan:
     markers: float
     """Share of the steps at which a marker is written."""
     faults: Faults
+    rebalances: bool = False
+    """Whether instances share the partitions out among themselves."""
     doubled: float = 0.0
     """Share of the tasks that Spark runs twice at once, in two workers of one run."""
     replays: int = 0
@@ -192,6 +198,7 @@ class _Plan:
         ways = [[one], [one, two]] if duels_only else [[one], [one], [two], [one, two]]
         is_duel = duels_only or (not has_full_queue and chance.random() < 0.3)
         tables_change = chance.random() < 0.25
+        rebalances = seed % 5 == _REBALANCED and not is_duel and not has_full_queue
         level = 0.0 if is_duel else chance.choice([0.0, 0.02, 0.02, 0.05, 0.1])
         return cls(
             chance,
@@ -205,7 +212,7 @@ class _Plan:
             else ORDERED
             if seed % 6 == _ORDERED
             else BACKED_OFF,
-            tables_change=tables_change,
+            tables_change=tables_change and not rebalances,
             has_full_queue=has_full_queue,
             may_expire=chance.random() < 0.2,
             bumps_epochs=seed % 4 == 1,
@@ -229,6 +236,7 @@ class _Plan:
                 out_of_sequence=chance.choice([0.0, 0.5]),
                 is_mixed=chance.random() < 0.3,
             ),
+            rebalances=rebalances,
             doubled=0.5 if seed % 7 == 3 and not duels_only else 0.0,
             # Mostly where tables change: what both want to place is hardest to place once.
             replays=0
@@ -431,7 +439,7 @@ class _World:
         """What a supervisor does: a share without a live instance gets one."""
         self.instances = [one for one in self.instances if one.is_alive or one.has_finished]
         for share in self.shares:
-            if not any(one.settings.share == share for one in self.instances):
+            if not any(one.share == share for one in self.instances):
                 self._start_instance(share)
 
     def _events(self) -> list[Callable[[], None]]:
@@ -467,6 +475,7 @@ class _World:
                 emitter=self.scheduler.random.choice(_EMITTERS)
                 if self.plan.workers
                 else EmitterChoice.DRIVER,
+                rebalances=self.plan.rebalances,
             ),
             workers=self.plan.workers,
             renewed=0.9 if self.plan.is_duel else 0.2,
@@ -527,6 +536,10 @@ class _World:
         self.instances.clear()
         for share in self.shares:
             self._start_instance(share)
+        if self.plan.rebalances:
+            for one in [one for one in self.every if one.is_alive][:-_MOST_INSTANCES]:
+                self._tell(f"{one.name} is killed, as there are too many")
+                self.scheduler.kill(one.processes[0])
 
     def _overtake_opener(self) -> None:
         """Lets a driver stand still before it opens the control topic, while others take over that
@@ -856,7 +869,9 @@ class _World:
         """Whether every process ended, and something is left to do; one is started if so."""
         if not self.is_calm:
             self._calm_down()
-        elif self.instances and all(map(self._is_done, self.instances)):
+        elif self.instances and (any if self.plan.rebalances else all)(
+            map(self._is_done, self.instances)
+        ):
             return False
         else:
             self.instances = [one for one in self.instances if self._is_done(one)]
@@ -864,8 +879,13 @@ class _World:
         return True
 
     def _is_done(self, instance: Instance) -> bool:
-        """Whether an instance left nothing to do: none of the others worked on after it."""
-        if not instance.has_finished or not self.plan.doubled:
+        """Whether an instance left nothing to do: none of the others worked on after it.
+
+        Where shares change it had all of them, as the last one.
+        """
+        if self.plan.rebalances and instance.settings.share != Share(1, 1):
+            return False
+        if not instance.has_finished or not (self.plan.doubled or self.plan.rebalances):
             return instance.has_finished  # where runs do not fail all the time it comes last
         end = instance.processes[0].ended_at
         return not any(

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Final
+
+AUTO: Final = "auto"
+"""The setting of an instance whose share follows from the live instances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +52,24 @@ class Share:
     def __str__(self) -> str:
         """``1/2``."""
         return f"{self.number}/{self.total}"
+
+
+def assigned(members: Collection[str], member: str, partitions: int) -> Share | None:
+    """The share of one of the live instances: they have equal parts, in the order of their names.
+
+    Every instance computes this for itself. While they see different members their shares may
+    overlap; fencing (``epoch``) sees to it that one at most emits for a partition.
+
+    Args:
+        members: Names of the live instances.
+        member: The name of the one.
+        partitions: The most partitions that a topic has.
+
+    Returns:
+        None if the instance stands by, as there is no partition for it.
+
+    Raises:
+        ValueError: The instance is not among the members.
+    """
+    number = sorted(members).index(member) + 1
+    return Share(number, min(len(members), partitions)) if number <= partitions else None

@@ -4,6 +4,10 @@ An instance is alive if it is a member of a consumer group that serves no other 
 broker's session timeout is the only clock involved. On this machine its pid is looked up too, which
 answers at once. Without an answer nothing is known, and a starting instance waits. The right to
 emit does not depend on it (``epoch``).
+
+Instances without fixed shares (``instance = "auto"``) share the partitions out by the members of
+that group: each computes its own share, gives up the one it had, waits until the others have done
+the same, and takes it.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from redrive.checkpoints import machine
+from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.epoch import (
     EntryStore,
     RunIdentity,
@@ -24,16 +29,19 @@ from redrive.checkpoints.epoch import (
     instance_key,
     overlapping,
 )
+from redrive.checkpoints.instances import AUTO, Share, assigned
 from redrive.errors import AlreadyRunningError, TransientFault
 from redrive.kafka.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from redrive.checkpoints.control import ControlTopic
-    from redrive.checkpoints.instances import Share
     from redrive.kafka.cluster import Cluster
 
 _STARTING: Final = 15.0
 """Seconds during which an instance counts as alive before it is a member."""
+
+_AUTO: Final = f"{AUTO}-"
+"""In the names of instances without fixed shares."""
 
 _claimed_here: Final[set[str]] = set()
 """Tokens of the instances that live in this process."""
@@ -43,19 +51,92 @@ class Registration:
     """This instance's entry, from claim to release.
 
     This class is responsible for: refusing to start beside a live instance, or taking over from
-    it; beginning runs; showing that this instance is alive.
+    it; beginning runs; showing that this instance is alive; finding its share of the partitions,
+    where shares are not fixed.
     """
 
-    def __init__(self, cluster: Cluster, application: str, share: Share) -> None:
-        """Prepare a registration; nothing is claimed yet."""
+    def __init__(self, cluster: Cluster, application: str, share: Share | None) -> None:
+        """Prepare a registration; nothing is claimed yet.
+
+        Args:
+            cluster: Answers questions.
+            application: The application.
+            share: The fixed share of the instance; None if the live instances share the partitions
+                out among themselves.
+        """
         self._cluster = cluster
         self._application = application
-        self._share = share
+        self.share = self._fixed = share
+        """What this instance works on; None for nothing, until it takes a share."""
         self._host, self._pid = socket.gethostname(), os.getpid()
         self._token = uuid.uuid4().hex
-        self.member = f"redrive-{application}-{self._token}@{self._host}:{self._pid}"
+        # By its name an instance that starts comes behind all others: it displaces none of them.
+        since = f"{_AUTO}{time.time_ns():020}-" if share is None else ""
+        self.member = f"redrive-{application}-{since}{self._token}@{self._host}:{self._pid}"
         """The client id of the heartbeat: no other instance has the same."""
         self._heartbeat: Heartbeat | None = None
+
+    def join(self, topic: str) -> None:
+        """Shows from now on that this instance is alive.
+
+        Args:
+            topic: Name of the control topic, which the heartbeat consumer subscribes to.
+        """
+        if self._heartbeat is None:
+            connection = self._cluster.connection
+            self._heartbeat = Heartbeat(connection, self._application, self.member, topic)
+
+    def assigned(self, partitions: int) -> Share | None:
+        """The share that this instance is to have, among those that are alive now.
+
+        Args:
+            partitions: The most partitions that a topic has.
+
+        Returns:
+            None if it stands by, as there are more instances than partitions.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        everybody = self._cluster.members(self._application)
+        if self.share is not None and self.member not in everybody:
+            return self.share  # not a reason to take what the others have: no answer is no answer
+        members = {self.member, *filter(self._rebalances, everybody)}
+        return assigned(members, self.member, partitions)
+
+    def take(self, share: Share, topic: str, waited: float) -> str:
+        """Takes another share, once no live instance works on a part of it.
+
+        Args:
+            share: The share.
+            topic: Name of the control topic.
+            waited: Seconds since this was asked first. The others do not give up a part that they
+                do not know to be wanted: it is taken from them in the end.
+
+        Returns:
+            Names of the instances that still work on a part; empty if the share is taken.
+
+        Raises:
+            AlreadyRunningError: A live instance has a fixed share, which it does not give up.
+            TransientFault: The broker gave no answer in time.
+        """
+        alive = self._alive(overlapping(read_entries(self._cluster, topic), share), waited)
+        if alive and waited <= _STARTING:
+            return _name(alive)
+        fixed = {
+            key: one for key, one in alive.items() if not self._rebalances(self._member_of(one))
+        }
+        if fixed:
+            raise AlreadyRunningError(
+                f"an instance with a fixed share is at work: {_name(fixed)}",
+                hint='stop it, or start it again with instance = "auto" too',
+            )
+        self.share = share
+        return ""
+
+    def lose(self) -> None:
+        """Another instance has taken the share, or a part of it."""
+        self.share = self._fixed
 
     def begin_run(
         self,
@@ -77,8 +158,9 @@ class Registration:
             AlreadyRunningError: A live instance works on an overlapping share.
             TransientFault: The broker gave no answer in time, or none about an instance.
         """
+        assert self.share is not None, "a share is taken before"
         if not take_over:
-            self._wait_for_the_dead(overlapping(control.entries, self._share), waiting)
+            self._wait_for_the_dead(overlapping(control.entries, self.share), waiting)
         details = {
             "host": self._host,
             "pid": self._pid,
@@ -91,22 +173,26 @@ class Registration:
             control,
             fencer_of(self._cluster.connection),
             application=self._application,
-            share=self._share,
+            share=self.share,
             details=details,
         )
         _claimed_here.add(self._token)
-        if self._heartbeat is None:
-            self._heartbeat = Heartbeat(
-                self._cluster.connection, self._application, self.member, topic
-            )
+        self.join(topic)
         return run
 
     def release(self, control: EntryStore) -> None:
-        """Removes this instance's entry, if it still owns it."""
+        """Removes this instance's entry, if it still owns it, and leaves the live instances."""
         self.end_heartbeat()
-        entry = control.entries.get(instance_key(self._share))
+        self.give_up(control)
+
+    def give_up(self, control: EntryStore) -> None:
+        """Removes this instance's entry, if it still owns it; it works on nothing any more."""
+        if self.share is None:
+            return
+        entry = control.entries.get(instance_key(self.share))
         if entry and entry.get("token") == self._token:
-            control.write({instance_key(self._share): None})
+            control.write({instance_key(self.share): None})
+        self.lose()
 
     def end_heartbeat(self) -> None:
         """Leaves the group of live instances."""
@@ -152,6 +238,9 @@ class Registration:
             for key, entry in suspects.items()
             if self._member_of(entry) in members or (waited <= _STARTING and _is_starting(entry))
         }
+
+    def _rebalances(self, member: str) -> bool:
+        return member.startswith(f"redrive-{self._application}-{_AUTO}")
 
     def _member_of(self, entry: Mapping[str, Any]) -> str:
         earlier = f"redrive-{self._application}@{entry.get('host')}:{entry.get('pid')}"

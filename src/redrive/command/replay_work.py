@@ -273,7 +273,7 @@ def _is_done(cluster: Cluster, job: JobConfiguration, plan: str, show: ShowProgr
 def _run(cluster: Cluster, job: JobConfiguration, plan: str, show: ShowProgress) -> None:
     from redrive.streaming.job import run  # noqa: PLC0415 - Spark takes its time to import
 
-    job = replace(job, only_replays=True, share=Share(1, 1))
+    job = replace(job, only_replays=True, share=Share(1, 1), rebalances=False)
     check_directory(job.directory)
     control, over = JobControl(), threading.Event()
 

@@ -49,7 +49,7 @@ _STANDARD_ERROR: Final = 2
 """The file descriptor: the stream itself may be replaced."""
 
 _FIXED: Final = (
-    "application", "share", "directory", "cores", "master", "driver_memory", "spark_ui",
+    "application", "instance", "directory", "cores", "master", "driver_memory", "spark_ui",
     "spark_properties", "listen", "watch",
 )  # fmt: skip
 """Settings that a running process keeps."""
@@ -121,7 +121,7 @@ class _Source:
     help="The name that progress is kept under; by default that of the one dead-letter queue.",
 )
 @click.option("--directory", metavar="DIR", help="The job's folder for what it keeps locally.")
-@click.option("--instance", metavar="N/M", help="This instance's share, such as 1/2.")
+@click.option("--instance", metavar="N/M", help="This instance's share, such as 1/2; or auto.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="How the log is written.")
 @click.option(
     "--log-level",
@@ -246,7 +246,7 @@ def run_job(
             start = {"event": "start", "version": __version__, **settings.describe()}
             _LOGGER.info(
                 "redrive %s: application %s, instance %s, brokers %s",
-                *(__version__, job.application, job.share, job.connection.bootstrap_servers),
+                *(__version__, job.application, job.instance, job.connection.bootstrap_servers),
                 extra={"details": start},
             )
             observation.start(control)
@@ -357,7 +357,7 @@ class _Reload:
             name for name in _FIXED if getattr(settings.job, name) != getattr(self.running, name)
         ]
         if changed:
-            names = [name.replace("_", " ").replace("share", "instance") for name in changed]
+            names = [name.replace("_", " ") for name in changed]
             listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
             raise ConfigurationError(
                 f"a running job can't change its {listed}",

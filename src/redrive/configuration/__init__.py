@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
 
-from redrive.checkpoints.instances import Share
+from redrive.checkpoints.instances import AUTO, Share
 from redrive.configuration.subscriptions import Subscription
 from redrive.configuration.transforms import TransformConfiguration
 from redrive.engine.breaker import BreakerSettings
@@ -123,6 +123,8 @@ class JobConfiguration:
     """Local folder for locks, the running checkpoint and the ledger."""
     ledger: LedgerConfiguration
     share: Share = field(default_factory=lambda: Share(1, 1))
+    rebalances: bool = False
+    """Whether the live instances share the partitions out among themselves; ``share`` changes."""
     conflict: Conflict = Conflict.REFUSE
     data_loss: DataLoss = DataLoss.STOP
     starting_offsets: str = "earliest"
@@ -249,8 +251,14 @@ class JobConfiguration:
 
     @property
     def own_directory(self) -> Path:
-        """What this share keeps in the directory, which other shares may use too."""
-        return self.directory / f"{self.share.number}-of-{self.share.total}"
+        """What this instance keeps in the directory, which other shares may use too."""
+        fixed = f"{self.share.number}-of-{self.share.total}"
+        return self.directory / (AUTO if self.rebalances else fixed)
+
+    @property
+    def instance(self) -> str:
+        """The setting: ``auto``, or a fixed share such as ``1/2``."""
+        return AUTO if self.rebalances else str(self.share)
 
     @property
     def outcomes_topic(self) -> str:

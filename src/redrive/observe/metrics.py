@@ -292,7 +292,7 @@ class JobMetrics:
     """
 
     def __init__(self, *, version: str, application: str, instance: str) -> None:
-        """Start with everything at zero; the instance is its share, such as ``1/1``."""
+        """Start with everything at zero; the instance as set, such as ``1/1``."""
         metrics = CollectorRegistry()
         Info("redrive", "Which job this is.", registry=metrics).info(
             {"version": version, "instance": instance}

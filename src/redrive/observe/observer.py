@@ -45,7 +45,7 @@ class MetricsObserver(JobObserver):
         self.metrics = JobMetrics(
             version=redrive.__version__,
             application=configuration.application,
-            instance=str(configuration.share),
+            instance=configuration.instance,
         )
         self.metrics.state.stalled.set_function(self._stalled)
         self._state: SupervisionState | None = None
@@ -114,7 +114,7 @@ class MetricsObserver(JobObserver):
         return Health(
             is_well=not problem,
             is_live=not state.is_dead(now),
-            is_ready=not problem and state.state is Activity.RUNNING,
+            is_ready=not problem and state.state in {Activity.RUNNING, Activity.STANDBY},
             state=state.state.value,
             message=message,
         )

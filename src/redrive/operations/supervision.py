@@ -42,6 +42,8 @@ class Activity(StrEnum):
     """There is work and no progress."""
     WAITING = "waiting"
     """It cannot work yet and goes on by itself: a topic is missing, the disk is full."""
+    STANDBY = "standby"
+    """It has no part of the work, as there are more instances than partitions."""
     STOPPING = "stopping"
     """It was asked to end."""
 

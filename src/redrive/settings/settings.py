@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from redrive.checkpoints.instances import Share
+from redrive.checkpoints.instances import AUTO, Share
 from redrive.configuration import (
     Conflict,
     DataLoss,
@@ -173,6 +173,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
         subscriptions=subscriptions,
         directory=directory,
         share=_share(application),
+        rebalances=application.text("instance") == AUTO,
         queue_managers=topology.queue_managers,
         limits=_limits(root.section("queues"), topology),
         topology=topology.texts,
@@ -206,15 +207,16 @@ def _converted(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _share(section: Section) -> Share:
+    written = section.text("instance")
     try:
-        return Share.parse(section.text("instance") or "1/1")
+        return Share.parse("1/1" if written in {"", AUTO} else written)
     except ValueError:
         written = section.findings.document.text((*section.path, "instance"))
         section.error(
             "instance",
             "BAD_VALUE",
             f"invalid instance {written!r}",
-            expected='"1/2" for the first of two instances, "2/2" for the second',
+            expected='"1/2" for the first of two instances, "2/2" for the second; or "auto"',
         )
         return Share(1, 1)
 

@@ -87,7 +87,7 @@ class Settings:
         return {
             "settings": self.name,
             "application": job.application,
-            "instance": str(job.share),
+            "instance": job.instance,
             "on_conflict": job.conflict.value,
             "directory": str(job.directory),
             "kafka": _described("kafka", job.connection),

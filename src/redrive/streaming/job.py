@@ -163,6 +163,8 @@ class Job:
         if self._configuration.wait_for_broker and not self._preparation.await_broker():
             return self._control.stop_reason
         self._spark.begin()  # the slowest to start, so it starts in parallel
+        if self._configuration.rebalances:
+            self._prepare_spark()  # others give up partitions as soon as a run is prepared
         with under_way("preparation of a run"):
             prepared = self._preparation.prepare(self._wait, is_first=True)
         if prepared is not None:
@@ -257,6 +259,7 @@ class Job:
             start=start,
             query=query,
             processor=processor,
+            assigned_share=self._preparation.assigned_share,
         )
         return _Run(query, processor, upkeep, forwarding)
 
@@ -269,6 +272,8 @@ class Job:
     def _prepare_spark(self) -> None:
         from redrive.streaming.projection import Projection  # noqa: PLC0415 - slow to import
 
+        if self._projection is not None:
+            return
         session = self._spark.session
         self._spark.ask("registration of a source", lambda: session.dataSource.register(HeldSource))
         self._projection = Projection(
@@ -394,7 +399,7 @@ class Job:
         self._configure(fresh)
         handled = {one.identity.topic for one in before.handlers}
         found = {one.identity.topic for one in fresh.handlers}
-        if self._is_started:
+        if self._is_started and found != handled:
             self._control.notice(
                 "the topics of subscriptions changed",
                 added=", ".join(sorted(found - handled)),
@@ -414,7 +419,9 @@ class Job:
 
     def _failed(self, fault: ProtocolError | None, text: str) -> None:
         """Ends the job if a fault is fatal; else reports why the run ended, and waits a moment."""
-        if isinstance(fault, FatalFault):
+        if isinstance(fault, SupersededFault) and self._configuration.rebalances:
+            self._preparation.lose_share()
+        elif isinstance(fault, FatalFault):
             self._is_superseded = isinstance(fault, SupersededFault)
             raise fault
         self._preparation.failures += 1

@@ -37,6 +37,7 @@ from redrive.streaming.topics import check_own_topics, own_topics
 
 if TYPE_CHECKING:
     from redrive.checkpoints.epoch import RunIdentity
+    from redrive.checkpoints.instances import Share
     from redrive.streaming.batch import BatchProcessor
     from redrive.streaming.lifecycle import JobControl
     from redrive.streaming.supervision import Supervisor
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 _MISSING_AGE: Final = 1.0
 """Seconds between two checks for dead-letter topics while there are none."""
+_SHARE_AGE: Final = 0.5
+"""Seconds between two looks for a share that others give up."""
 _ROOM: Final = 1024 * 1024
 """Free bytes that a run needs on the disk: its checkpoint takes some kilobytes."""
 _BACKOFF: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -75,7 +78,9 @@ class Preparation:
         self._supervisor = supervisor
         self._cluster = Cluster(configuration.connection)
         self._registration = Registration(
-            self._cluster, configuration.application, configuration.share
+            self._cluster,
+            configuration.application,
+            None if configuration.rebalances else configuration.share,
         )
         self._kept: tuple[RunningTable, ...] = ()
         self._is_unclaimed = True
@@ -213,6 +218,23 @@ class Preparation:
         finally:
             self._cluster.close()
 
+    def assigned_share(self, start: Start) -> Share | None:
+        """The share that this instance is to have now; None to stand by.
+
+        Args:
+            start: The lanes of the run.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        if not self.configuration.rebalances:
+            return self.configuration.share
+        return self._registration.assigned(max(start.layout.values()))
+
+    def lose_share(self) -> None:
+        """Another instance took the share, or a part of it: the next run takes another."""
+        self._registration.lose()
+
     def nothing_left(self) -> str:
         """The reason of an end by WAIT.
 
@@ -259,14 +281,16 @@ class Preparation:
         layout = self._await_sources(wait)
         if layout is None:
             return None
+        self._is_unclaimed = False
+        if self.configuration.rebalances and not self._take_share(max(layout.values()), wait):
+            return None
         configuration = self.configuration
         _check_room(configuration)
-        self._is_unclaimed = False
         with self._entries() as entries:
             identity = self._registration.begin_run(
                 entries,
                 topic=configuration.control_topic,
-                take_over=configuration.conflict is Conflict.TAKE_OVER,
+                take_over=configuration.rebalances or configuration.conflict is Conflict.TAKE_OVER,
                 waiting=lambda name: self._control.notice(
                     "another instance holds this share and may be ending", instance=name
                 ),
@@ -276,6 +300,34 @@ class Preparation:
         self._tell_missing(start.missing)
         self._tell_stopped(start.stopped)
         return start, identity
+
+    def _take_share(self, partitions: int, wait: WaitRule) -> bool:
+        """Waits for a share of the partitions; False if a stop came, or WAIT ends the job."""
+        registration, topic = self._registration, self.configuration.control_topic
+        registration.join(topic)
+        begun, told = time.monotonic(), ""
+        while (share := registration.assigned(partitions)) != registration.share or share is None:
+            if registration.share is not None:
+                with self._entries() as entries:
+                    registration.give_up(entries)
+            if share is None:
+                lack = "this instance stands by: others have every partition"
+                self._supervisor.stands_by()
+                begun = time.monotonic()
+            else:
+                holders = registration.take(share, topic, time.monotonic() - begun)
+                if not holders:
+                    self._control.notice("this instance works on a share", share=str(share))
+                    break
+                lack = f"others are to give up the share {share}"
+                self._supervisor.waits_for(f"{lack}: {holders}")
+            if lack != told:
+                told = lack
+                self._control.notice(lack)
+            if not self._sleep(_SHARE_AGE) or wait.is_over(time.time()):
+                return False
+        self.configuration = replace(self.configuration, share=share)
+        return True
 
     def _change_tables(
         self, configuration: JobConfiguration, start: Start, processor: BatchProcessor

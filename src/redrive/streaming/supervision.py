@@ -168,6 +168,7 @@ class Supervisor(JobObserver):
         self._trouble: Trouble | None = None
         self._silence: Trouble | None = None
         self._waits_for = ""
+        self._stands_by = False
         self._ledger = self._clusters = self._refused = ""
         self._forwards: Mapping[str, int] = {}
         self._stopped: Mapping[str, str] = {}
@@ -200,7 +201,7 @@ class Supervisor(JobObserver):
         """Takes the start of a run with all its lanes; earlier problems are over."""
         self._start = start
         self._stopped = {topic: one.problem for topic, one in start.stopped.items()}
-        self._trouble, self._waits_for = None, ""
+        self._trouble, self._waits_for, self._stands_by = None, "", False
 
     def troubled(self, cause: str, step: str) -> None:
         """Notes what blocks the job; it is over when ``watch`` is called."""
@@ -209,7 +210,12 @@ class Supervisor(JobObserver):
 
     def waits_for(self, what: str) -> None:
         """Notes that the job waits for others, such as a missing topic. That is not a stall."""
-        self._waits_for = what
+        self._waits_for, self._stands_by = what, False
+
+    def stands_by(self) -> None:
+        """Notes that other instances have all of the work, until ``watch`` is called."""
+        self._start, self._stopped = None, {}
+        self._trouble, self._waits_for, self._stands_by = None, "", True
 
     def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
         """See ``JobObserver.restarted``."""
@@ -276,11 +282,11 @@ class Supervisor(JobObserver):
 
     def _progress_of_run(self) -> _Progress | None:
         start, known = self._start, self._progress
-        if start is not None and (known is None or known.start is not start):
-            before = []
-            if known is not None:
-                known.close()
-                before = known.work
+        if known is not None and known.start is not start:
+            known.close()
+            self._progress = None
+        if start is not None and self._progress is None:
+            before = [] if known is None else known.work
             self._progress = _Progress(self._configuration, self._cluster, start, before)
         return self._progress
 
@@ -339,7 +345,8 @@ class Supervisor(JobObserver):
             return SupervisionState(
                 time=moment, pid=pid, state=Activity.WAITING, cause=self._waits_for
             )
-        return SupervisionState(time=moment, pid=pid, state=Activity.RUNNING)
+        state = Activity.STANDBY if self._stands_by else Activity.RUNNING
+        return SupervisionState(time=moment, pid=pid, state=state)
 
 
 def cause_of(fault: BaseException | None, text: str) -> str:

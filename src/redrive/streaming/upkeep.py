@@ -19,6 +19,7 @@ from redrive.streaming.workers import keep_warm
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from redrive.checkpoints.instances import Share
     from redrive.configuration import JobConfiguration
     from redrive.kafka.cluster import Cluster
     from redrive.streaming.batch import BatchProcessor
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _LAYOUT_AGE: Final = 10.0
 """Seconds between two looks for new topics and partitions."""
+_SHARE_AGE: Final = 1.0
+"""Seconds between two looks whether instances came or went."""
 _CLOCK_AGE: Final = 10.0
 """Seconds between two checks whether the machine's clock was set."""
 _LEADERLESS_AGE: Final = 60.0
@@ -80,6 +83,7 @@ class Upkeep:
         start: Start,
         query: RunningQuery,
         processor: BatchProcessor,
+        assigned_share: Callable[[Start], Share | None],
     ) -> None:
         """Take the run.
 
@@ -91,6 +95,7 @@ class Upkeep:
             start: Where the run began.
             query: The query.
             processor: Its batches.
+            assigned_share: The share that this instance is to have now; None to stand by.
         """
         self._configuration = configuration
         self._control = control
@@ -100,10 +105,13 @@ class Upkeep:
         """Its lanes, with what changed tables set free."""
         self._query = query
         self._processor = processor
+        self._assigned_share = assigned_share
+        self._share: Share | None = configuration.share
+        """The one assigned at the last look."""
         self.backlog = Backlog(cluster, start, processor)
         """Records that are still to be read."""
         self.ends_run = False
-        """Whether another run has to begin: topics, partitions, leaders or the clock changed."""
+        """Whether another run has to begin: topics, leaders, the clock or the share changed."""
         self._follower = (
             StatesFollower(cluster, configuration.application)
             if configuration.topology or start.lost
@@ -117,6 +125,7 @@ class Upkeep:
         now = time.monotonic()
         self._chores = [
             _Chore(_LAYOUT_AGE, self._look_at_layout, now),
+            _Chore(_SHARE_AGE, self._look_at_share, now),
             _Chore(_CLOCK_AGE, self._look_at_clock, now),
             _Chore(_MARKERS_AGE, self.backlog.pass_markers, now),
             _Chore(_MARKERS_AGE, self._warn_of_leaderless, 0.0),
@@ -190,6 +199,11 @@ class Upkeep:
         is_other = (found, denied) != (self.start.layout, self.start.denied)
         is_other |= self._leaders_changed()
         self.ends_run |= is_other or self._cluster.topic_ids(list(found)) != self.start.identities
+
+    def _look_at_share(self) -> None:
+        """Ends a run that is to have another share, by two looks in a row."""
+        before, self._share = self._share, self._assigned_share(self.start)
+        self.ends_run |= self._share == before != self._configuration.share
 
     def _look_at_clock(self) -> None:
         """Ends a run whose clock differs from the wall clock: only the next run may change it."""
