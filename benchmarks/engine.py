@@ -389,7 +389,7 @@ def main(program: type[CrashProgram], description: str | None) -> int:
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the job and the brokers end too
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
-    for one in fields(program):
+    for one in (each for each in fields(program) if each.init):
         told = {"default": one.default, "help": one.metadata["help"]}
         if isinstance(one.default, bool):
             parser.add_argument(f"--{one.name}", action="store_true", **told)

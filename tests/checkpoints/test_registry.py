@@ -37,6 +37,9 @@ class World:
     def time(self) -> float:
         return self.now
 
+    def time_ns(self) -> int:
+        return int(self.now * 1e9)
+
     def monotonic(self) -> float:
         return self.now
 
@@ -177,3 +180,117 @@ def test_an_instance_of_an_earlier_version_is_told_by_name_and_number(
         world.begin()
     world.members.clear()
     world.begin()
+
+
+@dataclass
+class Instances:
+    """Instances without fixed shares, which look in turn as the job does."""
+
+    world: World
+    alive: list[Registration] = field(default_factory=list)
+    since: dict[str, float] = field(default_factory=dict)
+    """When each began to wait for its next share, by its name."""
+
+    def start(self) -> Registration:
+        """Another instance joins."""
+        self.world.now += 1
+        one = Registration(Cluster(CONNECTION), "app", None)
+        one.join("control")
+        self.alive.append(one)
+        return one
+
+    def settle(self, partitions: int) -> list[str]:
+        """Lets all of them look until nothing changes any more; their shares, oldest first."""
+        for _ in range(20):
+            before = [one.share for one in self.alive]
+            for one in self.alive:
+                self.look(one, partitions)
+            self.world.now += 1
+            if [one.share for one in self.alive] == before:
+                return list(map(str, before))
+        raise AssertionError("there is no end of changes")
+
+    def look(self, one: Registration, partitions: int) -> None:
+        """What an instance does once a second."""
+        entries = self.world.entries
+        share = one.assigned(partitions)
+        if share == one.share:
+            self.since.pop(one.member, None)
+            return
+        one.give_up(cast("Any", SimpleNamespace(entries=entries, write=self.write)))
+        waited = self.world.now - self.since.setdefault(one.member, self.world.now)
+        if share is not None and not one.take(share, "control", waited):
+            entries[f"instance/{share}"] = {"member": one.member, "token": one._token}
+
+    def write(self, changed: Mapping[str, Mapping[str, Any] | None]) -> None:
+        """Writes entries; None removes one."""
+        for key, entry in changed.items():
+            self.world.entries.pop(key, None)
+            if entry is not None:
+                self.world.entries[key] = entry
+
+
+@pytest.fixture
+def instances(world: World, monkeypatch: pytest.MonkeyPatch) -> Instances:
+    """Instances that share the partitions out among themselves; none yet."""
+    monkeypatch.setattr(registry, "read_entries", lambda *_: world.entries)
+    return Instances(world)
+
+
+def test_instances_that_come_and_go_share_all_partitions_out(instances: Instances) -> None:
+    """Each partition always has one instance in the end."""
+    instances.start()
+    assert instances.settle(6) == ["1/1"]
+    instances.start()
+    assert instances.settle(6) == ["1/2", "2/2"]
+    instances.start()
+    assert instances.settle(6) == ["1/3", "2/3", "3/3"]
+    instances.alive.pop(0).end_heartbeat()  # killed: its entry stays
+    assert instances.settle(6) == ["1/2", "2/2"]
+
+
+def test_an_instance_more_than_partitions_stands_by(instances: Instances) -> None:
+    """It displaces nobody, and takes over when one of the others is gone."""
+    for _ in range(3):
+        instances.start()
+    assert instances.settle(2) == ["1/2", "2/2", "None"]
+    instances.alive.pop(0).end_heartbeat()
+    assert instances.settle(2) == ["1/2", "2/2"]
+
+
+def test_what_an_instance_does_not_give_up_is_taken_in_the_end(instances: Instances) -> None:
+    """One that does not look any more but is a member still: fencing ends what it does."""
+    silent = instances.start()
+    assert instances.settle(4) == ["1/1"]
+    instances.alive.clear()
+    late = instances.start()
+    began = instances.world.now
+    while late.share is None:
+        instances.look(late, 4)
+        instances.world.now += 1
+    assert str(silent.share) == "1/1"
+    assert str(late.share) == "2/2"
+    assert 10 <= instances.world.now - began <= 20
+
+
+def test_an_instance_that_the_broker_forgot_keeps_its_share(instances: Instances) -> None:
+    """After a pause, or while the group moves to another broker."""
+    one = instances.start()
+    instances.start()
+    assert instances.settle(4) == ["1/2", "2/2"]
+    instances.world.members.clear()
+    assert str(one.assigned(4)) == "1/2"
+
+
+def test_an_instance_with_a_fixed_share_is_not_pushed_aside(
+    world: World, instances: Instances
+) -> None:
+    """The two kinds do not mix: the one that starts is refused, whichever it is."""
+    fixed = world.begin()
+    one = instances.start()
+    with pytest.raises(AlreadyRunningError, match="fixed share"):
+        one.take(Share(1, 1), "control", 60)
+    fixed.end_heartbeat()
+    assert instances.settle(4) == ["1/1"]
+    with pytest.raises(AlreadyRunningError, match="already works"):
+        world.begin()

@@ -369,6 +369,19 @@ def _own_share_only(original: Any, store: Any, share: Any) -> Any:
     return {key: name for key, name in found.items() if key.startswith(prefix)}
 
 
+@replaced(
+    "the lanes of the share before it changed",
+    preparation.Preparation,
+    "_take_share",
+    schedules=1_500,
+)
+def _lanes_of_before(original: Any, self: Any, *arguments: Any) -> Any:
+    before = self.configuration
+    taken = original(self, *arguments)
+    self.configuration = before
+    return taken
+
+
 @mutation("a start does not wait until its entry is visible", duels_only=True, schedules=1_500)
 def _not_awaited() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(control.ControlTopic, "_await_readers", lambda _: None)

@@ -6,7 +6,7 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -341,6 +341,33 @@ def test_two_instances_share_the_partitions_and_a_third_is_refused(
     eventually(lambda: third.error is not None, "the third instance was refused")
     assert isinstance(third.error, AlreadyRunningError)
     assert [job.records for job in jobs] == [20, 20]
+
+
+def test_instances_that_come_and_go_share_the_partitions_out(
+    queues: Any, produce: Any, configure: Configure, start_job: StartJob, read_all: Any
+) -> None:
+    """One that starts takes its part, and what one leaves is taken over; each message once."""
+    dlq = queues("dlq", partitions=4)
+
+    def handle(jobs: Sequence[RunningJob]) -> list[int]:
+        before = [job.records for job in jobs]
+        produce(dlq, [letter(1, "x", partition=number % 4) for number in range(40)])
+        eventually(lambda: sum(job.records for job in jobs) >= sum(before) + 40, "all were handled")
+        return [job.records - known for job, known in zip(jobs, before, strict=True)]
+
+    first = start_job(configure({dlq: "ACTION(DISCARD)\n"}, rebalances=True))
+    assert handle([first]) == [40]
+    settings = first.configuration
+    second = start_job(replace(settings, directory=settings.directory / "second"))
+    eventually(second.is_started.is_set, "the second instance has its part")
+    taken = "this instance works on a share"
+    eventually(lambda: (taken, {"share": "1/2"}) in first.notices, "the first gave its part up")
+    assert handle([first, second]) == [20, 20]
+    first.stop()
+    eventually(lambda: (taken, {"share": "1/1"}) in second.notices, "the second took over")
+    assert handle([second]) == [40]
+    second.stop()
+    assert len(outcomes_of(settings, read_all)) == 120
 
 
 def test_records_that_are_gone_stop_the_start_unless_allowed(
