@@ -15,7 +15,7 @@ import pytest
 from redrive.checkpoints import machine, registry
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.instances import Share
-from redrive.checkpoints.registry import Registration
+from redrive.checkpoints.registry import Registration, vacant_shares
 from redrive.errors import AlreadyRunningError, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
@@ -247,6 +247,22 @@ def test_instances_that_come_and_go_share_all_partitions_out(instances: Instance
     assert instances.settle(6) == ["1/3", "2/3", "3/3"]
     instances.alive.pop(0).end_heartbeat()  # killed: its entry stays
     assert instances.settle(6) == ["1/2", "2/2"]
+
+
+def test_a_share_whose_instance_is_gone_is_vacant(world: World, instances: Instances) -> None:
+    """Whether its entry is still there or not; one that is covered by a larger one is not."""
+    asked = Cluster(CONNECTION), "app", "control", Share(1, 2)
+    one, two = instances.start(), instances.start()
+    instances.settle(4)
+    assert vacant_shares(*asked) == ()
+    two.end_heartbeat()
+    assert vacant_shares(*asked) == (Share(2, 2),)
+    instances.alive.remove(two)
+    assert instances.settle(4) == ["1/1"]
+    assert vacant_shares(*asked) == ()
+    one.end_heartbeat()
+    world.entries.clear()
+    assert vacant_shares(*asked) == (Share(1, 2), Share(2, 2))
 
 
 def test_an_instance_more_than_partitions_stands_by(instances: Instances) -> None:

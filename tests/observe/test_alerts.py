@@ -110,6 +110,13 @@ CASES = [
         '{handler="A"}',
     ),
     Case(
+        "RedriveShareVacant", 9,
+        {'redrive_vacant_shares{instance="1/2"}': "0 1x15",
+         'redrive_vacant_shares{instance="2/2"}': "0x15"},
+        {'redrive_vacant_shares{job="B",instance="1/2"}': "1x4 0x3 1x9"},
+        "{}",
+    ),
+    Case(
         "RedriveTopicMissing", 40,
         {'redrive_handler_state{handler="A",redrive_handler_state="waiting"}': "1x50"},
         {'redrive_handler_state{handler="B",redrive_handler_state="waiting"}': "0x15 1x35"},

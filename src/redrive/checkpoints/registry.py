@@ -258,6 +258,29 @@ class Registration:
         return not isinstance(pid, int) or not machine.runs(pid)
 
 
+def vacant_shares(
+    cluster: Cluster, application: str, topic: str, share: Share
+) -> tuple[Share, ...]:
+    """The shares of the partitions on which no live instance works.
+
+    Args:
+        cluster: Answers questions.
+        application: The application.
+        topic: Name of the control topic.
+        share: One of the shares, live or not: it says how many there are.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    every = [Share(number, share.total) for number in range(1, share.total + 1)]
+    entries, members = read_entries(cluster, topic), cluster.members(application)
+    return tuple(
+        one
+        for one in every
+        if not any(entry.get("member") in members for entry in overlapping(entries, one).values())
+    )
+
+
 def _is_starting(entry: Mapping[str, Any]) -> bool:
     """Whether an instance may not be a member yet; clocks may differ, so only for a short time."""
     return abs(time.time() - float(entry.get("since", 0))) < _STARTING

@@ -17,6 +17,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from redrive.checkpoints.instances import Share
+from redrive.checkpoints.registry import vacant_shares
 from redrive.command.options import (
     config_option,
     instance_options,
@@ -24,10 +26,12 @@ from redrive.command.options import (
     table_options,
 )
 from redrive.command.output import console, print_json, print_uncut, table
+from redrive.configuration import JobConfiguration
 from redrive.engine.breaker import BreakerState
 from redrive.engine.flood import FloodState
 from redrive.engine.outcome import Result
-from redrive.errors import UsageError
+from redrive.errors import TransientFault, UsageError
+from redrive.kafka.cluster import Cluster
 from redrive.operations.durations import clock, duration
 from redrive.operations.next_look import NextLook, next_looks
 from redrive.operations.retention import Waiting, expiring_of
@@ -120,6 +124,8 @@ class StatusView:
     """When handlers evaluate remaining messages again."""
     expiring: Sequence[Waiting]
     """Topics that delete messages before they are handled."""
+    vacant: Sequence[Share] = ()
+    """Fixed shares of the partitions on which nobody works, while somebody works on another."""
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -137,9 +143,9 @@ class StatusView:
         is_refused = reported is not None and bool(reported.refused)
         looks = next_looks(job) if remains and not is_refused else {}
         expiring = () if now.instances is None else expiring_of(job, now.time.timestamp())
-        return cls(
-            now, None if reported is None else reported.masked(settings.mask), looks, expiring
-        )
+        if reported is not None:
+            reported = reported.masked(settings.mask)
+        return cls(now, reported, looks, expiring, _vacant(job) if now.instances else ())
 
     @property
     def problem(self) -> str:
@@ -148,7 +154,16 @@ class StatusView:
         problem = problem_of(self.supervision, now.instances, now.time.timestamp())
         stopped = self.supervision.stopped if self.supervision is not None else {}
         stops = (f"the handler of {topic} is stopped: {why}" for topic, why in stopped.items())
-        return problem or next(stops, now.gap and f"what waits is not known: {now.gap}")
+        return (
+            problem
+            or self._vacancy
+            or next(stops, now.gap and f"what waits is not known: {now.gap}")
+        )
+
+    @property
+    def _vacancy(self) -> str:
+        shares = ", ".join(map(str, self.vacant))
+        return shares and f"no instance works on the share {shares}: its partitions wait"
 
     @property
     def description(self) -> str:
@@ -191,6 +206,8 @@ class StatusView:
         now = self.now.time.timestamp()
         state = self.supervision
         alarms: list[BreakerState | FloodState] = []
+        if self._vacancy:
+            yield self._vacancy
         if state is not None:
             alarms = [*state.breakers, *state.floods]
             if state.refused:
@@ -209,6 +226,7 @@ class StatusView:
             "application": now.application,
             "time": now.time,
             "instances": now.instances,
+            "vacant": [str(one) for one in self.vacant],
             "handlers": [_handler_as_json(handler) for handler in now.handlers],
             "puts": puts
             and {
@@ -233,6 +251,18 @@ class StatusView:
             "problem": self.problem,
             "supervision": state and asdict(state),
         }
+
+
+def _vacant(job: JobConfiguration) -> Sequence[Share]:
+    if job.share.total == 1:
+        return ()
+    cluster = Cluster(job.connection)
+    try:
+        return vacant_shares(cluster, job.application, job.control_topic, job.share)
+    except TransientFault:
+        return ()
+    finally:
+        cluster.close()
 
 
 def _title(now: Status, supervision: SupervisionState | None) -> str:

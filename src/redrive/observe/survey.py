@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from redrive.checkpoints.registry import vacant_shares
 from redrive.checkpoints.states import StatesFollower
 from redrive.errors import RedriveError
 from redrive.kafka.cluster import Cluster
@@ -30,6 +31,7 @@ from redrive.outcomes.table import LedgerTable
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
 
 if TYPE_CHECKING:
+    from redrive.checkpoints.instances import Share
     from redrive.configuration import JobConfiguration
     from redrive.observe.waiting import WaitingMetrics
     from redrive.operations.supervision import SupervisionState
@@ -151,7 +153,14 @@ class Survey(JobObserver):
                 if one.identity.topic in self._stopped:  # it may have no work that can be seen
                     states[one.identity.name] = HandlerState.STOPPED
             self._metrics.show_handlers(states)
+            self._metrics.vacant_shares.set(len(self._vacant_shares()))
         self._metrics.broker_answer.set(now)
+
+    def _vacant_shares(self) -> Collection[Share]:
+        job = self._configuration
+        if job.share.total == 1 or job.rebalances:
+            return ()
+        return vacant_shares(self._cluster, job.application, job.control_topic, job.share)
 
     def _warn(self, topic: Waiting, now: float) -> None:
         if not topic.expiring:

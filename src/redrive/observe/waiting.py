@@ -50,6 +50,9 @@ class WaitingMetrics:
             registry=registry,
         )
         self._shown_handlers: set[str] = set()
+        self.vacant_shares = gauge(
+            "redrive_vacant_shares", "Fixed shares of the partitions on which no instance works."
+        )
         self.broker_answer = gauge(
             "redrive_broker_answer_timestamp_seconds", "When the broker was last asked."
         )
