@@ -107,6 +107,29 @@ def test_every_combination_has_its_objects(helm: str, chosen: tuple[str, ...]) -
     assert ("persistentVolumeClaim" in job) == (given["persistence.enabled"] == "true")
 
 
+def test_pods_share_the_partitions_out(helm: str) -> None:
+    """Commands in a pod know of it too; one pod is ended before another starts."""
+    env = "env[0].name=TOKEN,env[0].value=x"
+    spec = _one(_render(helm, "--set", f"replicas=3,{env}"), "Deployment")["spec"]
+    assert spec["replicas"] == 3
+    assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+    (container,) = spec["template"]["spec"]["containers"]
+    instance = {"name": "REDRIVE_APPLICATION__INSTANCE", "value": "auto"}
+    assert container["env"] == [instance, {"name": "TOKEN", "value": "x"}]
+    alone = _one(_render(helm), "Deployment")["spec"]
+    assert alone["strategy"] == {"type": "Recreate"}
+    assert "env" not in alone["template"]["spec"]["containers"][0]
+
+
+def test_pods_do_not_share_a_volume(helm: str) -> None:
+    """The chart says what to do instead."""
+    command = [helm, "template", "orders", str(CHART), "--kube-version", "1.31"]
+    command += ["--set", "replicas=2,persistence.enabled=true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "replicas: one volume is for one pod" in done.stderr
+
+
 @pytest.fixture(scope="module")
 def kubernetes_schemas() -> Path:
     """Strict schemas of Kubernetes 1.31, from a package that this project does not bring."""
