@@ -5,23 +5,22 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 __all__ = ["cache_directory", "exclusively"]
 
 
-def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
+def cache_directory() -> Path:
     """The folder for jars and the like; it need not exist yet.
 
-    Args:
-        environ: The process environment. ``REDRIVE_CACHE`` names the folder; else it is
-            ``redrive`` under ``XDG_CACHE_HOME`` or under the platform's cache folder.
+    ``REDRIVE_CACHE`` names it; else it is ``redrive`` under ``XDG_CACHE_HOME`` or under the
+    platform's cache folder.
     """
-    if chosen := environ.get("REDRIVE_CACHE"):
+    if chosen := os.environ.get("REDRIVE_CACHE"):
         return Path(chosen).expanduser().absolute()
-    if base := environ.get("XDG_CACHE_HOME"):
+    if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base) / "redrive"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "redrive"

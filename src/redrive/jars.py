@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _ATTEMPTS = 2  # a registry that answers the second time is common, one that needs three is not
+_NAMED = 3  # jars that an error names; the others are counted
 _NETWORK_TRACES = ("Server access", "UnknownHost", "ConnectException", "timed out")
 
 
@@ -173,11 +174,10 @@ def _is_sound(path: Path, jar: Jar, compare: bool) -> bool:  # noqa: FBT001 - pr
         return file_digest(content, "sha256").hexdigest() == jar.sha256
 
 
-def _enumerate(coordinates: list[str], at_most: int = 3) -> str:
+def _enumerate(coordinates: list[str]) -> str:
     """A few names and the number of the others, with the verb."""
-    names = ", ".join(coordinates[:at_most])
-    others = len(coordinates) - at_most
-    if others > 0:
+    names = ", ".join(coordinates[:_NAMED])
+    if (others := len(coordinates) - _NAMED) > 0:
         names += f" and {others} more"
     return f"{names} {'is' if len(coordinates) == 1 else 'are'}"
 

@@ -262,7 +262,7 @@ def test_an_outcome_has_no_value_of_what_was_edited() -> None:
 TRANSFORMED = "DIALECT(KAFKA)\nACTION({}) TRANSFORM(t)\n"
 
 
-def transformed(action: str, change: Transform | None, value: bytes = BODY) -> list[Entry]:
+def transformed(action: str, change: Transform | None) -> list[Entry]:
     """What is written for a fresh dead letter of a table with one transformation."""
     decider = RulesDecider(
         identity_of("DLQ", name="dlq", queue="DLQ"),
@@ -271,7 +271,7 @@ def transformed(action: str, change: Transform | None, value: bytes = BODY) -> l
         hop_limit=25,
         transforms={} if change is None else {"t": change},
     )
-    letter = record(value, [("trace", b"1"), *dead_letter(2053, "Q")])
+    letter = record(BODY, [("trace", b"1"), *dead_letter(2053, "Q")])
     return OPEN.decided(slice_of(letter, decider))
 
 

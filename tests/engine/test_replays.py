@@ -27,10 +27,10 @@ NO_REPLAY = Replayed(0, {})
 ORIGINS = tuple(f"DLQ:3:{number}".encode() for number in range(4))
 
 
-def copy_of(origin: bytes, reason: int = 2053, queue: str = "Q") -> OutputRecord:
+def copy_of(origin: bytes) -> OutputRecord:
     """The remaining copy of a dead letter."""
     headers = [
-        *dead_letter(reason, queue), (own.ID, origin), (own.ORIGIN, origin), (own.KEY, b"k"),
+        *dead_letter(2053, "Q"), (own.ID, origin), (own.ORIGIN, origin), (own.KEY, b"k"),
         (own.TIMESTAMP, b"77"), (own.HOPS, b"0"),
     ]  # fmt: skip
     return OutputRecord("REMAINING", origin, b"body", headers, NOW, 3)

@@ -47,9 +47,7 @@ BEGINNINGS = [
 ]
 
 
-def record_batch(
-    values: list[bytes | None], headers: list[Headers | None], first_offset: int = 0
-) -> pa.RecordBatch:
+def record_batch(values: list[bytes | None], headers: list[Headers | None]) -> pa.RecordBatch:
     """A batch as Spark's Kafka source gives it."""
     count = len(values)
     return pa.record_batch(
@@ -58,7 +56,7 @@ def record_batch(
             "value": pa.array(values, pa.binary()),
             "headers": pa.array(headers, HEADERS_TYPE),
             "timestamp": pa.array([1_000_999] * count, pa.timestamp("us", tz="UTC")),
-            "offset": pa.array(range(first_offset, first_offset + count), pa.int64()),
+            "offset": pa.array(range(count), pa.int64()),
         }
     )
 

@@ -199,12 +199,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self.store.objects[key] = body
         self._carried_out(key, HTTPStatus.OK, ETag=_tag(body))
 
-    def _carried_out(self, key: str, status: HTTPStatus, body: bytes = b"", **headers: str) -> None:
+    def _carried_out(self, key: str, status: HTTPStatus, **headers: str) -> None:
         """Answers a request that changed something, unless its answer gets lost."""
         if self.store.lost(self.command, key):
             self._hang_up()
             return
-        self._answer(status, body, **headers)
+        self._answer(status, b"", **headers)
 
     def do_POST(self) -> None:
         if (begun := self._begin()) is None:

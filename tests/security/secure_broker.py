@@ -75,14 +75,14 @@ class SecureBroker:
         """Where the test connects, which may do everything."""
         return self.broker.bootstrap_servers
 
-    def connection(self, user: str, password: str = PASSWORD) -> Connection:
+    def connection(self, user: str) -> Connection:
         """How a user connects."""
         return Connection(
             bootstrap_servers=self.secure_servers,
             security_protocol="SASL_SSL",
             sasl_mechanism="SCRAM-SHA-512",
             sasl_username=user,
-            sasl_password=password,
+            sasl_password=PASSWORD,
             ssl_ca_file=str(self.authority),
         )
 
@@ -97,8 +97,8 @@ class SecureBroker:
             ssl_key_password=password,
         )
 
-    def with_tokens(self, secret: str = SECRET) -> Connection:
-        """How a client connects that gets tokens for its secret."""
+    def with_tokens(self) -> Connection:
+        """How a client connects that gets tokens."""
         return Connection(
             bootstrap_servers=self.token_servers,
             security_protocol="SASL_SSL",
@@ -106,7 +106,7 @@ class SecureBroker:
             sasl_mechanism="OAUTHBEARER",
             oauth_endpoint=self.token_endpoint,
             oauth_client_id=CLIENT,
-            oauth_client_secret=secret,
+            oauth_client_secret=SECRET,
             oauth_scope=SCOPE,
         )
 

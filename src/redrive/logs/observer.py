@@ -110,21 +110,12 @@ class LogObserver(JobObserver):
     """Logs batches: at once when the job is quiet, summed up when it is busy.
 
     Args:
-        logger: Takes the lines.
         interval: Seconds between two lines about batches.
-        invalid_interval: Seconds between two about messages without a dead-letter header.
     """
 
-    def __init__(
-        self,
-        logger: logging.Logger | None = None,
-        *,
-        interval: float = _BATCH_INTERVAL,
-        invalid_interval: float = _INVALID_INTERVAL,
-    ) -> None:
-        self._logger = logger or logging.getLogger("redrive.job")
+    def __init__(self, *, interval: float = _BATCH_INTERVAL) -> None:
+        self._logger = logging.getLogger("redrive.job")
         self._interval = interval
-        self._invalid_interval = invalid_interval
         self._lock = threading.Lock()
         self._statistics: _BatchStatistics | None = None
         self._timer: threading.Timer | None = None
@@ -209,7 +200,7 @@ class LogObserver(JobObserver):
         self._next_line = now + self._interval
         if self._invalid and now >= self._next_invalid:
             self._write_invalid()
-            self._next_invalid = now + self._invalid_interval
+            self._next_invalid = now + _INVALID_INTERVAL
 
     def _write_failure(self, kind: _FailureKind, count: int, detail: str) -> None:
         rule = f"the rule at line {kind.rule_line}" if kind.rule_line else kind.handler

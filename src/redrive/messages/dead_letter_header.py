@@ -155,16 +155,13 @@ class DeadLetterHeader:
 
     @classmethod
     def from_fields(
-        cls,
-        fields: Mapping[str, str | int],
-        representation: Representation = UTF8_LITTLE_ENDIAN,
-        source: bytes = b"",
+        cls, fields: Mapping[str, str | int], representation: Representation = UTF8_LITTLE_ENDIAN
     ) -> DeadLetterHeader:
         """Make a header from values by MQ's field names; missing ones have their default."""
         known: dict[str, Any] = {
             attribute: fields[name] for name, attribute in ATTRIBUTES.items() if name in fields
         }
-        return cls(**known, representation=representation, source=source)
+        return cls(**known, representation=representation)
 
     def fields(self) -> dict[str, str | int]:
         """The values by MQ's field names, in the order of the structure."""
