@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,10 +11,10 @@ from typing import Final
 import click
 
 from redrive.command.finding_formats import FORMATS, FileFindings
-from redrive.command.options import json_option, lenient_option
+from redrive.command.options import STANDARD_INPUT, json_option, lenient_option, read_file
 from redrive.command.output import counted
 from redrive.diagnostics import Diagnostic, Severity, in_order
-from redrive.errors import ConfigurationError, UsageError
+from redrive.errors import ConfigurationError
 from redrive.operations.definitions import read_sources, with_source_lines
 from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.rule_targets import DeadLetterQueue, check_targets
@@ -32,7 +31,6 @@ from redrive.topology.files import (
 )
 from redrive.topology.mq.reader import is_mqsc
 
-_STANDARD_INPUT: Final = "-"
 _KIND: Final = re.compile(r"^kind:\s*(\w+)", re.MULTILINE)
 _SEVERITIES: Final = tuple(Severity)
 """The most severe one first."""
@@ -56,7 +54,7 @@ class _Options:
 def _check_rules(file: str, text: str, options: _Options) -> FileFindings:
     from redrive.settings.rules import RulesSource, check_rules  # noqa: PLC0415 - as below
 
-    name = "<stdin>" if file == _STANDARD_INPUT else file
+    name = "<stdin>" if file == STANDARD_INPUT else file
     source = RulesSource(text, name, options.strict)
     result = source.parsed(options.input_queue, None if options.has_settings else ())
     if result.table is None:
@@ -208,38 +206,27 @@ def _checked(files: Sequence[str], options: _Options) -> Iterator[FileFindings]:
             yield FileFindings(file, _kind_of(source), findings.pop(file, ()), failed)
         if name not in of_topology and (place := str(Path(name).resolve())) not in seen:
             seen.add(place)
-            text = decode_source(_read(name))
+            text = decode_source(read_file(name))
             is_settings = Path(name).suffix == _SETTINGS
             yield _check_settings(name) if is_settings else _check_rules(name, text, options)
 
 
 def _definitions(name: str) -> Sequence[Source]:
     """The files of a topology in an argument; none if it is a file of another kind."""
-    if name == _STANDARD_INPUT:
+    if name == STANDARD_INPUT:
         return ()
     sources = read_sources(name)
     path = sources[0].path
     if path != Path(name) or path.suffix.lower() in SUFFIXES:
         for source in sources:
-            _read(str(source.path))  # a missing file is an error of the command line
+            read_file(str(source.path))  # a missing file is an error of the command line
         return sources
-    return sources if is_mqsc(decode_source(_read(name))) else ()
+    return sources if is_mqsc(decode_source(read_file(name))) else ()
 
 
 def _kind_of(source: Source) -> str:
     suffix = source.path.suffix.lower()
     if suffix not in YAML_SUFFIXES:
         return _KINDS_BY_SUFFIX.get(suffix, "MQSC script")
-    kind = _KIND.search(decode_source(_read(str(source.path))))
+    kind = _KIND.search(decode_source(read_file(str(source.path))))
     return _YAML_KINDS.get(kind[1], "YAML") if kind else "YAML"
-
-
-def _read(name: str) -> bytes:
-    try:
-        if name == _STANDARD_INPUT:
-            return sys.stdin.buffer.read()
-        return Path(name).read_bytes()
-    except OSError as error:
-        raise UsageError(
-            f"{name} cannot be read: {error.strerror}", hint="name files that exist, or -"
-        ) from error

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import click
 
-from redrive.command.options import lenient_option
-from redrive.errors import UsageError
+from redrive.command.options import STANDARD_INPUT, lenient_option, read_file
 from redrive.printable import printable
 from redrive.rules import decode_source, parse
 from redrive.rules.formatting import format_table
 from redrive.rules.source import encoding_of
-
-_STANDARD_INPUT: Final = "-"
 
 
 @click.command()
@@ -42,9 +37,9 @@ def fmt(context: click.Context, tables: Sequence[str], *, only_check: bool, leni
     """  # noqa: D301 - \b keeps click from wrapping the examples
     changed = False
     for name in tables:
-        data = _read(name)
+        data = read_file(name)
         text = decode_source(data)
-        shown = "<stdin>" if name == _STANDARD_INPUT else name
+        shown = "<stdin>" if name == STANDARD_INPUT else name
         table = parse(text, name=shown, strict=not lenient).required()
         formatted = format_table(table, text)
         if "\r\n" in text:
@@ -54,22 +49,13 @@ def fmt(context: click.Context, tables: Sequence[str], *, only_check: bool, leni
         encoded = formatted.encode("iso-8859-1" if is_latin else "utf-8")
         differs = encoded != data
         changed |= differs
-        if name == _STANDARD_INPUT and not only_check:
+        if name == STANDARD_INPUT and not only_check:
             click.echo(encoded, nl=False)
         elif differs:
             click.echo(f"{printable(shown)}: {'not formatted' if only_check else 'formatted'}")
             if not only_check:
                 _replace(Path(name), encoded)
     context.exit(1 if only_check and changed else 0)
-
-
-def _read(name: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if name == _STANDARD_INPUT else Path(name).read_bytes()
-    except OSError as error:
-        raise UsageError(
-            f"{name} cannot be read: {error.strerror}", hint="name files that exist, or -"
-        ) from error
 
 
 def _replace(path: Path, data: bytes) -> None:

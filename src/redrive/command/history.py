@@ -86,23 +86,19 @@ def history(
         _show_found(found, criteria, mq=mq, as_json=as_json)
         return
     answer = archive.history(identity)
-    shown = answer if isinstance(answer, NotFound) else masked(answer, mask)
-    _show_history(shown, mq=mq, as_json=as_json)
+    if isinstance(answer, NotFound):
+        print_notes(answer.notes)
+        raise NotFoundError(answer.reason, hint=answer.hint)
+    shown = masked(answer, mask)
+    if as_json:
+        print_json(document_of(shown))
+    else:
+        story(shown, mq=mq)
 
 
 def masked(answer: _Answer, mask: Mask) -> _Answer:
     """An answer whose outcomes show no secrets."""
     return replace(answer, outcomes=[mask.row(row) for row in answer.outcomes])
-
-
-def _show_history(answer: History | NotFound, *, mq: bool, as_json: bool) -> None:
-    if isinstance(answer, NotFound):
-        print_notes(answer.notes)
-        raise NotFoundError(answer.reason, hint=answer.hint)
-    if as_json:
-        print_json(document_of(answer))
-        return
-    story(answer, mq=mq)
 
 
 def story(answer: History, *, mq: bool) -> None:

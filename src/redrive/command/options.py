@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -9,6 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 import click
 
 from redrive.command.output import WIDE
+from redrive.errors import UsageError
 from redrive.settings import Option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -22,6 +24,7 @@ FILE: Final = click.Path(path_type=Path, dir_okay=False)
 """A file that need not exist."""
 TABLE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 """A rules table."""
+STANDARD_INPUT: Final = "-"
 
 
 def combined(*options: Callable[[Any], Any]) -> _Decorator:
@@ -33,6 +36,20 @@ def combined(*options: Callable[[Any], Any]) -> _Decorator:
         return command
 
     return add
+
+
+def read_file(name: str) -> bytes:
+    """The bytes of a file that an argument names, or of standard input.
+
+    Raises:
+        UsageError: It can't be read.
+    """
+    try:
+        return sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"{name} cannot be read: {error.strerror}", hint="name files that exist, or -"
+        ) from error
 
 
 def number_option(name: str, default: int, most: int | None, help_text: str) -> _Decorator:

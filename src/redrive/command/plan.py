@@ -242,18 +242,14 @@ def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
         Question(old=job, new=job, handler=one.identity.name, over=_LIVE, mask=settings.mask)
         for one in handlers
     ]
-    _show_tables([asked(one) for one in questions], as_json=as_json)
-    if job.topology and not as_json:
-        print_notes([_PUTS])
-
-
-def _show_tables(answers: list[WhatIf], *, as_json: bool) -> None:
+    answers = [asked(one) for one in questions]
     if as_json:
-        documents = [document_of_table(one) for one in answers]
-        print_json({"handlers": documents})
+        print_json({"handlers": [document_of_table(one) for one in answers]})
         return
     print_lines(_lines(answers))
     print_notes(dict.fromkeys(note for one in answers for note in one.notes))
+    if job.topology:
+        print_notes([_PUTS])
 
 
 def _lines(answers: list[WhatIf]) -> Iterator[str]:

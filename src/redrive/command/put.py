@@ -136,7 +136,7 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
     for report in message.reports_in_vain():
         click.echo(f"warning: {report}", err=True)
     network = read_network(config, bootstrap_server, files)
-    at = put_names.at or _only_manager(network)
+    at = put_names.at or checked_at("", network.topology.manager_names)
     message = replace(message, user=putting_user(network))
     topic = checked_put_topic(network, at)
     body = _body(data, body_file)
@@ -168,10 +168,6 @@ def _problems(network: Network, at: str, message: NewMessage, body: bytes) -> It
         if trace.problem is not None:
             told = f"{trace.problem.code or ''} {trace.problem.detail}".strip()
             yield f"{told}; redrive resolve with the same names shows the way"
-
-
-def _only_manager(network: Network) -> str:
-    return checked_at("", network.topology.manager_names)
 
 
 def _property(text: str) -> tuple[str, str]:

@@ -11,7 +11,6 @@ import click
 
 from redrive.command.options import topology_option
 from redrive.command.put_options import (
-    PutNames,
     checked_at,
     put_options,
     read_put_names,
@@ -131,8 +130,15 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
         named = Names(queue=put_names.queue, queue_manager=put_names.queue_manager)
         trace = trace_moves(topology, at, named, length=length, moves=then)
     else:
-        answers = read_reply_to(reply_to)
-        message = _message(put_names, persistent, read_report(reports), answers)
+        message = NewMessage(
+            queue=put_names.queue,
+            queue_manager=put_names.queue_manager,
+            persistent=persistent,
+            report=read_report(reports),
+            reply_to=read_reply_to(reply_to),
+        )
+        for warning in message.reports_in_vain():
+            click.echo(f"warning: {warning}", err=True)
         trace = assuming_tracer(topology).trace(at, message, bytes(length), offset=seed)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(trace), indent=2))
@@ -141,24 +147,6 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
     else:
         click.echo("\n".join(_tree(trace)))
     context.exit(0 if trace.is_good else 1)
-
-
-def _message(
-    names: PutNames,
-    persistent: bool | None,  # noqa: FBT001 - None is a third answer
-    report: int,
-    reply_to: Names,
-) -> NewMessage:
-    message = NewMessage(
-        queue=names.queue,
-        queue_manager=names.queue_manager,
-        persistent=persistent,
-        report=report,
-        reply_to=reply_to,
-    )
-    for warning in message.reports_in_vain():
-        click.echo(f"warning: {warning}", err=True)
-    return message
 
 
 def _open_options(text: str) -> OpenOption:

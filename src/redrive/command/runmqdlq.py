@@ -233,15 +233,11 @@ def _defined_queue(arguments: Arguments, rules: RulesSource, document: Document)
         manager = names[0]
     queue = topology.own_dead_letter_queue(manager)
     if manager in names and not queue:
-        raise _no_queue(f"queue manager {manager} has no DEADQ")
+        raise UsageError(
+            f"the dead-letter queue is not named: queue manager {manager} has no DEADQ",
+            hint="give QName, INPUTQ in the table, or REDRIVE_DEADQ",
+        )
     return queue
-
-
-def _no_queue(problem: str) -> UsageError:
-    return UsageError(
-        f"the dead-letter queue is not named: {problem}",
-        hint="give QName, INPUTQ in the table, or REDRIVE_DEADQ",
-    )
 
 
 def _handler(arguments: Arguments, queue: str, document: Document) -> dict[str, str]:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 import click
@@ -41,24 +42,9 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options; the command gets them as ``selection``."""
 
     @wraps(command)
-    def selecting(
-        *,
-        status: str,
-        reason: str | None,
-        destq: str | None,
-        rule: int | None,
-        handler: str | None,
-        key: str | None,
-        since: str | None,
-        older_than: str | None,
-        where: str,
-        **others: Any,  # noqa: ANN401 - the command's own
-    ) -> Any:  # noqa: ANN401 - the command's own
-        selection = parse_selection(
-            status=status, reason=reason, destq=destq, rule=rule, handler=handler, key=key,
-            since=since, older_than=older_than, where=where,
-        )  # fmt: skip
-        return command(selection=selection, **others)
+    def selecting(**given: Any) -> Any:  # noqa: ANN401 - the options here, and the command's own
+        chosen = {name: given.pop(name) for name in signature(parse_selection).parameters}
+        return command(selection=parse_selection(**chosen), **given)
 
     added: Callable[..., Any] = _OPTIONS(selecting)
     return added

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 from rich.text import Text
@@ -52,9 +52,21 @@ def show(*, identity: str, config: Path, form: str, whole: bool, mq: bool, as_js
     Exit codes: 0 shown, also if the body is gone; 1 no such message or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    how = _Form(form, whole, as_json, shows_mq(settings.job, mq=mq))
     answer, found = find_message(settings, identity)
-    _show(answer, found, settings, how)
+    if as_json:
+        print_json(message_document(settings, answer, found))
+        return
+    lines = console()
+    if answer:
+        story(answer, mq=shows_mq(settings.job, mq=mq))
+        lines.print()
+    if isinstance(found, Lost):
+        lines.print(Text(f"body: {found.reason}", style="yellow"))
+        return
+    for line in record.lines(_view(found, settings), form, whole=whole):
+        lines.print(Text(line), soft_wrap=True)
+    if not answer:
+        lines.print(Text("no outcome yet: the job has not handled it", style="yellow"))
 
 
 def find_message(settings: Settings, identity: str) -> tuple[History | None, StoredRecord | Lost]:
@@ -95,34 +107,6 @@ def message_document(
     """What ``redrive show --json`` prints of what ``find_message`` found."""
     content = document_of(answer) if answer else {"outcomes": []}
     return {**content, "record": _in_json(found, settings)}
-
-
-class _Form(NamedTuple):
-    """How a record is to be shown."""
-
-    body: str
-    whole: bool
-    as_json: bool
-    mq: bool
-
-
-def _show(
-    answer: History | None, found: StoredRecord | Lost, settings: Settings, form: _Form
-) -> None:
-    if form.as_json:
-        print_json(message_document(settings, answer, found))
-        return
-    lines = console()
-    if answer:
-        story(answer, mq=form.mq)
-        lines.print()
-    if isinstance(found, Lost):
-        lines.print(Text(f"body: {found.reason}", style="yellow"))
-        return
-    for line in record.lines(_view(found, settings), form.body, whole=form.whole):
-        lines.print(Text(line), soft_wrap=True)
-    if not answer:
-        lines.print(Text("no outcome yet: the job has not handled it", style="yellow"))
 
 
 def _view(found: StoredRecord, settings: Settings) -> RecordView:
