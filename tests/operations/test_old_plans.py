@@ -30,6 +30,7 @@ from tests.simulation.job import (
 from tests.simulation.scheduler import Scheduler
 
 from redrive.checkpoints.instances import Share
+from redrive.checkpoints.states import StatesWriter
 from redrive.configuration import JobConfiguration
 from redrive.engine.commands import Replay, To
 from redrive.engine.names import control_topic, tables_topic
@@ -37,7 +38,6 @@ from redrive.errors import UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.operations.replay import instructions
-from redrive.operations.replay.entries import Writer
 from redrive.operations.replay.instructions import Instructions
 from redrive.operations.replay.plan import Order, ReplayPlan
 from redrive.topology.names import Names
@@ -168,14 +168,15 @@ def test_what_remains_and_lost_its_copy_is_still_restored() -> None:
 def dying_after(writes: int) -> Iterator[None]:
     """``apply`` in chunks of two messages, which dies after so many transactions."""
     numbers = count()
-    write = Writer.write
+    write = StatesWriter.write
 
-    def dying(self: Writer, records: list[OutputRecord], replay: Replay) -> None:
+    def dying(self: StatesWriter, *written: Any) -> None:
         if next(numbers) >= writes:
             raise KeyboardInterrupt
-        write(self, records, replay)
+        write(self, *written)
 
-    with patch.object(instructions, "_CHUNK_RECORDS", 2), patch.object(Writer, "write", dying):
+    small = patch.object(instructions, "_CHUNK_RECORDS", 2)
+    with small, patch.object(StatesWriter, "write", dying):
         yield
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Self, TypeAlias, T
 
 from redrive.engine.commands import Replay
 from redrive.engine.ordering import Round, WaitingKeys
+from redrive.errors import TransientFault
 from redrive.messages import TopicPartition
 from redrive.rules.backoff import PARTITIONS
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _Question = TypeVar("_Question")
 _Answer = TypeVar("_Answer")
+_Decided = TypeVar("_Decided")
 
 TOPIC_AGE: Final = 5.0
 """Seconds for which an answer about an existing topic is valid."""
@@ -31,6 +33,8 @@ NO_LIMIT: Final = 1 << 62
 """A limit that nothing reaches."""
 _AGEING: Final = 60_000
 """Milliseconds."""
+_MOST_ANSWERS: Final = 16
+"""Answers in a row that may lead to another question."""
 _REMEMBERED: Final = 10_000
 """The most topics that are remembered: names come from messages, so they are unbounded."""
 
@@ -344,6 +348,25 @@ class Facts:
             topics.clear()
         for name in [name for name, (until, _) in topics.items() if until < now]:
             del topics[name]
+
+    def answered(
+        self, decide: Callable[[], _Decided], answers: Callable[[Questions], Answers]
+    ) -> _Decided:
+        """A decision once every question is answered that it leads to.
+
+        Args:
+            decide: Decides by what is known; called again after each answer.
+            answers: Asks the cluster.
+
+        Raises:
+            TransientFault: Every answer led to another question.
+        """
+        for _ in range(_MOST_ANSWERS):
+            decided = decide()
+            if not (questions := self.take_questions()):
+                return decided
+            self.learn(answers(questions))
+        raise TransientFault("what has to be known of the cluster changed while it was asked for")
 
     def doubt(self, topics: Iterable[str]) -> None:
         """Drops topics whose records were refused: their facts no longer hold."""

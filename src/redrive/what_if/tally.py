@@ -154,10 +154,10 @@ class Tally:
         profile = DeadLetterProfile(scheme, problem, fields, None)
         self._totals.messages[Over.HISTORY] += n
         both = self._old, self._new
-        old, new = (one.side_of(one.trial().decide_profile(profile)) for one in both)
-        if questions := self._facts.take_questions():
-            self._facts.learn(self._answers(questions))
-            old, new = (one.side_of(one.trial().decide_profile(profile)) for one in both)
+        old, new = self._facts.answered(
+            lambda: [one.side_of(one.trial().decide_profile(profile)) for one in both],
+            self._answers,
+        )
         self._totals.count(old, new, n)
         samples = self._totals.samples(old, new)
         if samples is not None and len(samples) < SAMPLES:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from redrive.engine.commands import Replay
 from redrive.engine.context import SliceContext
 from redrive.engine.edits import NO_EDIT, Content
 from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind
-from redrive.errors import RedriveError, TransientFault
+from redrive.errors import RedriveError
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import DeadLetterDecoder, Records
 from redrive.messages import own_headers as own
@@ -23,6 +22,7 @@ from redrive.outcomes.bodies import Lost, find_record
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration
+    from redrive.engine.commands import Replay
     from redrive.engine.deciders import Decided
     from redrive.engine.facts import Answers, Facts, Questions
     from redrive.engine.rules_decider import RulesDecider
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from redrive.operations.replay.plan import Order
     from redrive.outcomes.rows import Row
 
-_MOST: Final = 16
-"""Times that one question about the cluster may lead to another."""
 _CONTEXT: Final = 1
 """Equal lines of a value that are shown beside others."""
 _LONGEST: Final = 200
@@ -124,15 +122,8 @@ class Preview:
         self, row: Row, record: StoredRecord, order: Order, *, is_edited: bool
     ) -> Content | str:
         """What the job would put, or why it would not."""
-        edit = order.edit if is_edited else NO_EDIT
-        replay = Replay(
-            plan=str(is_edited),
-            to=order.to,
-            queue=order.target.queue,
-            queue_manager=order.target.queue_manager,
-            keeps_header=order.keeps_header,
-            edit=edit,
-        )
+        chosen = order if is_edited else replace(order, edit=NO_EDIT)
+        replay = chosen.replay(str(is_edited))
         _, decision, records = self._decided(row["handler"], record, replay)
         if not records:
             reason = f"{reason_name(decision.reason)}: " if decision.reason else ""
@@ -153,14 +144,12 @@ class Preview:
         source = DeadLetterSource(decider, DeadLetterDecoder(schemes=decider.schemes))
         source.load(part, 0)
         message, attempts, _ = source.read(0)
-        for _ in range(_MOST):
+
+        def decide() -> Decided:
             facts = SliceContext(self._facts, "", int(time.time() * 1000))
-            decided = decider.decide(message, attempts, facts, replay=replay)
-            questions = self._facts.take_questions()
-            if not questions:
-                return decided
-            self._facts.learn(self._answers(questions))
-        raise TransientFault("what has to be known of the cluster changed while it was asked for")
+            return decider.decide(message, attempts, facts, replay=replay)
+
+        return self._facts.answered(decide, self._answers)
 
 
 def change_of(

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from redrive.checkpoints.states import StatesWriter
 from redrive.engine.commands import Replay, read_replays
 from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
 from redrive.kafka.deadline import AGAIN, PATIENCE
-from redrive.messages import OutputRecord
 from redrive.operations.states import ensure_topics, read_decisions
 
 if TYPE_CHECKING:
@@ -37,25 +35,8 @@ def read_accepted(job: JobConfiguration, cluster: Cluster) -> dict[str, Replay]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """Writes chunks in transactions of a producer that fenced every other for the plan."""
-
-    states: StatesWriter
-
-    def write(self, records: Sequence[OutputRecord], replay: Replay) -> None:
-        """Writes instructions together with how far their plan is then.
-
-        Raises:
-            TransientFault: The broker refused, or gave no answer in time.
-            FencedFault: Another command applies the plan.
-            OutcomeUnknown: The answer to the commit was lost.
-        """
-        self.states.write([replay.entry()], records)
-
-
 def written_with_patience(
-    job: JobConfiguration, cluster: Cluster, plan: str, write: Callable[[Writer], Replay]
+    job: JobConfiguration, cluster: Cluster, plan: str, write: Callable[[StatesWriter], Replay]
 ) -> Replay:
     """The result of ``write``, retried while the broker is silent or another command applies.
 
@@ -63,8 +44,8 @@ def written_with_patience(
         job: The application.
         cluster: Its cluster.
         plan: The id of the plan.
-        write: Writes what is not written yet. An earlier writer is fenced, and what he wrote is
-            settled.
+        write: Writes what is not written yet, by a producer that fenced every other for the plan:
+            what an earlier one wrote is settled.
 
     Raises:
         TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.
@@ -74,7 +55,7 @@ def written_with_patience(
         before = _instructed(job, cluster, plan)
         try:
             with _writer(job, cluster, plan) as states:
-                return write(Writer(states))
+                return write(states)
         except (TransientFault, FencedFault, OutcomeUnknown):
             # Another command that applies the same plan now fences us, and we fence it.
             if _instructed(job, cluster, plan) != before:

@@ -16,6 +16,7 @@ from typing import Final
 
 from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.own_topics import MAX_MESSAGE_BYTES, replay_topic
+from redrive.checkpoints.states import StatesWriter
 from redrive.collector import collector_paused
 from redrive.engine.commands import Replay, Span
 from redrive.kafka.administration import TopicAdministration
@@ -23,7 +24,7 @@ from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition, cuts
 from redrive.messages import own_headers as own
 from redrive.operations.replay.applied import AppliedPlan, PlannedLane
-from redrive.operations.replay.entries import Writer, read_accepted, written_with_patience
+from redrive.operations.replay.entries import read_accepted, written_with_patience
 from redrive.operations.replay.payloads import name_in_origins
 from redrive.operations.replay.placed import Look, PlannedMessages
 
@@ -64,7 +65,7 @@ class Instructions(AppliedPlan):
             if one.handler.identity.topic in counts
         )
 
-    def _write_all(self, writer: Writer) -> Replay:
+    def _write_all(self, states: StatesWriter) -> Replay:
         # Only now: an earlier writer is fenced, and its transaction is settled.
         accepted = read_accepted(self._job, self._cluster).get(self._plan.plan)
         replay = accepted or self._new()
@@ -75,7 +76,7 @@ class Instructions(AppliedPlan):
             self._lanes, replay.spans, is_new=accepted is None
         )
         if accepted is None:
-            writer.write([], replay)  # from now on it is accepted
+            states.write([replay.entry()])  # from now on it is accepted
         for lane, records, span in self._every_chunk(replay.spans, looks):
             is_last = span.read > span.until
             replay = replace(
@@ -84,27 +85,20 @@ class Instructions(AppliedPlan):
                 placed=replay.placed + (looks[lane.replay].placed if is_last else 0),
                 spans={**replay.spans, lane.replay: span},
             )
-            writer.write(records, replay)
+            states.write([replay.entry()], records)
             self._written(replay.instructed)
         ends = self._cluster.ends(replay.spans, committed_only=False)
         closed = {lane: replace(span, end=ends[lane]) for lane, span in replay.spans.items()}
         replay = replace(replay, spans=closed, is_complete=True)
-        writer.write([], replay)
+        states.write([replay.entry()])
         return replay
 
     def _new(self) -> Replay:
         """The plan before anything of it is written."""
         remaining = self._cluster.extents([one.remaining for one in self._lanes])
         ends = self._cluster.ends([one.replay for one in self._lanes], committed_only=False)
-        order = self._plan.order
-        return Replay(
-            plan=self._plan.plan,
-            to=order.to,
-            queue=order.target.queue,
-            queue_manager=order.target.queue_manager,
-            keeps_header=order.keeps_header,
-            rate=order.rate,
-            edit=order.edit,
+        return self._plan.order.replay(
+            self._plan.plan,
             operator=self._operator,
             purpose=self._purpose,
             accepted=time.time(),

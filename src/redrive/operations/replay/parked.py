@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from redrive.checkpoints.states import StatesWriter
 from redrive.engine.commands import Replay, Span
 from redrive.errors import UsageError
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
 from redrive.operations.replay.applied import AppliedPlan, PlannedLane
-from redrive.operations.replay.entries import Writer, read_accepted, written_with_patience
+from redrive.operations.replay.entries import read_accepted, written_with_patience
 from redrive.rules.backoff import PARTITIONS
 
 MOST_PARKED: Final = 100_000
@@ -45,7 +46,7 @@ class ParkedOrder(AppliedPlan):
             )
         return written_with_patience(self._job, self._cluster, self._plan.plan, self._write)
 
-    def _write(self, writer: Writer) -> Replay:
+    def _write(self, states: StatesWriter) -> Replay:
         every = read_accepted(self._job, self._cluster)
         accepted = every.get(self._plan.plan)
         if accepted is not None:
@@ -54,9 +55,8 @@ class ParkedOrder(AppliedPlan):
         for lane in self._lanes:
             spans.update(self._spans(lane))
             self._written(sum(one.count for one in spans.values()))
-        replay = Replay(
-            plan=self._plan.plan,
-            to=self._plan.order.to,
+        replay = self._plan.order.replay(
+            self._plan.plan,
             operator=self._operator,
             purpose=self._purpose,
             accepted=time.time(),
@@ -66,8 +66,8 @@ class ParkedOrder(AppliedPlan):
             spans=spans,
         )
         for one in self._done_with(every):
-            writer.write([], one)
-        writer.write([], replay)
+            states.write([one.entry()])
+        states.write([replay.entry()])
         return replay
 
     def _spans(self, lane: PlannedLane) -> Mapping[TopicPartition, Span]:

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 import orjson
 
-from redrive.engine.commands import To
+from redrive.engine.commands import Replay, To
 from redrive.engine.edits import NO_EDIT, Edit
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.masking import Mask
@@ -53,6 +53,24 @@ class Order:
     def __str__(self) -> str:
         """Where the messages go and what changes in them, in words."""
         return f"{self._where}; {self.edit}" if self.edit else self._where
+
+    def replay(self, plan: str, **accepted: Any) -> Replay:  # noqa: ANN401 - members of a replay
+        """The replay of a plan with this order.
+
+        Args:
+            plan: The id of the plan.
+            accepted: What is known of it once it is accepted, by the names of ``Replay``.
+        """
+        return Replay(
+            plan=plan,
+            to=self.to,
+            queue=self.target.queue,
+            queue_manager=self.target.queue_manager,
+            keeps_header=self.keeps_header,
+            rate=self.rate,
+            edit=self.edit,
+            **accepted,
+        )
 
     @property
     def _where(self) -> str:

@@ -15,7 +15,6 @@ from redrive.engine.context import SliceContext
 from redrive.engine.decision import NO_PROFILE, Decision, Discard, Keep, Put
 from redrive.engine.facts import DepthQuestion, Facts
 from redrive.engine.rules_decider import LOOP, RulesDecider
-from redrive.errors import TransientFault
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import NO_VALID_SCHEME
 from redrive.messages.constants import reason_name
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from redrive.topology.put import Destination
 
 
-_MOST: Final = 16
-"""Times that one question about the cluster may lead to another."""
 _SHOWN: Final = 20
 """Parts of one kind that a plan names."""
 
@@ -153,23 +150,14 @@ class Planner:
 
     def _puts(self, rows: Sequence[Row], order: Order) -> Sequence[_Put]:
         """What the job would do now with each message, once all is known that it asks for."""
-        replay = Replay(
-            plan="",
-            to=order.to,
-            queue=order.target.queue,
-            queue_manager=order.target.queue_manager,
-            keeps_header=order.keeps_header,
-            edit=order.edit,
-        )
-        for _ in range(_MOST):
+        replay = order.replay("")
+
+        def decide() -> Sequence[_Put]:
             facts = SliceContext(self._facts, "", int(time.time() * 1000))
             known: dict[object, _Put] = {}
-            puts = [self._put_of(row, order, replay, facts, known) for row in rows]
-            questions = self._facts.take_questions()
-            if not questions:
-                return puts
-            self._facts.learn(self._answers(questions))
-        raise TransientFault("what has to be known of the cluster changed while it was asked for")
+            return [self._put_of(row, order, replay, facts, known) for row in rows]
+
+        return self._facts.answered(decide, self._answers)
 
     def _put_of(
         self, row: Row, order: Order, replay: Replay, facts: SliceContext, known: dict[object, _Put]
@@ -238,18 +226,12 @@ class Planner:
             yield Warned("target-silent", f"{place.topic} takes nothing now: {facts.silent}", count)
         if limits.max_depth is None or not limits.consumer_group:
             return
-        depth = self._depth(DepthQuestion(place.topic, limits.consumer_group, limits.max_depth))
+        question = DepthQuestion(place.topic, limits.consumer_group, limits.max_depth)
+        depth = self._facts.answered(lambda: self._facts.depth(question), self._answers)
         if depth + count > limits.max_depth:
             room = max(0, limits.max_depth - depth)
             text = f"{names} holds {depth} messages and takes {limits.max_depth}: room for {room}"
             yield Warned("target-full", text, count - room)
-
-    def _depth(self, question: DepthQuestion) -> int:
-        """Messages on a queue that can be full."""
-        self._facts.depth(question)
-        if questions := self._facts.take_questions():
-            self._facts.learn(self._answers(questions))
-        return self._facts.depth(question)
 
     # -- the messages themselves -----------------------------------------------------------------
 
