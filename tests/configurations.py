@@ -1,4 +1,4 @@
-"""The smallest configurations of a job, of which a test says what it is about."""
+"""The smallest configurations and settings of a job, of which a test says what it is about."""
 
 from __future__ import annotations
 
@@ -16,6 +16,39 @@ def handled(topic: str, rules: str = "", **names: str) -> HandlerConfiguration:
     names = {"queue": topic, "retry_topic": "retry", "remaining_topic": "remaining", **names}
     identity = identity_of(topic, **names)
     return HandlerConfiguration(identity=identity, rules=rules, rules_name=f"{identity.name}.rul")
+
+
+def write_settings(
+    folder: Path,
+    *queues: str,
+    rules: str = "ACTION(RETRY)\n",
+    application: str = "shop",
+    servers: str = "localhost:1",
+    more: str = "",
+) -> Path:
+    """Writes ``redrive.toml``, with a handler for each queue, and the table of each handler.
+
+    A handler and its table have the name of the queue without ``.dlq``.
+
+    Args:
+        folder: Where to write.
+        queues: The dead-letter queues.
+        rules: The table of all handlers.
+        application: The name of the application.
+        servers: The brokers; nobody listens at the default.
+        more: Further lines of the settings.
+
+    Returns:
+        The file of the settings.
+    """
+    text = f'[application]\nname = "{application}"\n[kafka]\nbootstrap_servers = "{servers}"\n'
+    for queue in queues:
+        name = queue.removesuffix(".dlq")
+        text += f'[[handlers]]\nname = "{name}"\nqueue = "{queue}"\nrules = "{name}.rul"\n'
+        (folder / f"{name}.rul").write_text(rules)
+    path = folder / "redrive.toml"
+    path.write_text(text + more)
+    return path
 
 
 def job_of(

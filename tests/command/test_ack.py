@@ -9,23 +9,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.configurations import write_settings
 from tests.outcomes.samples import append, outcome, rows
 
 from redrive.command import main
 from redrive.settings import read_settings
 
-SETTINGS = """\
-[application]
-name = "{name}"
-[kafka]
-bootstrap_servers = "{servers}"
-[[handlers]]
-name = "orders"
-queue = "orders.dlq"
-rules = "orders.rul"
-[mask]
-patterns = ["secret"]
-"""
+MASK = '[mask]\npatterns = ["secret"]\n'
 
 
 def run(*arguments: str) -> Result:
@@ -49,9 +39,10 @@ def shop(
 ) -> None:
     """A job, never run on this broker, with a ledger of three messages that remain."""
     monkeypatch.chdir(tmp_path)
-    Path("orders.rul").write_text("ACTION(RETRY)\n")
     name = unique_name("ack").replace("_", "-")
-    Path("redrive.toml").write_text(SETTINGS.format(name=name, servers=bootstrap_servers))
+    path = write_settings(
+        tmp_path, "orders.dlq", application=name, servers=bootstrap_servers, more=MASK
+    )
     places = [f"orders.dlq:0:{number}" for number in range(3)]
     letters = [
         outcome(
@@ -60,7 +51,7 @@ def shop(
         )
         for number, place in enumerate(places)
     ]  # fmt: skip
-    append(read_settings(Path("redrive.toml")).job.ledger.path, rows(letters, partitions=1))
+    append(read_settings(path).job.ledger.path, rows(letters, partitions=1))
 
 
 @pytest.mark.usefixtures("shop")
@@ -91,8 +82,7 @@ def test_what_makes_no_acknowledgement_is_refused(
 ) -> None:
     """Each with what to do instead, before the broker is asked."""
     monkeypatch.chdir(tmp_path)
-    Path("orders.rul").write_text("ACTION(RETRY)\n")
-    Path("redrive.toml").write_text(SETTINGS.format(name="shop", servers="localhost:1"))
+    write_settings(tmp_path, "orders.dlq")
     for arguments, told in (
         ([], "needs --until and --note"),
         (["--until", "7d"], "needs --until and --note"),

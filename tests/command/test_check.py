@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.configurations import write_settings
 
 from redrive.command import main
 from redrive.command.finding_formats import FORMATS, FileFindings
@@ -137,27 +138,13 @@ def test_control_characters_never_reach_the_terminal(tmp_path: Path) -> None:
     assert "REASON('\u241b[31m\ufffd\ufffd')" in result.output
 
 
-SETTINGS = """
-[application]
-name = "shop"
-[kafka]
-bootstrap_servers = "localhost:9092"
-[job]
-allow_context_authority = {allowed}
-[[handlers]]
-queue = "orders.dlq"
-rules = "orders.rul"
-"""
-
-
 @pytest.mark.parametrize("order", [["orders.rul", "redrive.toml"], ["redrive.toml", "orders.rul"]])
 def test_a_finding_is_told_once(
     order: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if a table is named beside its settings, in any order."""
     monkeypatch.chdir(tmp_path)
-    Path("redrive.toml").write_text(SETTINGS.format(allowed="false"))
-    Path("orders.rul").write_text("REASON(1) ACTION(RETRY)\n")
+    write_settings(tmp_path, "orders.dlq", rules="REASON(1) ACTION(RETRY)\n")
     for arguments in (["redrive.toml"], order):
         found = [
             finding["code"]
@@ -173,8 +160,8 @@ def test_check_and_run_agree_about_authority(
 ) -> None:
     """PUTAUT(CTX) is refused unless the settings say otherwise; without settings it is."""
     monkeypatch.chdir(tmp_path)
-    Path("redrive.toml").write_text(SETTINGS.format(allowed=allowed))
-    Path("orders.rul").write_text("ACTION(RETRY) PUTAUT(CTX)\n")
+    allow = f"[job]\nallow_context_authority = {allowed}\n"
+    write_settings(tmp_path, "orders.dlq", rules="ACTION(RETRY) PUTAUT(CTX)\n", more=allow)
     assert check("orders.rul").exit_code == 1
     assert "CONTEXT_AUTHORITY" in check("orders.rul").output
     for files in (["redrive.toml"], ["orders.rul", "redrive.toml"]):

@@ -9,6 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import assume, given
+from tests.configurations import write_settings
 from tests.engine.test_edits import contents
 
 from redrive.command import main, replay
@@ -161,11 +162,7 @@ def test_a_message_is_edited_and_sent_or_is_unchanged_and_stays(
 ) -> None:
     """The plan that is applied has the edit; no file is left."""
     monkeypatch.chdir(tmp_path)
-    Path("redrive.toml").write_text(
-        'application.name = "a"\nkafka.bootstrap_servers = "localhost:1"\n'
-        '[[handlers]]\nqueue = "dlq"\nrules = "dlq.rul"\n'
-    )
-    Path("dlq.rul").write_text("ACTION(IGNORE)\n")
+    write_settings(tmp_path, "dlq")
     monkeypatch.setenv("VISUAL", editor)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

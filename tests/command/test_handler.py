@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.configurations import write_settings
 
 from redrive.checkpoints.control import ControlTopic, LostPosition
 from redrive.command import main
@@ -32,16 +33,9 @@ def test_a_stopped_handler_is_listed_and_resumed(
 ) -> None:
     """What is left out is printed, and who resumed it is kept; another handler is not resumed."""
     monkeypatch.chdir(tmp_path)
-    Path("orders.rul").write_text("ACTION(IGNORE)\n")
-    handlers = "".join(
-        f'[[handlers]]\nname = "{name}"\nqueue = "{name}.dlq"\nrules = "orders.rul"\n'
-        for name in ("orders", "payments")
-    )
-    Path("redrive.toml").write_text(
-        f'[application]\nname = "{unique_name("app")}"\n'
-        f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n{handlers}'
-    )
-    job = read_settings(Path("redrive.toml")).job
+    name, queues = unique_name("app"), ("orders.dlq", "payments.dlq")
+    path = write_settings(tmp_path, *queues, application=name, servers=bootstrap_servers)
+    job = read_settings(path).job
     assert "stopped" not in redrive("list")  # the job never ran
     ensure_topics(job)
     lost = LostPosition(

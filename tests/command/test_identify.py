@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
+from tests.configurations import write_settings
 
 from redrive.command import main
 from redrive.rules import parse
@@ -102,12 +103,8 @@ def test_a_table_is_written_once(topic: str, bootstrap_servers: str) -> None:
 
 def test_schemes_of_the_settings_are_known(topic: str, bootstrap_servers: str) -> None:
     """With -c what was none is of a scheme of one's own."""
-    Path("a.rul").write_text("ACTION(RETRY)\n")
-    Path("redrive.toml").write_text(
-        f'[application]\nname = "a"\n[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n'
-        f'[[handlers]]\nqueue = "{topic}"\nrules = "a.rul"\n'
-        '[schemes.mine]\nrecognise = "x-error"\nerror.class = "x-error as class"\n'
-    )
+    mine = '[schemes.mine]\nrecognise = "x-error"\nerror.class = "x-error as class"\n'
+    write_settings(Path(), topic, servers=bootstrap_servers, more=mine)
     found = json.loads(redrive("identify", topic, "--json").stdout)
     assert found["schemes"][-1]["scheme"] == "mine"
     assert found["schemes"][-1]["errors"] == {"a.B": 1}

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+from tests.configurations import write_settings
 
 from redrive.command import main, replay
 from redrive.command.replay_view import accepted_before, question, show_plan, show_status
@@ -119,11 +120,7 @@ def test_cancelling_asks_and_tells_the_ledger_why(
 ) -> None:
     """As every command that changes what becomes of messages."""
     monkeypatch.chdir(tmp_path)
-    Path("redrive.toml").write_text(
-        'application.name = "a"\nkafka.bootstrap_servers = "localhost:1"\n'
-        '[[handlers]]\nqueue = "dlq"\nrules = "dlq.rul"\n'
-    )
-    Path("dlq.rul").write_text("ACTION(IGNORE)\n")
+    write_settings(tmp_path, "dlq")
     running = replace(status({}), waiting=3)
     told: list[str] = []
     monkeypatch.setattr(replay, "open_cluster", lambda _: nullcontext())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.configurations import write_settings
 
 from redrive.command import main
 from redrive.engine.breaker import BreakerState
@@ -18,15 +19,6 @@ from redrive.operations.retention import Waiting
 from redrive.operations.supervision import Activity, SupervisionState, supervision_file, write
 from redrive.settings import read_settings
 
-SETTINGS = """\
-[application]
-name = "{name}"
-[kafka]
-bootstrap_servers = "{servers}"
-[[handlers]]
-queue = "orders.dlq"
-rules = "orders.rul"
-"""
 AGO = 242
 
 
@@ -39,11 +31,8 @@ def config(
 ) -> Path:
     """The settings of a job, in the working directory."""
     monkeypatch.chdir(tmp_path)
-    Path("orders.rul").write_text("ACTION(RETRY)\n")
     name = unique_name("status").replace("_", "-")
-    path = Path("redrive.toml")
-    path.write_text(SETTINGS.format(name=name, servers=bootstrap_servers))
-    return path
+    return write_settings(Path(), "orders.dlq", application=name, servers=bootstrap_servers)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pytest
 from click.testing import CliRunner, Result
+from tests.configurations import write_settings
 from tests.outcomes.samples import append
 from tests.outcomes.small_job import SmallJob, dead_letter
 
@@ -107,12 +108,7 @@ def test_what_cannot_be_read_is_not_shown_as_none(
 ) -> None:
     """Without a ledger and without a broker the commands end with an error."""
     folder = tmp_path_factory.mktemp("away")
-    (folder / "orders.rul").write_text("ACTION(IGNORE)\n")
-    config = folder / "redrive.toml"
-    config.write_text(
-        '[application]\nname = "away"\n[kafka]\nbootstrap_servers = "localhost:1"\n'
-        '[[handlers]]\nqueue = "orders.dlq"\nrules = "orders.rul"\n'
-    )
+    config = write_settings(folder, "orders.dlq")
     waits = CliRunner().invoke(main, ["status", "--json", "-c", str(config)])
     told = orjson.loads(waits.stdout)
     [handler] = told["handlers"]

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 from click.testing import CliRunner
+from tests.configurations import write_settings
 from tests.conformance.decided_network import DecidedNetwork
 from tests.outcomes.samples import append
 
@@ -18,14 +19,7 @@ from redrive.outcomes.rows import row_of
 from redrive.settings import read_settings
 from redrive.topology.names import put_topic
 
-SETTINGS = """\
-[application]
-name = "network"
-[kafka]
-bootstrap_servers = "localhost:1"
-[topology]
-files = ["QM1.mqsc", "QM2.mqsc"]
-"""
+TOPOLOGY = '[topology]\nfiles = ["QM1.mqsc", "QM2.mqsc"]\n'
 QM1 = """\
 DEFINE QLOCAL(QM2) USAGE(XMITQ)
 DEFINE CHANNEL(QM1.QM2) CHLTYPE(SDR) XMITQ(QM2) CONNAME('qm2')
@@ -40,7 +34,7 @@ DEFINE CHANNEL(QM1.QM2) CHLTYPE(RCVR)
 def messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A message that arrived, one that waits on a transmission queue, one on an intake."""
     monkeypatch.chdir(tmp_path)
-    Path("redrive.toml").write_text(SETTINGS)
+    write_settings(Path(), more=TOPOLOGY)
     Path("QM1.mqsc").write_text(QM1)
     Path("QM2.mqsc").write_text(QM2)
     settings = read_settings(Path("redrive.toml"))
@@ -112,7 +106,7 @@ def test_a_message_that_a_receiver_tries_again_is_told_as_such(
 ) -> None:
     """``status`` counts it by the queue on which it waits, ``history`` tells of the next try."""
     monkeypatch.chdir(tmp_path)
-    Path("redrive.toml").write_text(SETTINGS)
+    write_settings(Path(), more=TOPOLOGY)
     Path("QM1.mqsc").write_text(QM1)
     Path("QM2.mqsc").write_text(QM2.replace("(Q)", "(Q) PUT(DISABLED)"))
     settings = read_settings(Path("redrive.toml"))

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from kafka import KafkaAdminClient
+from tests.configurations import write_settings
 from tests.outcomes.small_job import SmallJob, dead_letter
 from tests.what_if.test_tally import NEW, answer_of
 
@@ -108,13 +109,7 @@ def test_one_table_is_told_by_rule_and_target() -> None:
 @pytest.fixture
 def settings(tmp_path: Path) -> Path:
     """Settings of a job on a broker that is not there."""
-    path = tmp_path / "redrive.toml"
-    path.write_text(
-        '[application]\nname = "shop"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-        '[[handlers]]\nqueue = "orders.dlq"\nrules = "orders.rul"\n'
-    )
-    (tmp_path / "orders.rul").write_text("REASON(2053) ACTION(RETRY)\n")
-    return path
+    return write_settings(tmp_path, "orders.dlq", rules="REASON(2053) ACTION(RETRY)\n")
 
 
 def test_what_cannot_be_tried_is_an_error(settings: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import pytest
 from click.testing import CliRunner, Result
+from tests.configurations import write_settings
 from tests.outcomes.samples import START
 from tests.outcomes.small_job import SmallJob, dead_letter
 
@@ -142,15 +143,9 @@ def lines_of(answer: dict[str, Any]) -> list[dict[str, int]]:
 @pytest.fixture
 def settings(tmp_path: Path) -> Path:
     """Settings of a job on a broker that is not there."""
-    path = tmp_path / "redrive.toml"
-    path.write_text(
-        '[application]\nname = "shop"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-        '[[handlers]]\nqueue = "orders.dlq"\nname = "orders"\nrules = "orders.rul"\n'
-        '[[handlers]]\nqueue = "bills.dlq"\nname = "bills"\nrules = "bills.rul"\n'
-    )
-    for name in ("orders.rul", "bills.rul", "new.rul"):
-        (tmp_path / name).write_text("REASON(2053) ACTION(RETRY)\n")
-    return path
+    table = "REASON(2053) ACTION(RETRY)\n"
+    (tmp_path / "new.rul").write_text(table)
+    return write_settings(tmp_path, "orders.dlq", "bills.dlq", rules=table)
 
 
 def test_what_cannot_be_asked_is_told(settings: Path, tmp_path: Path) -> None:
