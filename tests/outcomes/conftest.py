@@ -38,6 +38,10 @@ name = "orders"
 rules = "orders.rul"
 """
 
+KEPT = {"retention.ms": "-1"}
+"""As the job makes its topics: the broker would delete records of the past half a minute later."""
+COMPACTED = {"cleanup.policy": "compact"}
+
 
 @pytest.fixture
 def now() -> int:
@@ -65,15 +69,13 @@ def small_job(
     identity = configuration.handlers[0].identity
     admin.create_topics(
         [
-            NewTopic(topic, 2, 1),
-            NewTopic(target, 1, 1),
-            NewTopic(identity.retry_topic, 2, 1),
-            NewTopic(identity.remaining_topic, 2, 1, topic_configs={"cleanup.policy": "compact"}),
-            NewTopic(configuration.outcomes_topic, 3, 1),
-            NewTopic(
-                configuration.control_topic, 1, 1, topic_configs={"cleanup.policy": "compact"}
-            ),
-            NewTopic(configuration.tables_topic, 1, 1, topic_configs={"cleanup.policy": "compact"}),
+            NewTopic(topic, 2, 1, topic_configs=KEPT),
+            NewTopic(target, 1, 1, topic_configs=KEPT),
+            NewTopic(identity.retry_topic, 2, 1, topic_configs=KEPT),
+            NewTopic(identity.remaining_topic, 2, 1, topic_configs=COMPACTED),
+            NewTopic(configuration.outcomes_topic, 3, 1, topic_configs=KEPT),
+            NewTopic(configuration.control_topic, 1, 1, topic_configs=COMPACTED),
+            NewTopic(configuration.tables_topic, 1, 1, topic_configs=COMPACTED),
         ],
         wait_for_metadata=True,
     )
