@@ -275,7 +275,6 @@ def _run_ivy(
 
 
 def _explain(log: Path) -> EnvironmentFault:
-    """What Ivy's report says about its failure."""
     report = log.read_text(encoding="utf-8")
     missing = re.findall(r":: (\S+)#(\S+);(\S+): not found", report)
     missing += re.findall(r"\[(?:FAILED|NOT FOUND) *\] (\S+)#(\S+);([^\s!]+)!", report)

@@ -118,7 +118,6 @@ class _CommandLine(click.Group):
 
 
 def _report(error: RedriveError) -> None:
-    """Print the error, its location and a hint on standard error."""
     if isinstance(error, ConfigurationError):
         for finding in error.diagnostics:
             click.echo(finding.render(), err=True)

@@ -137,7 +137,6 @@ def _script(which: str | None, messages: int | None, seed: int, fast: bool) -> S
 
 
 def _name_places(directory: Path, *, keep: bool) -> None:
-    """Says where everything is that the demo leaves behind."""
     click.echo(f"\nEverything is in {directory}: settings, table, logs, the broker's data.")
     broker = directory / "broker"
     if not keep:
@@ -147,7 +146,6 @@ def _name_places(directory: Path, *, keep: bool) -> None:
 
 
 def _serve(directory: Path) -> None:
-    """Runs the job and the console until a signal, and stops the broker."""
     settings, redrive = directory / "redrive.toml", [sys.executable, "-m", "redrive"]
     with (directory / "run.log").open("wb") as log:
         job = subprocess.Popen([*redrive, "run", "-c", settings], stdout=log, stderr=log)

@@ -131,7 +131,6 @@ def _show_found(found: Found, criteria: Criteria, *, mq: bool, as_json: bool) ->
 
 
 def _what_it_is(row: Row, put_on: str, *, mq: bool) -> list[str]:
-    """What the message is, from its last outcome."""
     if put_on:
         target = at(row["field_destq"], row["field_destqm"])
         lines = [f"message {row['origin']}, taken from {put_on} and put to {target}"]

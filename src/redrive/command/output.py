@@ -163,7 +163,6 @@ def _one_line(cell: object) -> Text:
 
 
 def _cut(text: Text) -> Text:
-    """A text without its middle if it is long."""
     if len(text) <= _LONGEST:
         return text
     half = _LONGEST // 2

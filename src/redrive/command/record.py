@@ -88,7 +88,6 @@ def _header(header: ShownHeader) -> Iterator[str]:
 
 
 def _decoded(decoded: Decoded, length: int) -> Iterator[str]:
-    """A body decoded by its schema, or the problem."""
     if decoded.problem:
         yield f"schema {decoded.schema}: {decoded.problem}"
         return

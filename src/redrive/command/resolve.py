@@ -191,7 +191,6 @@ def _tree(trace: ResolutionTrace) -> Iterator[str]:
 
 
 def _ended(end: Caused) -> str:
-    """Where a message ends that the job makes."""
     place = f": {end.final}" if end.final else ""
     topic = f" (topic {end.topic})" if end.topic else ""
     return f"{end.end}{place}{topic}{end.detail and f', because {end.detail}'}"

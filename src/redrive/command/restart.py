@@ -191,7 +191,6 @@ class Restart:
                 raise
 
     def _checked(self, more: Iterable[Option] = ()) -> Settings:
-        """The settings, as the job will read them."""
         try:
             return read_settings(self.path, options=[*self.options, *more])
         except ConfigurationError as error:

@@ -251,7 +251,6 @@ def _handler(arguments: Arguments, queue: str, document: Document) -> dict[str, 
 
 
 def _options(arguments: Arguments, environ: Mapping[str, str]) -> list[Option]:
-    """The options of the environment and the command line."""
     options = [
         Option(setting, f"{name}=", environ[name])
         for name, setting in _VARIABLES

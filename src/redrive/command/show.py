@@ -94,7 +94,6 @@ def find_message(settings: Settings, identity: str) -> tuple[History | None, Sto
 
 
 def _topics(job: JobConfiguration) -> set[str]:
-    """The topics on which the messages of a job's handlers are."""
     names = (one.identity for one in job.handlers)
     return {
         topic for one in names for topic in (one.topic, *one.waiting_topics, one.remaining_topic)

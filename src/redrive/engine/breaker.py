@@ -249,7 +249,6 @@ class SliceBreakers:
 
 
 def _puts(decisions: Counter[Decision]) -> Counter[BreakerKey]:
-    """The puts that succeeded, by breaker."""
     puts: Counter[BreakerKey] = Counter()
     for one, count in decisions.items():
         if isinstance(one, Put) and one.replay is None:

@@ -346,7 +346,6 @@ class Resume:
 
 
 def _read_resumes(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Resume]:
-    """The resumes among the entries of a tables topic, by the topic that is read."""
     found = (
         _resume(key.removeprefix(_RESUME), value)
         for key, value in entries.items()

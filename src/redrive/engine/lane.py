@@ -233,7 +233,6 @@ class Lane:
         return self._facts.cache.shared(decider.flooded, profile, attempts, self._excess[row])
 
     def _written(self, row: int, decided: Decided) -> Iterator[Entry]:
-        """What a decision about a row writes."""
         triggers = self._facts.triggers
         if triggers.by_topic and decided.records:
             source = f"{self._prefix}{self._part.records.offsets[row]}"
@@ -326,7 +325,6 @@ class Lane:
         return fitted, with_detail(decision, cut_sentence(fitted.cut, message.origin))
 
     def _copy(self, row: int, message: Message, decision: Park | Keep) -> OutputRecord:
-        """The copy of a message that waits on a topic of Redrive's own."""
         make = waiting.parked if isinstance(decision, Park) else waiting.remaining
         if isinstance(decision, Hold):
             make = partial(waiting.parked, behind=decision.behind)
@@ -357,14 +355,12 @@ class Lane:
         return facts.now
 
     def _tombstone(self, message: Message) -> OutputRecord:
-        """The tombstone for the copy of a message that has moved."""
         topic = self._part.decider.identity.remaining_topic
         return waiting.tombstone(
             message.origin, topic=topic, partition=self._part.lane.partition, now=self._facts.now
         )
 
     def _waiting_place(self, message: Message, decision: Park | Keep) -> TopicPartition:
-        """The topic and partition where the copy of a message waits."""
         decider, home = self._part.decider, self._part.home
         if isinstance(decision, Park):
             return decider.waiting_place(message, decision, home)

@@ -335,7 +335,6 @@ class _Attempt:
         return Decided(self._message, decision, tuple(self._written))
 
     def _decision(self) -> Decision | Refusal:
-        """The decision, or why the put fails."""
         message = self._message
         whole = restored(message, self._facts.facts)
         if isinstance(whole, Gone):
@@ -432,7 +431,6 @@ class _Attempt:
         return decider.ended(result, self._names, refusal)
 
     def _reported(self, decision: Decision) -> Decision:
-        """A decision with the report that it triggers."""
         kind = due_report(decision, self._message, self._descriptor)
         if kind is None:
             return decision

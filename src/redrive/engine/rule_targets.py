@@ -118,7 +118,6 @@ class RuleTargets:
     def _named(
         self, profile: DeadLetterProfile, rule: Rule, names: Names, seed: int
     ) -> Destination | Refusal:
-        """Where a rule's names lead."""
         if missing := missing_insert(rule, profile.fields):
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"the message has nothing for {missing}")
         if rule.forward_topic:

@@ -72,7 +72,6 @@ class _Case(NamedTuple):
 
     @property
     def in_quarantine(self) -> _Case:
-        """The case, kept in quarantine."""
         return self._replace(attempts=self.attempts._replace(is_quarantined=True))
 
 
@@ -379,7 +378,6 @@ class RulesDecider:
         return self.table.control.retry_interval
 
     def _applied(self, case: _Case, rule: Rule) -> Decision:
-        """The decision of a rule."""
         profile, attempts, replay = case.profile, case.attempts, case.replay
         match rule.action:
             case Action.IGNORE:

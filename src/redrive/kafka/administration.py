@@ -133,7 +133,6 @@ class TopicAdministration:
     def _create_part(
         self, topics: Sequence[NewTopic], *, validate_only: bool
     ) -> dict[str, KafkaError]:
-        """The topics that the cluster refuses, with its reasons."""
         answers = self._admin.create_topics(
             [client_topic(one) for one in topics],
             request_timeout=SILENCE,

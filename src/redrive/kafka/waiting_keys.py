@@ -167,7 +167,6 @@ def _can_be_asked(one: Round, silent: Collection[TopicPartition]) -> bool:
 
 
 def _looked_up(one: Round, ends: _Offsets) -> Round:
-    """A round with the ends that its group has to pass."""
     if one.processed is not None:
         return one
     wanted = (

@@ -23,7 +23,6 @@ MQ_VERSION: Final = "9.4.5"
 
 
 def _families() -> dict[str, Mapping[str, int]]:
-    """The families of ``constants.txt``."""
     text = resources.files("redrive.messages").joinpath("constants.txt").read_text("ascii")
     found: dict[str, Mapping[str, int]] = {}
     for section in re.sub(r"(?m)^#.*\n", "", text).strip().split("\n\n"):

@@ -113,7 +113,6 @@ class _Handler(MetricsHandler):
     health: Callable[[], Health]
 
     def do_GET(self) -> None:  # noqa: N802 - the name that the server calls
-        """Answers ``/metrics`` and the checks."""
         path = urlsplit(self.path).path
         if path == "/metrics":
             super().do_GET()

@@ -109,7 +109,6 @@ _Warnings: TypeAlias = Iterator[tuple[str, str, str, str]]
 
 
 def _rule_warnings(rule: Rule, queue: str, control: Control) -> _Warnings:
-    """The warnings about a rule."""
     for name, default in (("PUTAUT", "DEF"), ("RETRY", 1), ("BACKOFF", None)):
         if not rule.action.can_fail and rule.keywords().get(name) != default:
             message = f"{name} has no effect with ACTION({rule.action})"

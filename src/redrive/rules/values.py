@@ -383,7 +383,6 @@ class ValueReader:
             raise self._wrong(message, expected, hint, self._wildcard(), code="WILDCARD")
 
     def _wildcard(self) -> tuple[int, int]:
-        """The place of the first wildcard."""
         found = _WILDCARD.search(self._clause.raw)
         return self._clause.value_offset + (found.start() if found else 0), 1
 

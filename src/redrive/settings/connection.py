@@ -74,7 +74,6 @@ def read_connection(section: Section) -> Connection:
 
 
 def _sign_in(section: Section, protocol: str) -> _SignIn:
-    """How clients sign in by SASL."""
     if not protocol.startswith("SASL"):
         for key in ("sasl_mechanism", *_PASSWORD_KEYS, *_OAUTH_KEYS):
             _without_effect(section, "security_protocol", protocol, key, "SASL_SSL")
@@ -96,7 +95,6 @@ def _sign_in(section: Section, protocol: str) -> _SignIn:
 
 
 def _oauth(section: Section) -> _SignIn:
-    """Client credentials, by which clients get tokens."""
     for key, purpose in (
         ("oauth_endpoint", "that is where tokens come from"),
         ("oauth_client_id", "tokens are for a client"),
@@ -187,7 +185,6 @@ def _bootstrap_servers(section: Section) -> str:
 
 
 def _tls(section: Section) -> _Tls:
-    """The authorities to trust, and the client's certificate with its key."""
     authorities = _existing_file(section, "ssl_ca_file")
     certificate = _existing_file(section, "ssl_certificate_file")
     key = _existing_file(section, "ssl_key_file")

@@ -163,7 +163,6 @@ def _own_queue(place: _Place, rule: Rule, queue: str) -> Diagnostic:
 
 
 def _unknown(keyword: str, place: _Place, name: str, known: Collection[str]) -> Diagnostic:
-    """A rule that names what the settings lack."""
     section, thing, example = _SECTIONS[keyword]
     return place(keyword).finding(
         Severity.ERROR,

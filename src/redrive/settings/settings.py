@@ -222,7 +222,6 @@ def _share(section: Section) -> Share:
 
 
 def _check_enrichment(section: Section) -> None:
-    """Report an enrichment function that can't be imported."""
     name = section.text("enrichment")
     module, _, function = name.partition(":")
     try:

@@ -37,7 +37,6 @@ def _transform(section: Section, name: str) -> TransformConfiguration:
 
 
 def _patch(section: Section) -> bytes:
-    """The patch of the file that a section names."""
     path = section.file("json_patch")
     if path is None:
         return b""

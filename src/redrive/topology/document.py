@@ -115,7 +115,6 @@ class _Builder:
         self._events = events
 
     def read(self) -> None:
-        """Read the only document of the text."""
         documents = 0
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):

@@ -159,7 +159,6 @@ class _Files:
         self.findings += findings
 
     def read(self, source: SourceText) -> None:
-        """Read one file of definitions."""
         file, path = source.name, Path(source.name)
         text = decode_script(source.data, file=file)
         if isinstance(text, Diagnostic):

@@ -95,7 +95,6 @@ class _ShareProcess:
         return self._totals or Totals()
 
     def end(self) -> None:
-        """End it, whatever it does."""
         self._process.terminate()
         self._process.join(CLOSE)
         self._connection.close()

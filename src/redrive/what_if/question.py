@@ -186,7 +186,6 @@ class _Share:
     now: int
 
     def __call__(self, advance: Callable[[int], None]) -> Totals:
-        """Tries the tables on them."""
         cluster = Cluster.open(self.question.old.connection, timeout=ANSWER)
         tally = _Tables(self.question, cluster, self.now).tally
         with collector_paused():

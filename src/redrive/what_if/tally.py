@@ -46,7 +46,6 @@ class _Tried:
     """The trial for each kind of source, which continues with the next part."""
 
     def decided(self, part: Part) -> tuple[Trial, BatchDecisions]:
-        """What the table does with some messages."""
         records = PartitionRecords(
             part.lane, self.decider, part.kind, part.records, released=self.released
         )
@@ -56,11 +55,9 @@ class _Tried:
         return trial, trial.decided(records)
 
     def trial(self) -> Trial:
-        """A trial that has decided nothing yet."""
         return Trial(self.decider, self.decoder, self.context)
 
     def side_of(self, decision: Decision) -> Side:
-        """What a decision means, and the rules that match its messages."""
         profile = decision.profile
         matched = self.decider.profiles.candidates_of(profile) if profile.is_dead_letter else 0
         return Side(verdict_of(self.decider, decision), matched)

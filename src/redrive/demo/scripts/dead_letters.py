@@ -46,7 +46,6 @@ class DeadLetterScript(Script):
     def _write_files(
         self, folder: Path, bootstrap_servers: str, queues: Sequence[str], more: str = ""
     ) -> None:
-        """Write the rules table, and settings with a handler for each queue."""
         handlers = "".join(
             f'[[handlers]]\nqueue = "{queue}"\nrules = "{self._rules_name}"\n\n' for queue in queues
         )

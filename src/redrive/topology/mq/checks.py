@@ -417,7 +417,6 @@ def _members_by_cluster(network: Network) -> dict[str, list[_Member]]:
 
 
 def _channels(manager: QueueManager, kind: ChannelType) -> Iterator[tuple[str, Channel]]:
-    """Channels of a kind, with each cluster that they are for."""
     for channel in manager.channels.values():
         if channel.channel_type is kind:
             for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist):

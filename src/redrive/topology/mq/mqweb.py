@@ -79,7 +79,6 @@ def _commands(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON is anything
 
 
 def _definition(parameters: Mapping[str, Any]) -> Iterator[str]:
-    """The definition of an object that was displayed."""
     given = {key.lower(): value for key, value in parameters.items()}
     for key, kind_key in _DISPLAYED.items():
         if key not in given:

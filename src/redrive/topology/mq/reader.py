@@ -176,7 +176,6 @@ class _Reader:
         }
 
     def run(self, command: Command) -> None:
-        """Carry out one command, or report why not."""
         counts = self.counts = replace(self.counts, read=self.counts.read + 1)
         try:
             self._run(command)
@@ -188,7 +187,6 @@ class _Reader:
             self.report(Severity.ERROR, command, problem)
 
     def report(self, severity: Severity, command: Command, problem: ScriptProblem) -> None:
-        """Note what is wrong with a command."""
         self.diagnostics.append(
             command.location(self.file, problem.offset, problem.length).finding(
                 severity,

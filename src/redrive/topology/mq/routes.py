@@ -87,20 +87,17 @@ class _Journey:
     hops: list[Hop] = field(default_factory=list)
 
     def put(self, at: str, request: OpenRequest) -> PutResult:
-        """Put at one manager, and keep the result."""
         result = put_message(self.network, at, request, self.message)
         self.puts.append(result)
         return result
 
     def ended(self, end: End, *, final: Names = NO_NAMES, detail: str = "") -> Route:
-        """The route as it stands."""
         detail = detail or self.puts[-1].detail
         return Route(
             puts=tuple(self.puts), hops=tuple(self.hops), end=end, final=final, detail=detail
         )
 
     def follow(self, at: str, request: OpenRequest) -> Route:
-        """From the application's put to the end."""
         result = self.put(at, request)
         if result.is_failed:
             return self.ended(End.REFUSED)
