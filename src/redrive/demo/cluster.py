@@ -9,17 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import identity_of, topology_of
 from redrive.demo.messages import NUMBER_HEADER, Found, Outcome, Record, State
 from redrive.errors import EnvironmentFault
 from redrive.kafka.administration import NewTopic, TopicAdministration
 from redrive.messages.own_headers import PREFIX, identity, without_own
 from redrive.topology.layout import topics_of
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
 
 _PATIENCE: Final = 300.0
 """Seconds without any answer after which the broker counts as gone; a busy one takes a few."""

@@ -12,18 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final, TextIO, TypeAlias
+from typing import Final, TextIO, TypeAlias
 
 from rich.console import Console
 
 from redrive.broker import EmbeddedBroker
+from redrive.configuration import JobConfiguration
 from redrive.errors import EnvironmentFault, RedriveError, UsageError
 from redrive.jars import fetch_jars, locked_jars
 from redrive.java import find_java
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.lifecycle import JobControl
 
 ShowProgress: TypeAlias = Callable[[str], None]
 _JOB_LOG: Final = "job.log"

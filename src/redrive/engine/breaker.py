@@ -15,16 +15,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from redrive.engine.decision import Decision, Keep, Park, Put, Wait
 from redrive.engine.rule_targets import failed_group, original_names
+from redrive.messages import DeadLetterProfile
 from redrive.messages.reasons import Reason
-from redrive.rules import Action, RetryTo
-
-if TYPE_CHECKING:
-    from redrive.messages import DeadLetterProfile
-    from redrive.rules import Rule
+from redrive.rules import Action, RetryTo, Rule
 
 __all__ = [
     "NO_BREAKERS",

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from redrive.engine.breaker import PROBE, breaker_of, is_refused
+from redrive.engine.attempts import AttemptCounter
+from redrive.engine.breaker import PROBE, BreakerSettings, OpenBreaker, breaker_of, is_refused
+from redrive.engine.context import SliceContext
 from redrive.engine.deciders import Decided
 from redrive.engine.decision import Decision, DecisionWriter, Put, Suspend, with_detail
+from redrive.engine.message import Attempts, Message
 from redrive.engine.outcome import Result
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from redrive.engine.attempts import AttemptCounter
-    from redrive.engine.breaker import BreakerSettings, OpenBreaker
-    from redrive.engine.context import SliceContext
-    from redrive.engine.message import Attempts, Message
-    from redrive.messages import DeadLetterProfile
+from redrive.messages import DeadLetterProfile
 
 __all__ = ["BreakerGuard"]
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from redrive.engine.breaker import NO_BREAKERS, SliceBreakers
 from redrive.engine.cache import DecisionCache
+from redrive.engine.decision import Decision
 from redrive.engine.facts import DepthQuestion, Facts, TopicFacts, WaitingQuestion
 from redrive.engine.flood import NO_ARRIVALS, SliceFloods
+from redrive.engine.message import Message
 from redrive.engine.ordering import KeyOrder
+from redrive.engine.putter import Putter
 from redrive.engine.triggers import SliceTriggers
 from redrive.messages import OutputRecord, Refused, body_length, packed_size, wire_size
 from redrive.messages.reasons import Reason
-from redrive.topology.put import Refusal, check_limits
-
-if TYPE_CHECKING:
-    from redrive.engine.decision import Decision
-    from redrive.engine.message import Message
-    from redrive.engine.putter import Putter
-    from redrive.topology.put import Destination, QueueLimits
+from redrive.topology.put import Destination, QueueLimits, Refusal, check_limits
 
 __all__ = ["Entry", "SliceContext"]
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from redrive.engine.context import Entry
-
-if TYPE_CHECKING:
-    from redrive.engine.commands import Replay
-    from redrive.engine.context import SliceContext
-    from redrive.engine.decision import Decision, Park
-    from redrive.engine.message import Attempts, Message
-    from redrive.engine.names import HandlerIdentity
-    from redrive.messages import TopicPartition
+from redrive.engine.commands import Replay
+from redrive.engine.context import Entry, SliceContext
+from redrive.engine.decision import Decision, Park
+from redrive.engine.message import Attempts, Message
+from redrive.engine.names import HandlerIdentity
+from redrive.messages import TopicPartition
 
 __all__ = ["Decided", "Decider"]
 

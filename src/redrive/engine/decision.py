@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import orjson
 
+from redrive.engine.commands import Replay
 from redrive.engine.message import NO_ATTEMPTS, Attempts
+from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import (
     FIELDS,
     Outcome,
@@ -22,17 +24,12 @@ from redrive.engine.outcome import (
     replay_members,
     static_members,
 )
-from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
+from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile, Headers
 from redrive.messages import own_headers as own
+from redrive.messages.own_headers import Rounds
 from redrive.rules import Action, Rule
 from redrive.topology.names import NO_NAMES, Names
-
-if TYPE_CHECKING:
-    from redrive.engine.commands import Replay
-    from redrive.engine.names import HandlerIdentity
-    from redrive.messages import Headers
-    from redrive.messages.own_headers import Rounds
-    from redrive.topology.put import Destination
+from redrive.topology.put import Destination
 
 __all__ = [
     "NO_PROFILE",

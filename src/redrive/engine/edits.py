@@ -10,15 +10,13 @@ import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
+from redrive.messages import Headers
 from redrive.messages import own_headers as own
 from redrive.messages.json_patch import JsonPatch
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Refusal
-
-if TYPE_CHECKING:
-    from redrive.messages import Headers
 
 __all__ = [
     "MAX_EDIT_BYTES", "NO_EDIT", "Content", "DropHeader", "Edit", "Operation", "PatchValue",

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from redrive.engine.commands import Replay
+from redrive.engine.names import HandlerIdentity
 from redrive.engine.ordering import Round, WaitingKeys
 from redrive.errors import TransientFault
 from redrive.messages import TopicPartition
+from redrive.messages.fields import Headers
 from redrive.rules.backoff import PARTITIONS
-
-if TYPE_CHECKING:
-    from redrive.engine.names import HandlerIdentity
-    from redrive.messages.fields import Headers
 
 _Question = TypeVar("_Question")
 _Answer = TypeVar("_Answer")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from redrive.engine.deciders import Decided
 from redrive.engine.decision import NO_PROFILE, DecisionWriter, Hold, Put
+from redrive.engine.message import Attempts, Message
+from redrive.engine.names import HandlerIdentity
 from redrive.engine.ordering import Ahead, Round
 from redrive.engine.outcome import Result
 from redrive.engine.rule_targets import failed_group
 from redrive.messages import TopicPartition
 from redrive.rules import Action, RulesTable
 from redrive.rules.backoff import HOLDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from redrive.engine.deciders import Decided
-    from redrive.engine.message import Attempts, Message
-    from redrive.engine.names import HandlerIdentity
 
 __all__ = ["HeldKeys"]
 

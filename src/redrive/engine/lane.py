@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from redrive.engine import waiting
+from redrive.engine.commands import Replay
+from redrive.engine.context import Entry, SliceContext
 from redrive.engine.deciders import Decided
 from redrive.engine.decision import (
     NO_PROFILE,
@@ -20,30 +22,31 @@ from redrive.engine.decision import (
     with_detail,
 )
 from redrive.engine.facts import WaitingQuestion
-from redrive.engine.ordering import Place, Round
+from redrive.engine.held_keys import HeldKeys
+from redrive.engine.message import Attempts, Message
+from redrive.engine.ordering import KeyOrder, Place, Round
 from redrive.engine.outcome import key_members
 from redrive.engine.profiles import rule_input
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import (
     DeadLetterSource,
+    Input,
     InstructionSource,
     PartitionRecords,
     SourceKind,
     source_of,
 )
-from redrive.messages import INTERNAL, OutputRecord, TopicPartition, wire_size
+from redrive.messages import (
+    INTERNAL,
+    DeadLetterDecoder,
+    DeadLetterProfile,
+    OutputRecord,
+    TopicPartition,
+    wire_size,
+)
 from redrive.messages import own_headers as own
 from redrive.messages.cuts import cut_sentence
 from redrive.messages.trace_context import traceparents
-
-if TYPE_CHECKING:
-    from redrive.engine.commands import Replay
-    from redrive.engine.context import Entry, SliceContext
-    from redrive.engine.held_keys import HeldKeys
-    from redrive.engine.message import Attempts, Message
-    from redrive.engine.ordering import KeyOrder
-    from redrive.engine.sources import Input
-    from redrive.messages import DeadLetterDecoder, DeadLetterProfile
 
 __all__ = ["Lane"]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
-if TYPE_CHECKING:
-    from redrive.messages import DeadLetterProfile, Headers
-    from redrive.messages.own_headers import GroupTopic
+from redrive.messages import DeadLetterProfile, Headers
+from redrive.messages.own_headers import GroupTopic
 
 __all__ = ["NO_ATTEMPTS", "Attempts", "Message", "seed_of"]
 

@@ -12,16 +12,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import orjson
 
-from redrive.messages import OutputRecord, TopicPartition
+from redrive.engine.message import Message
+from redrive.messages import Headers, OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
-
-if TYPE_CHECKING:
-    from redrive.engine.message import Message
-    from redrive.messages import Headers
 
 __all__ = [
     "Ahead",

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from redrive.engine.facts import Gone, RecordQuestion
+from redrive.engine.facts import Facts, Gone, Original, RecordQuestion
 from redrive.engine.message import Message
 from redrive.messages import cuts, decode_dead_letter, with_original
 from redrive.messages import own_headers as own
 from redrive.messages.cuts import Content
 from redrive.messages.dead_letters import read_view
-
-if TYPE_CHECKING:
-    from redrive.engine.facts import Facts, Original
-    from redrive.messages.schemes import SchemeTable
+from redrive.messages.schemes import SchemeTable
 
 
 def restored(message: Message, facts: Facts) -> Message | Gone:

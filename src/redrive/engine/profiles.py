@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from redrive.engine.decision import NO_PROFILE
+from redrive.engine.message import Message
 from redrive.messages import DeadLetterProfile, Headers, read_view
 from redrive.messages.schemes import KNOWN, Scheme, SchemeTable
 from redrive.messages.schemes.scheme import Newest, Place
 from redrive.rules import Dialect, FieldReader, FieldValue, Matcher, RulesTable
 from redrive.rules.fields import RuleInput
 from redrive.rules.keywords import pattern_keyword
-
-if TYPE_CHECKING:
-    from redrive.engine.message import Message
 
 __all__ = ["PROFILES", "MatchedProfile", "ProfileMatcher"]
 

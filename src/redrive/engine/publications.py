@@ -6,20 +6,13 @@ queue. From there it is a put like any other, with its own outcome, dead letter 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from redrive.engine.put_descriptor import PRIORITY
-from redrive.engine.putter import Effect
+from redrive.engine.context import Entry
+from redrive.engine.message import Message
+from redrive.engine.put_descriptor import PRIORITY, PutDescriptor
+from redrive.engine.putter import Effect, Putter
 from redrive.messages import mqmd_headers
 from redrive.messages.fields import unique_identifier
-from redrive.topology.put import Refusal
-
-if TYPE_CHECKING:
-    from redrive.engine.context import Entry
-    from redrive.engine.message import Message
-    from redrive.engine.put_descriptor import PutDescriptor
-    from redrive.engine.putter import Putter
-    from redrive.topology.put import Publication, SubscriberCopy
+from redrive.topology.put import Publication, Refusal, SubscriberCopy
 
 
 def make_publications(

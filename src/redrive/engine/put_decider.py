@@ -6,14 +6,15 @@ B.11, A.6).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import orjson
 
 from redrive.engine.commands import Entry as CommandEntry
-from redrive.engine.commands import channel_entry, discovered_entry
-from redrive.engine.context import Entry
+from redrive.engine.commands import Replay, channel_entry, discovered_entry
+from redrive.engine.context import Entry, SliceContext
 from redrive.engine.deciders import Decided
 from redrive.engine.decision import (
     Decision,
@@ -25,6 +26,7 @@ from redrive.engine.decision import (
 )
 from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
+from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import Result, bounded
 from redrive.engine.pointers import restored
 from redrive.engine.publications import make_publications
@@ -44,14 +46,7 @@ from redrive.messages.reasons import TEMPORARY, Reason
 from redrive.messages.reports import ReportKind
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Publication, Refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from redrive.engine.commands import Replay
-    from redrive.engine.context import SliceContext
-    from redrive.engine.names import HandlerIdentity
-    from redrive.topology.receiving import ReceivingQueueManager
+from redrive.topology.receiving import ReceivingQueueManager
 
 __all__ = ["PutDecider"]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from redrive.messages import MQMD
+from redrive.engine.message import Message
+from redrive.messages import MQMD, Headers, Records
 from redrive.messages.fields import (
     TENTH,
     deadline_of,
@@ -26,11 +27,7 @@ from redrive.topology.mq.resolver import (
     QUEUE_MANAGER_HEADER,
 )
 from redrive.topology.names import Names
-
-if TYPE_CHECKING:
-    from redrive.engine.message import Message
-    from redrive.messages import Headers, Records
-    from redrive.topology.put import Destination
+from redrive.topology.put import Destination
 
 PERSISTENCE_AS_QUEUE_IS_DEFINED: Final = 2
 """MQPER_PERSISTENCE_AS_Q_DEF."""

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from redrive.engine.decision import Put
+from redrive.engine.context import Entry
+from redrive.engine.decision import Decision, Put
 from redrive.engine.message import Message
 from redrive.engine.outcome import Result
-from redrive.engine.putter import Effect
+from redrive.engine.put_descriptor import PutDescriptor
+from redrive.engine.putter import Effect, Putter
 from redrive.messages import MQMD
 from redrive.messages.dead_letters import DEAD_LETTER_FORMAT
 from redrive.messages.fields import read_text
 from redrive.messages.reports import ReportKind, report_message
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.put import Refusal
-
-if TYPE_CHECKING:
-    from redrive.engine.context import Entry
-    from redrive.engine.decision import Decision
-    from redrive.engine.put_descriptor import PutDescriptor
-    from redrive.engine.putter import Putter
-    from redrive.topology.receiving import ReceivingQueueManager
+from redrive.topology.receiving import ReceivingQueueManager
 
 _FORMAT: Final = MQMD["Format"].header
 

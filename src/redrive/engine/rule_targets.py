@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from redrive.engine.attempts import LOOP, loop_of
+from redrive.engine.message import Attempts
+from redrive.messages import DeadLetterProfile, Headers
 from redrive.messages import own_headers as own
 from redrive.messages.reasons import Reason
 from redrive.rules import (
@@ -21,12 +24,6 @@ from redrive.rules import (
 )
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from redrive.engine.message import Attempts
-    from redrive.messages import DeadLetterProfile, Headers
 
 __all__ = ["Resolvers", "RuleTargets", "Target", "failed_group", "original_names"]
 

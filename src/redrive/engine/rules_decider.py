@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from redrive.engine.attempts import LOOP, AttemptCounter
+from redrive.engine.breaker import BreakerSettings
 from redrive.engine.breaker_guard import BreakerGuard
 from redrive.engine.commands import Replay, To
+from redrive.engine.context import SliceContext
 from redrive.engine.deciders import Decided
 from redrive.engine.decision import (
     NO_PROFILE,
@@ -31,6 +34,7 @@ from redrive.engine.pointers import original_of, own_headers_of_original, restor
 from redrive.engine.profiles import ProfileMatcher
 from redrive.engine.put_record import persistence_of, record_of
 from redrive.engine.rule_targets import Resolvers, RuleTargets
+from redrive.engine.transforms import Transform
 from redrive.messages import (
     DeadLetterProfile,
     TopicPartition,
@@ -46,13 +50,6 @@ from redrive.rules import (
 from redrive.rules.backoff import jitter_of
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from redrive.engine.breaker import BreakerSettings
-    from redrive.engine.context import SliceContext
-    from redrive.engine.transforms import Transform
 
 __all__ = ["LOOP", "NO_PAYLOAD", "RulesDecider"]
 

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from redrive.engine.breaker import BreakerKey, OpenBreaker, SliceBreakers
 from redrive.engine.context import Entry, SliceContext
@@ -24,12 +24,9 @@ from redrive.engine.sources import PartitionRecords
 from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
 from redrive.engine.triggers import SliceTriggers
 from redrive.messages import INTERNAL, Refused, TopicPartition
+from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.reasons import Reason
-
-if TYPE_CHECKING:
-    from redrive.messages.dead_letters import DeadLetterDecoder
-    from redrive.topology.triggers import Trigger
-
+from redrive.topology.triggers import Trigger
 
 _OF_A_BATCH: Final = (Reason.MSG_TOO_BIG_FOR_Q, Reason.FORMAT_ERROR)
 """Reasons that the client may report for a whole produce batch because of one record."""

@@ -18,19 +18,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from redrive.engine import waiting
-from redrive.engine.deciders import Decided
+from redrive.engine.commands import Replay
+from redrive.engine.context import SliceContext
+from redrive.engine.deciders import Decided, Decider
 from redrive.engine.decision import NO_PROFILE
 from redrive.engine.facts import TAKEN_AWAY, Copies, ReplayedQuestion
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.ordering import Round
 from redrive.engine.outcome import Result
 from redrive.engine.put_descriptor import NAMES, by_priority
+from redrive.engine.put_record import PreparedPut
 from redrive.engine.rules_decider import RulesDecider
 from redrive.messages import (
     INTERNAL,
+    DeadLetterDecoder,
+    DeadLetterProfile,
+    Headers,
     OutputRecord,
     Records,
     TopicPartition,
@@ -39,13 +45,6 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.rules.backoff import PARTITIONS
-
-if TYPE_CHECKING:
-    from redrive.engine.commands import Replay
-    from redrive.engine.context import SliceContext
-    from redrive.engine.deciders import Decider
-    from redrive.engine.put_record import PreparedPut
-    from redrive.messages import DeadLetterDecoder, DeadLetterProfile, Headers
 
 __all__ = [
     "DeadLetterSource",

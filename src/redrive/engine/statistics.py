@@ -8,18 +8,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from redrive.engine.breaker import BreakerCounts, BreakerKey
+from redrive.engine.flood import Minute
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import own_headers as own
-
-if TYPE_CHECKING:
-    from redrive.engine.breaker import BreakerCounts, BreakerKey
-    from redrive.engine.flood import Minute
-    from redrive.messages.fields import Headers
+from redrive.messages.fields import Headers
 
 __all__ = [
     "AGE_BOUNDS",

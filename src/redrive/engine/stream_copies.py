@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from redrive.engine.context import Entry
 from redrive.engine.message import Message
-from redrive.engine.putter import Effect
-from redrive.messages import mqmd_headers, with_mqmd_headers
+from redrive.engine.put_descriptor import PutDescriptor
+from redrive.engine.putter import Effect, Putter
+from redrive.messages import OutputRecord, mqmd_headers, with_mqmd_headers
 from redrive.messages import own_headers as own
 from redrive.messages.fields import DEADLINE
 from redrive.topology.mq.resolver import QUEUE_HEADER
-from redrive.topology.put import Refusal
-
-if TYPE_CHECKING:
-    from redrive.engine.context import Entry
-    from redrive.engine.put_descriptor import PutDescriptor
-    from redrive.engine.putter import Putter
-    from redrive.messages import OutputRecord
-    from redrive.topology.put import Stream
+from redrive.topology.put import Refusal, Stream
 
 _UNLIMITED: Final = -1
 """MQEI_UNLIMITED."""

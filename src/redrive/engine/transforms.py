@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from redrive.engine.edits import Content, checked_name
 from redrive.messages.constants import constant_value
+from redrive.messages.json_patch import JsonPatch
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Refusal
-
-if TYPE_CHECKING:
-    from redrive.messages.json_patch import JsonPatch
 
 __all__ = [
     "FUNCTION_FAILED", "FUNCTION_SECONDS", "FunctionTransform", "PatchTransform", "Transform",

@@ -16,16 +16,10 @@ so one instance reads all of a partition.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from redrive.engine.message import Message
-from redrive.messages import OutputRecord, cuts
+from redrive.engine.message import Attempts, Message
+from redrive.messages import DeadLetterProfile, OutputRecord, cuts
 from redrive.messages import own_headers as own
-
-if TYPE_CHECKING:
-    from redrive.engine.message import Attempts
-    from redrive.messages import DeadLetterProfile
-    from redrive.messages.fields import Headers
+from redrive.messages.fields import Headers
 
 
 def parked(

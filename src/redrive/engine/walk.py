@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 
-from redrive.engine.facts import BEST_CASE, MISSING, Answers, Gone
+from redrive.engine.deciders import Decider
+from redrive.engine.facts import BEST_CASE, MISSING, Answers, Facts, Gone, Questions
 from redrive.engine.outcome import Result
 from redrive.engine.put_descriptor import NAMES
 from redrive.engine.putter import Effect
@@ -22,11 +23,7 @@ from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import MQMD, DeadLetterDecoder, OutputRecord, Records, TopicPartition
 from redrive.messages import own_headers as own
-
-if TYPE_CHECKING:
-    from redrive.engine.deciders import Decider
-    from redrive.engine.facts import Facts, Questions
-    from redrive.topology.triggers import Trigger
+from redrive.topology.triggers import Trigger
 
 _OUTCOMES: Final = "outcomes"
 _STATES: Final = "states"

@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, not in the stub's list
 
+from redrive.engine.facts import WaitingQuestion
 from redrive.engine.ordering import SETTLED, Place, Round, Waiting, WaitingKeys, position_of
 from redrive.errors import FatalFault, TransientFault
 from redrive.kafka.cluster import Cluster, has_leader, next_offsets, settled_ends
+from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
-
-if TYPE_CHECKING:
-    from redrive.engine.facts import WaitingQuestion
-    from redrive.kafka.records import StoredRecord
 
 _Offsets = Mapping[TopicPartition, int]
 

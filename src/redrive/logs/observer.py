@@ -8,15 +8,13 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from redrive.configuration import JobConfiguration
 from redrive.errors import ConfigurationError, RedriveError
 from redrive.logs.lines import log_findings
 from redrive.messages.constants import reason_name
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
 
 __all__ = ["LogObserver", "counted"]
 

@@ -11,25 +11,22 @@ from collections import Counter as CounterOf
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram, Info
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from redrive.engine.statistics import Ages, Distribution
+from redrive.checkpoints.figures import EmissionFigures
+from redrive.engine.breaker import BreakerState
+from redrive.engine.flood import FloodState
+from redrive.engine.statistics import Ages, Distribution, Failure, OutcomeKind
 from redrive.messages.constants import reason_name
 from redrive.observe.series import Capped
 from redrive.observe.waiting import WaitingMetrics
 from redrive.operations.supervision import Activity
 from redrive.printable import printable
-
-if TYPE_CHECKING:
-    from redrive.checkpoints.figures import EmissionFigures
-    from redrive.engine.breaker import BreakerState
-    from redrive.engine.flood import FloodState
-    from redrive.engine.statistics import Failure, OutcomeKind
 
 __all__ = ["MOST_SERIES", "MOST_TARGETS", "JobMetrics"]
 

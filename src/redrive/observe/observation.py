@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from redrive.configuration import JobConfiguration
 from redrive.masking import NO_MASK, Mask
 from redrive.observe.observer import MetricsObserver
 from redrive.observe.page import Page
 from redrive.observe.survey import Survey
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.lifecycle import JobControl
 
 __all__ = ["Observation"]
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import redrive
+from redrive.configuration import JobConfiguration
+from redrive.engine.statistics import Failure
 from redrive.errors import RedriveError
 from redrive.masking import NO_MASK, Mask
 from redrive.observe.metrics import JobMetrics
 from redrive.operations.supervision import Activity, SupervisionState, problem_of
+from redrive.streaming.emission import Emitted
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.engine.statistics import Failure
-    from redrive.streaming.emission import Emitted
 
 __all__ = ["Health", "MetricsObserver"]
 

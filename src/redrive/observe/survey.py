@@ -12,31 +12,27 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from redrive.checkpoints.instances import Share
 from redrive.checkpoints.registry import vacant_shares
 from redrive.checkpoints.states import StatesFollower
+from redrive.configuration import JobConfiguration
 from redrive.errors import RedriveError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN, ONE_TRY, under_way
 from redrive.masking import NO_MASK, Mask
+from redrive.observe.waiting import WaitingMetrics
 from redrive.operations.durations import duration
 from redrive.operations.handler_states import HandlerState, HandlerWatch
 from redrive.operations.retention import Waiting, waiting_on_topics
-from redrive.outcomes.acknowledgements import acknowledgements_of
+from redrive.operations.supervision import SupervisionState
+from redrive.outcomes.acknowledgements import Acknowledgement, acknowledgements_of
 from redrive.outcomes.causes import CauseCounter
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.table import LedgerTable
-from redrive.streaming.lifecycle import BatchSummary, JobObserver
-
-if TYPE_CHECKING:
-    from redrive.checkpoints.instances import Share
-    from redrive.configuration import JobConfiguration
-    from redrive.observe.waiting import WaitingMetrics
-    from redrive.operations.supervision import SupervisionState
-    from redrive.outcomes.acknowledgements import Acknowledgement
-    from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
 
 __all__ = ["Survey"]
 

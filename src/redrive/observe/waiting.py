@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge
 
 from redrive.observe.series import Capped
 from redrive.operations.handler_states import HandlerState
+from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State
 from redrive.printable import printable
-
-if TYPE_CHECKING:
-    from redrive.outcomes.causes import Cause
 
 __all__ = ["MOST_CAUSES", "WaitingMetrics"]
 

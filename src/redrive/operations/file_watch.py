@@ -9,14 +9,12 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
+from redrive.configuration import JobConfiguration
 from redrive.errors import RedriveError
 from redrive.kafka.deadline import PATIENCE
 from redrive.operations.restart import restart
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
 
 _LOOK: Final = 2.0
 """Seconds between two looks. A change is taken up once two looks saw the same: files that are

@@ -7,14 +7,11 @@ each handler counts for itself, so that one that stands still beside busy ones i
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
+from redrive.configuration import JobConfiguration
 from redrive.kafka.cluster import Cluster, next_offsets
 from redrive.kafka.deadline import ONE_TRY
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.messages import TopicPartition
+from redrive.messages import TopicPartition
 
 __all__ = ["HandlerState", "HandlerWatch"]
 

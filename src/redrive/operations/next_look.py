@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from redrive.checkpoints.control import read_entries
+from redrive.configuration import JobConfiguration
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CONNECT
 from redrive.rules import parse
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
 
 
 class NextLook(StrEnum):

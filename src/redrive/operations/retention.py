@@ -10,18 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from redrive.configuration import JobConfiguration
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.kafka.deadline import CONNECT, GLIMPSE
+from redrive.messages import TopicPartition
 from redrive.operations.durations import duration
 from redrive.outcomes.put_sources import put_sources
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.messages import TopicPartition
-
 
 FOREVER: Final = float("inf")
 """Seconds that a topic keeps records which it never deletes for their age."""

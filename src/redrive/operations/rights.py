@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.engine.names import instances_group, own_prefix
 from redrive.errors import ConfigurationError
 from redrive.kafka.access import check_access
 from redrive.kafka.rights import Resource, Right
-from redrive.rules import Action, parse
-from redrive.topology.files import read_topology
-from redrive.topology.layout import topics_of
+from redrive.rules import Action, Rule, parse
+from redrive.topology.files import Topology, read_topology
+from redrive.topology.layout import QueueTopic, topics_of
 from redrive.topology.mq.objects import ModelQueue
 from redrive.topology.names import topic_name
-
-if TYPE_CHECKING:
-    from redrive.configuration import HandlerConfiguration, JobConfiguration
-    from redrive.rules import Rule
-    from redrive.topology.files import Topology
-    from redrive.topology.layout import QueueTopic
-
 
 _topic = partial(Right, resource=Resource.TOPIC)
 _group = partial(Right, resource=Resource.GROUP)

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.tables import KeptTable, TablesRead, read_tables
+from redrive.configuration import JobConfiguration
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import ANSWER
 from redrive.outcomes.history import Archive
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-
 
 SHORT_HASH: Final = 12
 """Digits of a hash that people are shown: enough to tell the tables of a job apart."""

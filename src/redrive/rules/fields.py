@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import orjson
 
+from redrive.messages.fields import Headers
 from redrive.messages.json_paths import JsonPath
 from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView
 from redrive.rules.keywords import split_field
 from redrive.rules.patterns import FieldValue
-
-if TYPE_CHECKING:
-    from redrive.messages.fields import Headers
 
 _NO_JSON: Final = object()
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from redrive.topology.files import Topology
 from redrive.topology.mq.network import senders
 from redrive.topology.mq.objects import (
     CLUSTER_TRANSMISSION_QUEUE,
@@ -24,9 +25,6 @@ from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.routes import connections_on_way
 from redrive.topology.mqe.tables import Tables
 from redrive.topology.names import Names, put_topic, transmission_topic
-
-if TYPE_CHECKING:
-    from redrive.topology.files import Topology
 
 
 class TopicRole(StrEnum):

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from redrive.diagnostics import Diagnostic, Severity
+from redrive.topology.bindings import QueueBinding
+from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.names import topic_name, unescape
-
-if TYPE_CHECKING:
-    from redrive.topology.bindings import QueueBinding
-    from redrive.topology.files import Topology
 
 HEADER_ROOM: Final = 65_536
 """Bytes that a topic takes above MAXMSGL: key, headers, and a binary dead-letter header."""

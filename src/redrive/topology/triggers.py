@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from redrive.messages import Form
 from redrive.messages.trigger_message import encode_trigger_message
+from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole
-from redrive.topology.mq.objects import TriggerType
+from redrive.topology.mq.objects import LocalQueue, TriggerType
 from redrive.topology.mq.triggers import (
     trigger_message_fields,
     trigger_problem,
@@ -22,10 +22,6 @@ from redrive.topology.mq.triggers import (
 from redrive.topology.names import put_topic
 from redrive.topology.put import Destination, Refusal
 from redrive.topology.receiving import BINARY, MqReceivingQueueManager
-
-if TYPE_CHECKING:
-    from redrive.topology.files import Topology
-    from redrive.topology.mq.objects import LocalQueue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

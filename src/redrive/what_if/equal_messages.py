@@ -9,31 +9,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
+from redrive.engine.context import SliceContext
 from redrive.engine.decision import Decision, Keep, Park, Put, Wait
 from redrive.engine.message import NO_ATTEMPTS, Attempts
 from redrive.engine.put_record import put_bounds
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind
-from redrive.messages import DeadLetterDecoder, Records, SchemeTable
+from redrive.messages import DeadLetterDecoder, DeadLetterProfile, Records, SchemeTable
 from redrive.messages import own_headers as own
 from redrive.messages.own_headers import OwnHeaders, own_timestamp, read_own
 from redrive.messages.schemes import KNOWN
-from redrive.rules import rules_of
+from redrive.rules import FieldValue, rules_of
 from redrive.rules.analysis import Decision as Course
 from redrive.rules.analysis import decide as course_of
 from redrive.topology.names import NO_NAMES, Names
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from redrive.engine.context import SliceContext
-    from redrive.engine.rules_decider import RulesDecider
-    from redrive.messages import DeadLetterProfile
-    from redrive.rules import FieldValue
-
 
 _STATE: Final = (own.TABLE, own.FAILURES, own.FAILED_RULES, own.HOPS)
 """What a record says of earlier attempts, beside that it is in quarantine."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from redrive.collector import collector_paused
 from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -26,7 +26,7 @@ from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Engine, Inventory
 from redrive.outcomes.rows import pattern_fields
 from redrive.outcomes.storage import is_remote
-from redrive.rules import Dialect
+from redrive.rules import Dialect, RulesTable
 from redrive.rules.analysis import control_changes
 from redrive.what_if.answer import WhatIf
 from redrive.what_if.equal_messages import SharedDecoder
@@ -34,10 +34,6 @@ from redrive.what_if.processes import ShareProcesses
 from redrive.what_if.sources import Over, Waiting
 from redrive.what_if.tally import Tally
 from redrive.what_if.totals import Totals
-
-if TYPE_CHECKING:
-    from redrive.rules import RulesTable
-
 
 _MANY: Final = 200_000
 """Offsets from which on it is worth while to start another process."""

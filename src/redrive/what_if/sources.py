@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.engine.ordering import Round
 from redrive.engine.sources import SourceKind
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.reader import read_parts, surviving_offsets
 from redrive.messages import OffsetRange, Records, TopicPartition
-
-if TYPE_CHECKING:
-    from redrive.configuration import HandlerConfiguration, JobConfiguration
-    from redrive.kafka.cluster import Cluster
 
 
 class Over(StrEnum):

@@ -6,28 +6,25 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from redrive.engine.cache import DecisionCache
 from redrive.engine.context import SliceContext
+from redrive.engine.decision import Decision
+from redrive.engine.facts import Answers, Facts, Questions
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
+from redrive.rules import FieldValue
 from redrive.rules.analysis import hidden_field
 from redrive.what_if.answer import Sample
 from redrive.what_if.equal_messages import BatchDecisions, SharedDecoder, Trial, verdict_of
 from redrive.what_if.reasons import course_text, reasons
 from redrive.what_if.sources import Over, Part
 from redrive.what_if.totals import SAMPLES, Side, Totals
-
-if TYPE_CHECKING:
-    from redrive.engine.decision import Decision
-    from redrive.engine.facts import Answers, Facts, Questions
-    from redrive.rules import FieldValue
-
 
 _EVERY: Final = 1 << 62
 """Above every offset."""

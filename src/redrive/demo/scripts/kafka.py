@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rich.console import Console, Group
 
-from redrive.demo.messages import WAITING, End, State
+from redrive.demo.environment import Environment
+from redrive.demo.messages import WAITING, End, Found, Outcome, State
+from redrive.demo.reconciliation import Trace
 from redrive.demo.script import Operator, titled_table
 from redrive.demo.scripts.applications import (
     AWAY,
@@ -29,11 +31,6 @@ from redrive.demo.scripts.payments import PaymentService
 from redrive.kafka.administration import NewTopic
 from redrive.messages import reason_name
 from redrive.rules.backoff import JITTER, jitter_of
-
-if TYPE_CHECKING:
-    from redrive.demo.environment import Environment
-    from redrive.demo.messages import Found, Outcome
-    from redrive.demo.reconciliation import Trace
 
 _FOR_AWAY: Final = {one.name for one in KINDS if one.topic == AWAY and one.end == "retried"}
 """Kinds of messages that go back to the topic that is away."""

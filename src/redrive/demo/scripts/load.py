@@ -7,16 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from redrive.demo.messages import Record
+from redrive.demo.cluster import Consumer
+from redrive.demo.messages import Message, Record
+from redrive.demo.script import Operator
 from redrive.demo.scripts.dead_letters import BACKLOG
 from redrive.kafka.administration import NewTopic
-
-if TYPE_CHECKING:
-    from redrive.demo.cluster import Consumer
-    from redrive.demo.messages import Message
-    from redrive.demo.script import Operator
 
 DEAD_LETTER_QUEUE: Final = "DEAD.LETTERS"
 ORDERS: Final = "ORDERS"

@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rich.console import Console, Group
 from rich.text import Text
 
 from redrive.configuration.deciders import topology_of
+from redrive.demo.environment import Environment
 from redrive.demo.messages import SETTINGS, WAITING, End, Found
+from redrive.demo.reconciliation import Trace
 from redrive.demo.script import Operator, Script, titled_table
 from redrive.demo.scripts.network_operator import NetworkOperator
 from redrive.demo.scripts.places import DEAD_LETTERS, EXPIRED, ON_QUEUES, REMAINING, Places
@@ -28,10 +30,6 @@ from redrive.operations.network import Network
 from redrive.operations.topics import TopicCreation
 from redrive.settings import read_settings
 from redrive.topology.files import read_topology
-
-if TYPE_CHECKING:
-    from redrive.demo.environment import Environment
-    from redrive.demo.reconciliation import Trace
 
 _EXAMPLES: Final = Path(__file__).parents[1] / "networks"
 _SERVERS: Final = "localhost:9092"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from redrive.demo.messages import Message, Outcome
+from redrive.demo.script import Operator
+from redrive.demo.scripts.places import Places
 from redrive.operations.channel import set_channels, trigger
+from redrive.operations.network import Network
 from redrive.operations.states import set_put_enabled
-
-if TYPE_CHECKING:
-    from redrive.demo.messages import Message, Outcome
-    from redrive.demo.script import Operator
-    from redrive.demo.scripts.places import Places
-    from redrive.operations.network import Network
 
 _HELD: Final = 3
 """Messages that came to a stopped channel one after the other, each in a later batch: were it

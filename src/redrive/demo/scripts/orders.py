@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from rich.console import Console, Group
 
+from redrive.demo.environment import Environment
 from redrive.demo.reconciliation import Trace
 from redrive.demo.script import Operator, View, titled_table
 from redrive.demo.scripts.dead_letters import DeadLetterScript, failed_lines
@@ -20,10 +21,6 @@ from redrive.demo.scripts.load import DEAD_LETTER_QUEUE, ORDERS, QUEUES, SLOW_CO
 from redrive.demo.scripts.samples import KINDS, generate
 from redrive.demo.view import LiveView, rule_texts
 from redrive.messages import reason_name
-
-if TYPE_CHECKING:
-    from redrive.demo.environment import Environment
-    from redrive.demo.reconciliation import Trace
 
 _FULL_PARTS: Final = 8
 """The full queue holds so small a part of the messages for it, so that they need many retries."""

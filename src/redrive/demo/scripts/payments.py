@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from redrive.demo.cluster import Cluster, Consumer
 from redrive.demo.messages import NUMBER_HEADER, Message
 from redrive.demo.scripts.applications import KINDS, Kind, dead_letter
 from redrive.messages.own_headers import identity
-
-if TYPE_CHECKING:
-    from redrive.demo.cluster import Cluster, Consumer
 
 __all__ = ["PaymentService"]
 

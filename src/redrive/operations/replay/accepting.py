@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from redrive.configuration import JobConfiguration
+from redrive.engine.commands import Replay
+from redrive.kafka.cluster import Cluster
 from redrive.operations.replay.instructions import Instructions
 from redrive.operations.replay.parked import ParkedOrder
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.engine.commands import Replay
-    from redrive.kafka.cluster import Cluster
-    from redrive.operations.replay.plan import ReplayPlan
+from redrive.operations.replay.plan import ReplayPlan
 
 
 def accept(

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.errors import UsageError
+from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
-
-if TYPE_CHECKING:
-    from redrive.configuration import HandlerConfiguration, JobConfiguration
-    from redrive.kafka.cluster import Cluster
-    from redrive.operations.replay.plan import ReplayPlan
+from redrive.operations.replay.plan import ReplayPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from redrive.checkpoints.states import StatesWriter
+from redrive.configuration import JobConfiguration
 from redrive.engine.commands import Replay, read_replays
 from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN, PATIENCE
 from redrive.operations.states import ensure_topics, read_decisions
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.kafka.cluster import Cluster
 
 
 def read_accepted(job: JobConfiguration, cluster: Cluster) -> dict[str, Replay]:

@@ -6,20 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.engine.facts import TAKEN_AWAY
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.copies import LiveCopies
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import name_in_identities
 from redrive.operations.durations import duration
 from redrive.operations.replay.plan import Warned
-
-if TYPE_CHECKING:
-    from redrive.configuration import HandlerConfiguration, JobConfiguration
-    from redrive.kafka.cluster import Cluster
-    from redrive.outcomes.rows import Row
-
+from redrive.outcomes.rows import Row
 
 _SOON: Final = 24 * 3600
 """Seconds before its topic deletes a payload from which on a plan warns."""

@@ -17,21 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from redrive.configuration import JobConfiguration
+from redrive.engine.commands import Span
 from redrive.engine.outcome import FINAL, Result
 from redrive.errors import UsageError
-from redrive.kafka.cluster import settled_ends
+from redrive.kafka.cluster import Cluster, settled_ends
+from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
+from redrive.operations.replay.applied import PlannedLane
 from redrive.outcomes.last_outcomes import LastOutcomes
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.engine.commands import Span
-    from redrive.kafka.cluster import Cluster
-    from redrive.messages import TopicPartition
-    from redrive.operations.replay.applied import PlannedLane
-
 
 _NONE: Final = -1
 """In the place of the offset of a copy that was taken away."""

@@ -7,14 +7,17 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.commands import NO_STATES, Replay, States, To
 from redrive.engine.context import SliceContext
 from redrive.engine.decision import NO_PROFILE, Decision, Discard, Keep, Put
-from redrive.engine.facts import DepthQuestion, Facts
+from redrive.engine.facts import Answers, DepthQuestion, Facts, Questions
+from redrive.engine.message import Attempts
 from redrive.engine.rules_decider import LOOP, RulesDecider
+from redrive.kafka.cluster import Cluster
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import NO_VALID_SCHEME
 from redrive.messages.constants import reason_name
@@ -24,16 +27,9 @@ from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned, new_
 from redrive.operations.restart import meaning_of
 from redrive.operations.tables import deciding_in
 from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
+from redrive.outcomes.rows import Row
 from redrive.topology.names import Names
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.engine.facts import Answers, Questions
-    from redrive.engine.message import Attempts
-    from redrive.kafka.cluster import Cluster
-    from redrive.outcomes.rows import Row
-    from redrive.topology.put import Destination
-
+from redrive.topology.put import Destination
 
 _SHOWN: Final = 20
 """Parts of one kind that a plan names."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from redrive.configuration import JobConfiguration
 from redrive.engine.commands import Replay, Span, To, cancelled_entry
 from redrive.errors import UsageError
+from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
 from redrive.operations.replay.entries import read_accepted
 from redrive.operations.states import write_states
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.kafka.cluster import Cluster
 
 _MARKERS: Final = 8
 """Offsets at the end of a lane that may all be ends of transactions."""
