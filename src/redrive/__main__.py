@@ -9,8 +9,6 @@ import sys
 from redrive.command import main
 from redrive.kafka.deadline import abandoned_calls
 
-__all__ = ["start"]
-
 
 def start() -> None:
     """Runs the command line in a process of its own.

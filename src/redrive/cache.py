@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["cache_directory", "exclusively"]
-
 
 def cache_directory() -> Path:
     """The folder for jars and the like; it need not exist yet.

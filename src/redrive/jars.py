@@ -28,16 +28,6 @@ from redrive.cache import cache_directory, exclusively
 from redrive.errors import EnvironmentFault
 from redrive.java import Java, find_java, trust_store_arguments
 
-__all__ = [
-    "Jar",
-    "JarGroup",
-    "fetch_jars",
-    "jar_directory",
-    "jar_files",
-    "locked_jars",
-    "verify_jars",
-]
-
 _ATTEMPTS = 2  # a registry that answers the second time is common, one that needs three is not
 _NAMED = 3  # jars that an error names; the others are counted
 _NETWORK_TRACES = ("Server access", "UnknownHost", "ConnectException", "timed out")

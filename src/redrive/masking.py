@@ -15,8 +15,6 @@ from typing import Any, Final
 
 import re2
 
-__all__ = ["MASK", "NO_MASK", "Mask"]
-
 MASK: Final = "***"
 """What stands in the place of a secret."""
 

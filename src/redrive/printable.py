@@ -9,8 +9,6 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-__all__ = ["printable", "shortened"]
-
 _PICTURES: Final = 0x2400
 """The Unicode block that has a picture for each of the first 32 control characters."""
 _DELETE: Final = 0x7F

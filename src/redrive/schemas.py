@@ -20,8 +20,6 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 
 from redrive.diagnostics import did_you_mean
 
-__all__ = ["Flaw", "KeyPath", "Schema"]
-
 KeyPath: TypeAlias = tuple[str | int, ...]
 """The way to a value: ``("handlers", 0, "queue")``; numbers count the elements of lists."""
 

@@ -23,8 +23,8 @@ from tests.conformance.vectors import Vector
 
 from redrive.command import main
 from redrive.command import put as put_module
+from redrive.engine.attempts import LOOP
 from redrive.engine.outcome import Result as Became
-from redrive.engine.rules_decider import LOOP
 from redrive.kafka.writer import Delivery
 from redrive.messages import OutputRecord
 from redrive.operations import put as put_operation

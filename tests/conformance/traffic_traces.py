@@ -13,10 +13,10 @@ from tests.conformance.traffic_networks import InexpressibleError, Numbered
 from tests.topology.mqe import notation
 from tests.topology.mqe.vector_put import carry_out
 
+from redrive.engine.attempts import LOOP
 from redrive.engine.commands import states_of
 from redrive.engine.message import seed_of
 from redrive.engine.outcome import Result
-from redrive.engine.rules_decider import LOOP
 from redrive.messages import Headers, OutputRecord
 from redrive.messages.own_headers import read_own
 from redrive.topology.files import Topology

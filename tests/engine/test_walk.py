@@ -13,11 +13,11 @@ from tests.engine.known_cluster import OPEN
 from tests.engine.walks import NOW, MqWalk, told_of_elsewhere
 from tests.topology.mq.test_any_network import MANAGERS, managers, opens
 
+from redrive.engine.attempts import LOOP
 from redrive.engine.facts import Facts
 from redrive.engine.message import seed_of
 from redrive.engine.outcome import Result
 from redrive.engine.putter import Effect
-from redrive.engine.rules_decider import LOOP
 from redrive.engine.sources import SourceKind
 from redrive.engine.walk import AssumedCluster, Hop, Walk, walk
 from redrive.messages import Headers, OutputRecord, decode_dead_letter

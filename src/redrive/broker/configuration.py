@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-__all__ = ["HOST", "Quorum", "logging_properties", "new_cluster_id", "server_properties"]
-
 HOST = "127.0.0.1"
 """The broker listens on this machine only; an address, because a name may mean IPv6 first."""
 

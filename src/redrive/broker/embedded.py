@@ -19,8 +19,6 @@ from redrive.broker.process import is_alive, send_signal, wait_until_gone
 from redrive.broker.warm_up import warm_up
 from redrive.errors import EnvironmentFault, UsageError
 
-__all__ = ["START_TIMEOUT", "STOP_TIMEOUT", "BrokerState", "BrokerStatus", "EmbeddedBroker"]
-
 START_TIMEOUT: Final = 240.0  # seconds; a start takes 3 s on an idle machine with 2 cores
 STOP_TIMEOUT: Final = 30.0  # seconds; an orderly stop takes 0.5 s
 _POLL_INTERVAL: Final = 0.05  # seconds

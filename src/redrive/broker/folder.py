@@ -20,8 +20,6 @@ import orjson
 from redrive.broker.configuration import logging_properties
 from redrive.errors import EnvironmentFault
 
-__all__ = ["BrokerFolder", "Note"]
-
 _LOG_TAIL: Final = 64 * 1024  # bytes of the log that are searched for the reason of a failure
 _COMPLAINT: Final = re.compile(
     r"^(?:.* (?:ERROR|FATAL) .*|\S+Exception: .*|.*in thread .*)$", re.MULTILINE

@@ -11,8 +11,6 @@ from redrive.broker.process import spawn
 from redrive.jars import JarGroup, jar_files
 from redrive.java import find_java
 
-__all__ = ["format_data", "start_kafka"]
-
 _FORMAT_TIMEOUT: Final = 240.0
 """Seconds that Kafka's tool may take to make a data folder; it takes two on an idle machine."""
 

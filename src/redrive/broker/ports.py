@@ -7,8 +7,6 @@ from random import randrange
 
 from redrive.broker.configuration import HOST
 
-__all__ = ["free_port", "is_free"]
-
 
 def is_free(port: int) -> bool:
     """Whether a port is free."""

@@ -9,8 +9,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["is_alive", "send_signal", "spawn", "wait_until_gone"]
-
 _PROC = Path("/proc")
 _POLL_INTERVAL = 0.02  # seconds
 

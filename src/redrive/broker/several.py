@@ -15,8 +15,6 @@ from redrive.broker.embedded import START_TIMEOUT, BrokerStatus, EmbeddedBroker
 from redrive.broker.ports import free_port
 from redrive.errors import UsageError
 
-__all__ = ["EmbeddedCluster"]
-
 _STOP_TOGETHER: Final = 8.0
 """Seconds that brokers have to end in order, all at once."""
 

@@ -11,8 +11,6 @@ import time
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-__all__ = ["warm_up"]
-
 _NAME = "redrive-broker-warm-up"
 _REQUEST_TIMEOUT = 10.0  # seconds
 _PAUSE = 0.05  # seconds

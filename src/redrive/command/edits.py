@@ -33,11 +33,6 @@ from redrive.errors import EnvironmentFault, UsageError
 from redrive.messages.json_patch import JsonPatch, read_json, write_json
 from redrive.operations.replay.changes import header_text, value_text
 
-__all__ = [
-    "edit_options", "edit_with", "edited_file", "patch_of", "read_edit", "read_form",
-    "replacement", "written_form",
-]  # fmt: skip
-
 _HEAD: Final = """\
 # {message}: what the replay puts. Lines here that begin with # are left out.
 # A line for each header, NAME: VALUE; 0x and hexadecimal digits stand for bytes.

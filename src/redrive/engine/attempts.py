@@ -16,8 +16,6 @@ from redrive.messages.constants import constant_value
 from redrive.rules import Action, Dialect, Rule, RulesTable, select_rule, select_untried
 from redrive.topology.put import Destination, Refusal
 
-__all__ = ["LOOP", "AttemptCounter", "loop_of"]
-
 LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
 """Reason of an attempt that would send a message in circles (Q-26: detect and refuse)."""
 

@@ -23,20 +23,6 @@ from redrive.messages import DeadLetterProfile
 from redrive.messages.reasons import Reason
 from redrive.rules import Action, RetryTo, Rule
 
-__all__ = [
-    "NO_BREAKERS",
-    "PROBE",
-    "BreakerCounts",
-    "BreakerKey",
-    "BreakerSettings",
-    "BreakerState",
-    "Breakers",
-    "OpenBreaker",
-    "SliceBreakers",
-    "breaker_of",
-    "is_refused",
-]
-
 PROBE: Final = "a probe, which does not count"
 """Begins the detail of a probe's outcome."""
 _OF_THE_TARGET: Final = frozenset({

@@ -14,8 +14,6 @@ from redrive.engine.message import Attempts, Message
 from redrive.engine.outcome import Result
 from redrive.messages import DeadLetterProfile
 
-__all__ = ["BreakerGuard"]
-
 
 class BreakerGuard:
     """Has the retries of one rules table wait while their breakers are open."""

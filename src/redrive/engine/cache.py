@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from redrive.engine.rules_decider import RulesDecider
     from redrive.messages import DeadLetterProfile
 
-__all__ = ["DecisionCache"]
-
 _Source = TypeVar("_Source")
 _More = TypeVarTuple("_More")
 _Made = TypeVar("_Made")

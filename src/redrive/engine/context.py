@@ -19,8 +19,6 @@ from redrive.messages import OutputRecord, Refused, body_length, packed_size, wi
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Destination, QueueLimits, Refusal, check_limits
 
-__all__ = ["Entry", "SliceContext"]
-
 Entry: TypeAlias = tuple[int, OutputRecord]
 """A record to write, with the entry number that identifies its refusal."""
 

@@ -11,8 +11,6 @@ from redrive.engine.message import Attempts, Message
 from redrive.engine.names import HandlerIdentity
 from redrive.messages import TopicPartition
 
-__all__ = ["Decided", "Decider"]
-
 
 class Decided(NamedTuple):
     """A message, the decision about it, and the records that it writes."""

@@ -31,23 +31,6 @@ from redrive.rules import Action, Rule
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Destination
 
-__all__ = [
-    "NO_PROFILE",
-    "Decision",
-    "DecisionWriter",
-    "Discard",
-    "Hold",
-    "Keep",
-    "Park",
-    "Put",
-    "Skip",
-    "Suspend",
-    "Wait",
-    "with_detail",
-    "with_edit",
-    "with_replay",
-]
-
 NO_PROFILE: Final = DeadLetterProfile(NO_VALID_SCHEME, "", {}, None)
 """For a message that is not a dead letter, and need not be one."""
 _NOTHING_MORE: Final[Mapping[str, Any]] = MappingProxyType({})

@@ -18,11 +18,6 @@ from redrive.messages.json_patch import JsonPatch
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Refusal
 
-__all__ = [
-    "MAX_EDIT_BYTES", "NO_EDIT", "Content", "DropHeader", "Edit", "Operation", "PatchValue",
-    "ReplaceContent", "SetHeader", "changes", "checked_name", "digest",
-]  # fmt: skip
-
 MAX_EDIT_BYTES: Final = 1024 * 1024
 """Bytes of an edit as JSON: every process of the job keeps it with its replay."""
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ClassVar, Final, NamedTuple
 
-__all__ = ["NO_ARRIVALS", "FloodState", "Floods", "Minute", "SliceFloods"]
-
 _MINUTE: Final = 60_000
 """Milliseconds."""
 _MOST_MINUTES: Final = 120

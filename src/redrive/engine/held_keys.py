@@ -15,8 +15,6 @@ from redrive.messages import TopicPartition
 from redrive.rules import Action, RulesTable
 from redrive.rules.backoff import HOLDS
 
-__all__ = ["HeldKeys"]
-
 
 class HeldKeys:
     """Has messages of one dead-letter queue wait behind earlier ones of their key."""

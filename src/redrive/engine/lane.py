@@ -48,8 +48,6 @@ from redrive.messages import own_headers as own
 from redrive.messages.cuts import cut_sentence
 from redrive.messages.trace_context import traceparents
 
-__all__ = ["Lane"]
-
 _SURELY_TAKEN: Final = 512 * 1024
 """Bytes that every topic of Redrive's own accepts."""
 _KEPT: Final = (SourceKind.REMAINING, SourceKind.UNDELIVERED, SourceKind.REPLAYS)

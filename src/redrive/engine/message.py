@@ -8,8 +8,6 @@ from zlib import crc32
 from redrive.messages import DeadLetterProfile, Headers
 from redrive.messages.own_headers import GroupTopic
 
-__all__ = ["NO_ATTEMPTS", "Attempts", "Message", "seed_of"]
-
 _SEEDS: Final = 1024
 """Different seeds for the choice among instances of a cluster queue."""
 

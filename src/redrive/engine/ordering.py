@@ -20,17 +20,6 @@ from redrive.engine.message import Message
 from redrive.messages import Headers, OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 
-__all__ = [
-    "Ahead",
-    "KeyOrder",
-    "Place",
-    "Position",
-    "Round",
-    "Waiting",
-    "WaitingKeys",
-    "position_of",
-]
-
 SETTLED: Final = 600.0
 """Seconds after which a round counts as over whose group is unknown or has no offsets."""
 

@@ -21,8 +21,6 @@ from redrive.rules import Dialect, FieldReader, FieldValue, Matcher, RulesTable
 from redrive.rules.fields import RuleInput
 from redrive.rules.keywords import pattern_keyword
 
-__all__ = ["PROFILES", "MatchedProfile", "ProfileMatcher"]
-
 PROFILES: Final = 20_000
 """The most profiles that are remembered when messages are matched one by one."""
 _CANDIDATES: Final = 100_000

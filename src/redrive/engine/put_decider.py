@@ -12,6 +12,7 @@ from typing import Final
 
 import orjson
 
+from redrive.engine.attempts import LOOP
 from redrive.engine.commands import Entry as CommandEntry
 from redrive.engine.commands import Replay, channel_entry, discovered_entry
 from redrive.engine.context import Entry, SliceContext
@@ -33,7 +34,7 @@ from redrive.engine.publications import make_publications
 from redrive.engine.put_descriptor import as_put, is_late
 from redrive.engine.putter import Effect, Putter
 from redrive.engine.reports import due_report, make_report
-from redrive.engine.rules_decider import LOOP, NO_PAYLOAD
+from redrive.engine.rules_decider import NO_PAYLOAD
 from redrive.engine.stream_copies import make_copy
 from redrive.messages import (
     INTERNAL,
@@ -47,8 +48,6 @@ from redrive.messages.reports import ReportKind
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Publication, Refusal
 from redrive.topology.receiving import ReceivingQueueManager
-
-__all__ = ["PutDecider"]
 
 REMEMBERED: Final = 100_000
 """The most answers that are remembered; then the cache starts empty."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from redrive.engine.transforms import Transform
     from redrive.messages import DeadLetterProfile, Headers
 
-__all__ = ["PreparedPut", "persistence_of", "put_bounds", "record_of"]
-
 HEADROOM: Final = 16 * 1024
 """Bytes reserved for headers when a body is compared with a topic's limit."""
 _PROBE: Final = bytes(4096)

@@ -25,8 +25,6 @@ from redrive.rules import (
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
 
-__all__ = ["Resolvers", "RuleTargets", "Target", "failed_group", "original_names"]
-
 
 class Target(NamedTuple):
     """The target of one rule for the messages of one profile."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from redrive.engine.attempts import LOOP, AttemptCounter
+from redrive.engine.attempts import AttemptCounter
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.breaker_guard import BreakerGuard
 from redrive.engine.commands import Replay, To
@@ -50,8 +50,6 @@ from redrive.rules import (
 from redrive.rules.backoff import jitter_of
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Refusal
-
-__all__ = ["LOOP", "NO_PAYLOAD", "RulesDecider"]
 
 NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
 """Reason of a dead letter that points at a payload which cannot be read."""

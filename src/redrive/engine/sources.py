@@ -46,15 +46,6 @@ from redrive.messages import (
 from redrive.messages import own_headers as own
 from redrive.rules.backoff import PARTITIONS
 
-__all__ = [
-    "DeadLetterSource",
-    "Input",
-    "PartitionRecords",
-    "Source",
-    "SourceKind",
-    "source_of",
-]
-
 _PLACED: Final = "it does not remain any more"
 
 

@@ -19,16 +19,6 @@ from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import own_headers as own
 from redrive.messages.fields import Headers
 
-__all__ = [
-    "AGE_BOUNDS",
-    "LATENESS_BOUNDS",
-    "Ages",
-    "Distribution",
-    "Failure",
-    "OutcomeKind",
-    "Summary",
-]
-
 AGE_BOUNDS: Final = (
     0.1, 1.0, 5.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0,
 )  # fmt: skip

@@ -13,11 +13,6 @@ from redrive.messages.json_patch import JsonPatch
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Refusal
 
-__all__ = [
-    "FUNCTION_FAILED", "FUNCTION_SECONDS", "FunctionTransform", "PatchTransform", "Transform",
-    "TransformFunction",
-]  # fmt: skip
-
 FUNCTION_FAILED: Final = constant_value("MQRC_API_EXIT_ERROR") or 0
 """Reason of an attempt whose function failed."""
 FUNCTION_SECONDS: Final = 1.0

@@ -21,9 +21,6 @@ from redrive.kafka.deadline import AGAIN, CONNECT, COORDINATOR, answer_of, close
 from redrive.kafka.errors import certificate_refusal
 from redrive.kafka.rights import Resource, Right
 
-__all__ = ["check_access"]
-
-
 _SIGN_IN_ERRORS: Final = frozenset(
     {
         KafkaError._AUTHENTICATION,  # noqa: SLF001 - how confluent-kafka names client-side errors

@@ -21,8 +21,6 @@ from redrive.errors import EnvironmentFault
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import COORDINATOR, PAUSE, SILENCE, answer_of, under_way
 
-__all__ = ["NewTopic", "TopicAdministration", "client_topic", "error_in"]
-
 _PARTITIONS_AT_ONCE: Final = 1_000
 """Partitions that one request asks for: a controller takes 10,000 records in one."""
 

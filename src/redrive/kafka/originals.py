@@ -13,8 +13,6 @@ from redrive.engine.facts import Gone, Original, RecordQuestion
 from redrive.kafka.cluster import LEGAL_NAME, Cluster
 from redrive.messages import TopicPartition, body_length
 
-__all__ = ["fetch_originals"]
-
 LARGEST_ANSWER: Final = 32 * 1024 * 1024
 """Bytes of records in one answer, apart from its first: the default size of a slice."""
 _GAP: Final = 100

@@ -25,8 +25,6 @@ from redrive.kafka.errors import STALE_METADATA, translated
 from redrive.kafka.records import StoredRecord, headers_of
 from redrive.messages import OffsetRange, Records, TopicPartition
 
-__all__ = ["Reader", "Readers", "Run", "read_parts", "surviving_offsets"]
-
 _AT_ONCE: Final = 1_000
 """Messages taken from the client at a time."""
 _NAMED: Final = 3

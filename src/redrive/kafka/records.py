@@ -14,8 +14,6 @@ from redrive.messages import own_headers as own
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-__all__ = ["StoredRecord", "headers_of"]
-
 _ask_headers: Final = methodcaller("headers")
 """``Message.headers``, called so that its result is checked. The client may return a list and leave
 an exception set; Python's specialized method call does not check that, and the exception then

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Resource", "Right"]
-
 
 class Resource(StrEnum):
     """The kind of resource, as ``kafka-acls`` names its options."""

@@ -15,8 +15,6 @@ from redrive.kafka.errors import translated
 from redrive.messages import OutputRecord
 from redrive.messages.own_headers import identity
 
-__all__ = ["Appender", "Delivery", "write_records"]
-
 _LARGEST_RECORD: Final = 1_000_000_000
 """Bytes: the topic decides what is too large, not the client."""
 

@@ -18,8 +18,6 @@ from redrive.masking import NO_MASK, Mask
 from redrive.settings.values import LogFormat, LogSettings
 from redrive.text_log import TextFormatter, extra_of
 
-__all__ = ["configure_logging", "log_findings"]
-
 _HANDLER: Final = "redrive"
 """Name of our only handler."""
 _NOISY: Final = {"py4j": logging.CRITICAL, "kafka": logging.ERROR}

@@ -16,8 +16,6 @@ from redrive.logs.lines import log_findings
 from redrive.messages.constants import reason_name
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
 
-__all__ = ["LogObserver", "counted"]
-
 _BATCH_INTERVAL: Final = 1.0
 """Seconds between two lines about batches, for a reader to follow."""
 _INVALID_INTERVAL: Final = 60.0

@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 from redrive.messages.fields import Headers
 from redrive.messages.sizes import body_length, wire_size
 
-__all__ = ["CUT_FORM", "Content", "cut_sentence", "fitted", "restored"]
-
 CUT_FORM: Final = re.compile(
     rb"(?:(?:value|headers|key):[0-9]{1,15}:[0-9a-f]{64}(?:,(?!$)|$)){1,3}"
 )

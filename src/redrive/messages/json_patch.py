@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, NoReturn, Self
 
-__all__ = ["JsonPatch", "read_json", "write_json"]
-
 _INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
 _ESCAPE: Final = re.compile("~(?![01])")
 _TAKES: Final = {

@@ -28,8 +28,6 @@ from redrive.observe.waiting import WaitingMetrics
 from redrive.operations.supervision import Activity
 from redrive.printable import printable
 
-__all__ = ["MOST_SERIES", "MOST_TARGETS", "JobMetrics"]
-
 MOST_SERIES: Final = 5_000
 """Combinations of handler, rule, result and reason that are counted apart."""
 MOST_TARGETS: Final = 200

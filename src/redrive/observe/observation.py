@@ -11,8 +11,6 @@ from redrive.observe.page import Page
 from redrive.observe.survey import Survey
 from redrive.streaming.lifecycle import JobControl
 
-__all__ = ["Observation"]
-
 
 class Observation:
     """The metrics of a job, their page and the survey; a context, which ends what was begun."""

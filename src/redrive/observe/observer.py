@@ -16,8 +16,6 @@ from redrive.operations.supervision import Activity, SupervisionState, problem_o
 from redrive.streaming.emission import Emitted
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
 
-__all__ = ["Health", "MetricsObserver"]
-
 
 class Health(NamedTuple):
     """How a job is, as its checks see it."""

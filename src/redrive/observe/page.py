@@ -25,8 +25,6 @@ from redrive.errors import ConfigurationError, OutcomeUnknown
 from redrive.kafka.deadline import CLOSE, ONE_TRY, PAUSE, within
 from redrive.observe.observer import Health
 
-__all__ = ["Page"]
-
 
 class Page:
     """A small web server beside a job.

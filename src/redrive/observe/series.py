@@ -6,8 +6,6 @@ from typing import Final, Protocol
 
 from prometheus_client import Counter
 
-__all__ = ["OTHER", "Capped"]
-
 OTHER: Final = "other"
 """The label of what is not counted apart any more."""
 

@@ -34,8 +34,6 @@ from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.table import LedgerTable
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
 
-__all__ = ["Survey"]
-
 _FIRST: Final = 15.0
 """Seconds until the first survey: the start of the job is not to be slower for it."""
 _AGE: Final = 30.0

@@ -15,8 +15,6 @@ from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State
 from redrive.printable import printable
 
-__all__ = ["MOST_CAUSES", "WaitingMetrics"]
-
 MOST_CAUSES: Final = 500
 """Combinations of handler, cause, destination and group of dead letters that are counted apart, and
 pairs of handler and cause of which the first time is shown."""

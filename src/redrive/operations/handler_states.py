@@ -13,8 +13,6 @@ from redrive.kafka.cluster import Cluster, next_offsets
 from redrive.kafka.deadline import ONE_TRY
 from redrive.messages import TopicPartition
 
-__all__ = ["HandlerState", "HandlerWatch"]
-
 
 class HandlerState(StrEnum):
     """State of one handler."""

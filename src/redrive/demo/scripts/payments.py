@@ -11,8 +11,6 @@ from redrive.demo.messages import NUMBER_HEADER, Message
 from redrive.demo.scripts.applications import KINDS, Kind, dead_letter
 from redrive.messages.own_headers import identity
 
-__all__ = ["PaymentService"]
-
 _KINDS: Final = {one.name: one for one in KINDS}
 
 

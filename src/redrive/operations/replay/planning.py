@@ -11,12 +11,13 @@ from typing import Any, Final
 
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import DeciderFactory
+from redrive.engine.attempts import LOOP
 from redrive.engine.commands import NO_STATES, Replay, States, To
 from redrive.engine.context import SliceContext
 from redrive.engine.decision import NO_PROFILE, Decision, Discard, Keep, Put
 from redrive.engine.facts import Answers, DepthQuestion, Facts, Questions
 from redrive.engine.message import Attempts
-from redrive.engine.rules_decider import LOOP, RulesDecider
+from redrive.engine.rules_decider import RulesDecider
 from redrive.kafka.cluster import Cluster
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import NO_VALID_SCHEME
