@@ -41,6 +41,20 @@ def _shown(character: str) -> str:
     return character if unicodedata.category(character) == "Zs" else _UNKNOWN
 
 
+def plain_text(data: bytes, besides: str = "\t\r\n") -> str | None:
+    """Bytes as text; None if they are not UTF-8, or hold a control character.
+
+    Args:
+        data: The bytes.
+        besides: Control characters that may be there.
+    """
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(one.isprintable() or one in besides for one in text) else None
+
+
 def shortened(text: str, longest: int) -> str:
     """A text with an ellipsis at its end if it is longer than so many columns."""
     if _columns(text) <= longest:

@@ -23,7 +23,7 @@ from redrive.operations.durations import clock
 from redrive.operations.network import Network, queue_names, read_network
 from redrive.operations.states import with_states
 from redrive.operations.undelivered import sources_of_queue, undelivered
-from redrive.printable import printable
+from redrive.printable import plain_text, printable
 from redrive.settings import read_settings
 
 _SHOWN_TEXT: Final = 400
@@ -212,19 +212,10 @@ def _as_json(message: BrowsedMessage) -> dict[str, Any]:
     }
 
 
-def _printable(data: bytes) -> str | None:
-    """Bytes as text; None if they are not printable."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if all(one.isprintable() or one in "\t\r\n" for one in text) else None
-
-
 def _text(data: bytes | None) -> str:
     if data is None:
         return "(null)"
-    text = _printable(data)
+    text = plain_text(data)
     return data.hex() + " (hexadecimal)" if text is None else text
 
 
@@ -232,7 +223,7 @@ def _body(data: bytes | None) -> str:
     """The body, cut where it gets long."""
     if not data:
         return "no body" if data is None else "empty body"
-    text = _printable(data)
+    text = plain_text(data)
     shown, most = (data.hex(), 2 * _SHOWN_BYTES) if text is None else (text, _SHOWN_TEXT)
     form = ", hexadecimal" if text is None else ""
     cut = " ... (cut; --json shows all)" if len(shown) > most else ""
@@ -253,5 +244,5 @@ def _summary(header: DeadLetterHeader) -> str:
 def _in_json(name: str, data: bytes | None) -> dict[str, str | None]:
     if data is None:
         return {name: None}
-    text = _printable(data)
+    text = plain_text(data)
     return {f"{name}_hex": data.hex()} if text is None else {name: text}

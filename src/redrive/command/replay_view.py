@@ -18,16 +18,12 @@ from redrive.operations.replay.plan import Order, Part, ReplayPlan
 from redrive.operations.replay.progress import ReplayStatus, target_of
 from redrive.printable import printable
 from redrive.topology.names import Names
+from redrive.what_if.text import messages_in_words
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 _STEP = 1000
 _MOST_WARNINGS = 20
 """Warnings that are shown: messages may name any number of targets that do not exist."""
-
-
-def messages_in_words(count: int) -> str:
-    """``1 message``, ``1,200 messages``."""
-    return f"{count:,} message{'s' * (count != 1)}"
 
 
 def show_plan(plan: ReplayPlan, *, mq: bool) -> None:

@@ -19,6 +19,7 @@ from redrive.messages import own_headers as own
 from redrive.messages.constants import reason_name
 from redrive.messages.json_patch import read_json, write_json
 from redrive.outcomes.bodies import Lost, find_record
+from redrive.printable import plain_text
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration
@@ -221,24 +222,16 @@ def value_text(value: bytes | None) -> str | None:
             return write_json(document, indent=2).decode()
     except (ValueError, RecursionError):
         pass
-    return _printable(value, "\t\r\n")
+    return plain_text(value)
 
 
 def header_text(raw: bytes | None) -> str:
     """The value of a header on one line; ``0x`` and hexadecimal digits if it is not plain text."""
     if raw is None:
         return "(null)"
-    text = _printable(raw, "\t")
+    text = plain_text(raw, "\t")
     is_plain = text is not None and text == text.strip() and not text.startswith(("0x", "(null)"))
     return text if text is not None and is_plain else f"0x{raw.hex()}"
-
-
-def _printable(data: bytes, besides: str) -> str | None:
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if all(one.isprintable() or one in besides for one in text) else None
 
 
 def _cut(line: str) -> str:
