@@ -10,6 +10,8 @@ import itertools
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -20,6 +22,7 @@ import pytest
 from hypothesis import settings
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
+from kafka.structs import OffsetAndMetadata
 
 from redrive.broker import EmbeddedBroker
 from redrive.kafka.cluster import Cluster
@@ -225,6 +228,24 @@ def read_records(bootstrap_servers: str, *names: str) -> list[Any]:
         return list(_records_to_end(consumer, names))
     finally:
         consumer.close()
+
+
+def commit_offset(bootstrap_servers: str, group: str, topic: str, offset: int) -> None:
+    """Commits how far a consumer group has come on partition 0 of a topic."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap_servers, group_id=group, enable_auto_commit=False
+    )
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.commit({partition: OffsetAndMetadata(offset, "", -1)})
+    consumer.close()
+
+
+def ended_process() -> int:
+    """The number of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
 
 
 def _records_to_end(consumer: KafkaConsumer, topics: Iterable[str]) -> Iterator[Any]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.conftest import ended_process
 
 from redrive.checkpoints import machine, registry
 from redrive.checkpoints.epoch import RunIdentity
@@ -85,13 +84,6 @@ def elsewhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "process_table", lambda: "another boot")
 
 
-def gone() -> int:
-    """The number of a process that has ended."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
-    return process.pid
-
-
 def test_no_answer_is_not_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the broker does not tell who lives, nothing is pushed aside, and the reason is told."""
     world.begin()
@@ -122,7 +114,7 @@ def test_a_process_is_looked_up_on_its_own_machine_only(
 ) -> None:
     """A machine of the same name has other processes, whatever their numbers."""
     world.begin()
-    world.entries["instance/1/1"] = {**world.entries["instance/1/1"], "pid": gone()}
+    world.entries["instance/1/1"] = {**world.entries["instance/1/1"], "pid": ended_process()}
     if is_same_machine:
         world.begin()
         return

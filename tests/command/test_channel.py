@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
-from kafka.structs import OffsetAndMetadata
-from tests.conftest import eventually
+from tests.conftest import commit_offset, eventually
 
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.states import StatesWriter
@@ -103,15 +102,6 @@ def create(admin: KafkaAdminClient, *topics: str) -> None:
     admin.create_topics([NewTopic(topic, 1, 1) for topic in topics], wait_for_metadata=True)
 
 
-def commit(bootstrap_servers: str, group: str, topic: str, offset: int) -> None:
-    """Tell how far a job has come, as its transactions do."""
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=group)
-    partition = TopicPartition(topic, 0)
-    consumer.assign([partition])
-    consumer.commit({partition: OffsetAndMetadata(offset, "", -1)})
-    consumer.close()
-
-
 # channel
 
 
@@ -147,7 +137,7 @@ def test_status_shows_state_and_what_waits(
     now = int(time.time() * 1000)
     ages = (9_000, 300, 200)
     produce(topic, [{"value": b"x", "timestamp_ms": now - age * 1000} for age in ages])
-    commit(bootstrap_servers, f"app{name}", topic, 1)
+    commit_offset(bootstrap_servers, f"app{name}", topic, 1)
     assert redrive("channel", "stop", name, "TO.B").exit_code == 0
     result = redrive("channel", "status", name, "--json")
     assert result.exit_code == 0, result.output
@@ -198,8 +188,8 @@ def test_what_a_receiver_tries_again_is_on_its_transmission_queue(
     create(admin, topic, retries)
     produce(topic, [{"value": b"taken"}, {"value": b"behind"}])
     produce(retries, [{"value": b"put at last"}, {"value": b"tried"}])
-    commit(bootstrap_servers, f"app{name}", topic, 1)
-    commit(bootstrap_servers, f"app{name}", retries, 1)
+    commit_offset(bootstrap_servers, f"app{name}", topic, 1)
+    commit_offset(bootstrap_servers, f"app{name}", retries, 1)
     browsed = json.loads(redrive("browse", name, f"{name}B", "--json").stdout)
     shown = {one["body"]: one["is_retried"] for one in browsed}
     assert shown == {"tried": True, "behind": False}
@@ -219,7 +209,7 @@ def test_the_end_of_a_transaction_is_no_message(
     create(admin, topic)
     with ControlTopic(Cluster(Connection(bootstrap_servers=bootstrap_servers)), topic) as control:
         control.write({"x": {}})  # and the format of the topic
-    commit(bootstrap_servers, f"app{name}", topic, 2)
+    commit_offset(bootstrap_servers, f"app{name}", topic, 2)
     (first, _) = json.loads(redrive("channel", "status", name, "--json").stdout)
     assert (first["waiting"], first["oldest_seconds"]) == (0, None)
 

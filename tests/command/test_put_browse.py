@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
-from kafka.structs import OffsetAndMetadata
+from tests.conftest import commit_offset
 
 from redrive.checkpoints.control import ControlTopic
 from redrive.command import main
@@ -292,11 +292,7 @@ def test_a_transmission_queue_shows_what_the_job_has_not_taken(
     """What the application's group has committed has left; --from earliest shows it still."""
     topic = f"{manager}--{manager}B"
     produce(topic, [{"value": b"gone"}, {"value": b"waits"}])
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=f"app{manager}")
-    partition = TopicPartition(topic, 0)
-    consumer.assign([partition])
-    consumer.commit({partition: OffsetAndMetadata(1, "", -1)})
-    consumer.close()
+    commit_offset(bootstrap_servers, f"app{manager}", topic, 1)
     name = f"{manager}B"
     assert [one["body"] for one in browsed(manager, name)] == ["waits"]
     assert len(browsed(manager, name, "--from", "earliest")) == 2
@@ -341,11 +337,7 @@ def test_the_topology_shows_messages_and_not_offsets(
             Cluster(Connection(bootstrap_servers=bootstrap_servers)), topic
         ) as transaction:
             transaction.write({"x": {}})  # and the format of the topic
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=f"app{manager}")
-    partition = TopicPartition(waiting, 0)
-    consumer.assign([partition])
-    consumer.commit({partition: OffsetAndMetadata(1, "", -1)})
-    consumer.close()
+    commit_offset(bootstrap_servers, f"app{manager}", waiting, 1)
     document = json.loads(redrive("topology", "show", "--json").stdout)
     assert document["depths"][orders] == {"messages": 4, "is_exact": True}
     assert document["depths"][waiting] == {"messages": 3, "is_exact": True}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata
-from kafka import TopicPartition as Partition
-from tests.conftest import TopicFactory
+from kafka import KafkaProducer
+from tests.conftest import TopicFactory, commit_offset
 
 from redrive.engine.facts import WaitingQuestion
 from redrive.engine.ordering import Place, Round, Waiting, position_of
@@ -25,15 +24,6 @@ def cluster(bootstrap_servers: str) -> Iterator[Cluster]:
     """Answers questions."""
     with Cluster(Connection(bootstrap_servers=bootstrap_servers)) as opened:
         yield opened
-
-
-def commit(servers: str, group: str, topic: str, offset: int) -> None:
-    """Commits an offset of partition 0."""
-    consumer = KafkaConsumer(bootstrap_servers=servers, group_id=group, enable_auto_commit=False)
-    place = Partition(topic, 0)
-    consumer.assign([place])
-    consumer.commit({place: OffsetAndMetadata(offset, "", -1)})
-    consumer.close()
 
 
 def test_parked_copies_wait_until_the_job_is_past_them_and_others_until_they_are_taken_away(
@@ -60,13 +50,13 @@ def test_parked_copies_wait_until_the_job_is_past_them_and_others_until_they_are
         place: Waiting(position_of(f"DLQ:0:{at}"), SINCE) for at, place in enumerate(places)
     }
     assert order.waiting(question) == {b"k": everything}
-    commit(bootstrap_servers, group, retry, 1)
+    commit_offset(bootstrap_servers, group, retry, 1)
     assert order.waiting(question) == {b"k": dict(list(everything.items())[1:])}
     assert LiveOrder(cluster, group).waiting(question) == order.waiting(question)
     producer.send(remaining, None, b"DLQ:0:2")
     producer.flush()
     assert order.waiting(question) == {b"k": {places[1]: everything[places[1]]}}
-    commit(bootstrap_servers, group, retry, 2)
+    commit_offset(bootstrap_servers, group, retry, 2)
     assert order.waiting(question) == {}
     producer.close()
 
@@ -85,11 +75,11 @@ def test_a_round_is_over_once_the_group_and_then_the_job_have_passed_it(
     (first,) = order.rounds([began]).values()
     assert first == began._replace(processed=((0, 2),))  # the group has no offsets at all
     assert order.rounds([first._replace(put_at=1)])[first._replace(put_at=1)].returned == 1
-    commit(bootstrap_servers, group, target, 1)
+    commit_offset(bootstrap_servers, group, target, 1)
     assert order.rounds([first])[first] == first
-    commit(bootstrap_servers, group, target, 2)
+    commit_offset(bootstrap_servers, group, target, 2)
     second = order.rounds([first])[first]
     assert second == first._replace(returned=1)
-    commit(bootstrap_servers, job, letters, 1)
+    commit_offset(bootstrap_servers, job, letters, 1)
     assert order.rounds([second])[second].is_over
     producer.close()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.conftest import ended_process
 
 from redrive.engine.breaker import BreakerState
 from redrive.engine.flood import FloodState
@@ -29,14 +28,6 @@ STALLED = SupervisionState(
 )
 FLOOD = FloodState("orders.dlq", 600, 812, 212, NOW - 30)
 OPEN = BreakerState("orders.dlq", 2, "orders", "billing", "open", NOW - 60, "20 of 20 came back")
-
-
-@pytest.fixture
-def gone() -> int:
-    """The number of a process that has ended."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
-    return process.pid
 
 
 @pytest.mark.parametrize(
@@ -99,8 +90,9 @@ def test_a_state_that_began_on_another_day_tells_the_date() -> None:
     )
 
 
-def test_a_process_that_is_gone_is_dead(gone: int) -> None:
+def test_a_process_that_is_gone_is_dead() -> None:
     """Its last words do not count, however young they are."""
+    gone = ended_process()
     state = replace(RUNNING, pid=gone)
     assert state.is_dead(NOW)
     assert state.describe(NOW) == f"dead since 12:07:05 UTC (2 s): process {gone} is gone"
