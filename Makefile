@@ -10,6 +10,7 @@
 #   make crash-cluster  the same on three brokers, which are killed, paused and restarted too; tables change
 #   make soak     the job for HOURS at 70 % of what it can do, while something dies now and then;
 #                 memory, open files and threads have to stay flat
+#   make instances  instances that share the partitions out, killed, added, frozen and renewed for MINUTES
 #   make late-end  commits that arrive a second time, in the next transaction, TIMES times
 #   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
 #   make resilience  a real broker that is stopped, killed and paused under the job, topics that change, a full disk, a Java that dies, calls that hang
@@ -41,7 +42,7 @@ UV     := uv==0.13.8
 # Much of the time a test waits for a broker or for Spark: two at once take little more than half.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts test-console bench bench-peers docs dist images release-test lock clean
+.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts instances test-console bench bench-peers docs dist images release-test lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -72,6 +73,9 @@ crash-cluster: setup
 
 soak: setup
 	$(BIN)/python -m benchmarks.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
+
+instances: setup
+	$(BIN)/python -m benchmarks.instances $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 late-end: setup
 	$(BIN)/python -m benchmarks.late_end --times $(TIMES) $(if $(SEED),--seed $(SEED))

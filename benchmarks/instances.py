@@ -1,9 +1,10 @@
 """Instances that share the partitions out among themselves: killed, added and renewed under load.
 
 Up to three processes run the job with ``instance = "auto"``. Every so many seconds one is killed
-with all that it started, one is stopped in order, one is added, or one is renewed: another one is
-started, and when it says so the old one is stopped, as a rolling update does. Every effect is
-counted in the end, and for each partition the longest time without an outcome is told.
+with all that it started, stopped in order, added, or stands still for longer than it may; the
+broker is restarted; or an instance is renewed: another one is started, and when it says so the old
+one is stopped, as a rolling update does. Every effect is counted in the end, and for each partition
+the longest time without an outcome is told.
 
     python -m benchmarks.instances [--minutes 10] [--every 20] [--rate 500]
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import signal
 import sys
 import time
 from collections import defaultdict
@@ -21,14 +23,19 @@ from typing import Any, Final
 
 import orjson
 from benchmarks.engine import CrashProgram, Scene, main, option, say
+from benchmarks.faults import FAULTS
 from benchmarks.load import DEAD_LETTERS, OUTCOMES
 from benchmarks.processes import Job
 from kafka import KafkaConsumer, TopicPartition
 
+_RESTART: Final = "stop broker"
+"""A fault of all programs."""
 _MOST: Final = 3
 """Instances at a time; while one is renewed there is one more."""
 _STARTED: Final = "handling the dead letters of"
 """What the log of an instance says once it works."""
+_STANDING: Final = 15.0
+"""Seconds that an instance stands still: the others take over after six."""
 _LOOK: Final = 0.5
 """Seconds between two looks at a log."""
 _READ: Final = 3000
@@ -90,14 +97,21 @@ class Instances(CrashProgram):
         return {"longest time without an outcome, s": gaps}
 
     def _event(self, scene: Scene, number: int) -> None:
-        names = ["kill", "stop", "renew"] if len(self._jobs) > 1 else ["renew"]
+        names = [_RESTART, "renew"]
+        names += ["kill", "stop", "freeze"] if len(self._jobs) > 1 else []
         names += ["add", "add"] if len(self._jobs) < _MOST else []
-        name = scene.chance.choice(names)
+        name = scene.chance.choice(self.faults.split(",") if self.faults else names)
         began = scene.seconds
         old = scene.chance.choice(self._jobs)
         if name in {"add", "renew"}:
             self._add(scene)
-        if name == "kill":
+        if name == _RESTART:
+            FAULTS[name].happen(scene)
+        elif name == "freeze":
+            old.signal(signal.SIGSTOP, all_processes=True)
+            time.sleep(_STANDING)
+            old.signal(signal.SIGCONT, all_processes=True)
+        elif name == "kill":
             old.kill("job")
             self._jobs.remove(old)
         elif name in {"stop", "renew"}:
