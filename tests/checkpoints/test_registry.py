@@ -180,8 +180,6 @@ class Instances:
 
     world: World
     alive: list[Registration] = field(default_factory=list)
-    since: dict[str, float] = field(default_factory=dict)
-    """When each began to wait for its next share, by its name."""
 
     def start(self) -> Registration:
         """Another instance joins."""
@@ -207,11 +205,9 @@ class Instances:
         entries = self.world.entries
         share = one.assigned(partitions)
         if share == one.share:
-            self.since.pop(one.member, None)
             return
         one.give_up(cast("Any", SimpleNamespace(entries=entries, write=self.write)))
-        waited = self.world.now - self.since.setdefault(one.member, self.world.now)
-        if share is not None and not one.take(share, "control", waited):
+        if share is not None and not one.take(share, "control"):
             entries[f"instance/{share}"] = {"member": one.member, "token": one._token}
 
     def write(self, changed: Mapping[str, Mapping[str, Any] | None]) -> None:
@@ -296,8 +292,10 @@ def test_an_instance_with_a_fixed_share_is_not_pushed_aside(
     """The two kinds do not mix: the one that starts is refused, whichever it is."""
     fixed = world.begin()
     one = instances.start()
+    assert one.take(Share(1, 1), "control")
+    world.now += 60
     with pytest.raises(AlreadyRunningError, match="fixed share"):
-        one.take(Share(1, 1), "control", 60)
+        one.take(Share(1, 1), "control")
     fixed.end_heartbeat()
     assert instances.settle(4) == ["1/1"]
     with pytest.raises(AlreadyRunningError, match="already works"):

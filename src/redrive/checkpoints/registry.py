@@ -68,6 +68,10 @@ class Registration:
         self._application = application
         self.share = self._fixed = share
         """What this instance works on; None for nothing, until it takes a share."""
+        self._wanted: Share | None = None
+        self._wanted_since = 0.0
+        self.is_member = False
+        """Whether the broker knew this instance when it was asked last."""
         self._host, self._pid = socket.gethostname(), os.getpid()
         self._token = uuid.uuid4().hex
         # By its name an instance that starts comes behind all others: it displaces none of them.
@@ -93,33 +97,36 @@ class Registration:
             partitions: The most partitions that a topic has.
 
         Returns:
-            None if it stands by, as there are more instances than partitions.
+            None if it has none: it stands by, as there are more instances than partitions, or is
+            not a member yet. One that is no member any more keeps what it has.
 
         Raises:
             TransientFault: The broker gave no answer in time.
         """
         everybody = self._cluster.members(self._application)
-        if self.share is not None and self.member not in everybody:
-            return self.share  # not a reason to take what the others have: no answer is no answer
-        members = {self.member, *filter(self._rebalances, everybody)}
-        return assigned(members, self.member, partitions)
+        self.is_member = self.member in everybody
+        if not self.is_member:
+            return self.share
+        return assigned([*filter(self._rebalances, everybody)], self.member, partitions)
 
-    def take(self, share: Share, topic: str, waited: float) -> str:
+    def take(self, share: Share, topic: str) -> str:
         """Takes another share, once no live instance works on a part of it.
 
         Args:
             share: The share.
             topic: Name of the control topic.
-            waited: Seconds since this was asked first. The others do not give up a part that they
-                do not know to be wanted: it is taken from them in the end.
 
         Returns:
-            Names of the instances that still work on a part; empty if the share is taken.
+            Names of the instances that still work on a part; empty if the share is taken. What
+            others do not give up in 15 s is taken from them: they may not know that it is wanted.
 
         Raises:
             AlreadyRunningError: A live instance has a fixed share, which it does not give up.
             TransientFault: The broker gave no answer in time.
         """
+        if share != self._wanted:
+            self._wanted, self._wanted_since = share, time.monotonic()
+        waited = time.monotonic() - self._wanted_since
         alive = self._alive(overlapping(read_entries(self._cluster, topic), share), waited)
         if alive and waited <= _STARTING:
             return _name(alive)
@@ -131,7 +138,7 @@ class Registration:
                 f"an instance with a fixed share is at work: {_name(fixed)}",
                 hint='stop it, or start it again with instance = "auto" too',
             )
-        self.share = share
+        self.share, self._wanted = share, None
         return ""
 
     def lose(self) -> None:

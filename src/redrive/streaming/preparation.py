@@ -303,31 +303,37 @@ class Preparation:
 
     def _take_share(self, partitions: int, wait: WaitRule) -> bool:
         """Waits for a share of the partitions; False if a stop came, or WAIT ends the job."""
-        registration, topic = self._registration, self.configuration.control_topic
-        registration.join(topic)
-        begun, told = time.monotonic(), ""
-        while (share := registration.assigned(partitions)) != registration.share or share is None:
-            if registration.share is not None:
-                with self._entries() as entries:
-                    registration.give_up(entries)
-            if share is None:
-                lack = "this instance stands by: others have every partition"
-                self._supervisor.stands_by()
-                begun = time.monotonic()
-            else:
-                holders = registration.take(share, topic, time.monotonic() - begun)
-                if not holders:
-                    self._control.notice("this instance works on a share", share=str(share))
-                    break
-                lack = f"others are to give up the share {share}"
-                self._supervisor.waits_for(f"{lack}: {holders}")
+        registration, told = self._registration, ""
+        registration.join(self.configuration.control_topic)
+        while lack := self._lack_of_share(partitions):
             if lack != told:
                 told = lack
                 self._control.notice(lack)
             if not self._sleep(_SHARE_AGE) or wait.is_over(time.time()):
                 return False
-        self.configuration = replace(self.configuration, share=share)
+        assert registration.share is not None
+        if registration.share != self.configuration.share or told:
+            self._control.notice("this instance works on a share", share=str(registration.share))
+        self.configuration = replace(self.configuration, share=registration.share)
         return True
+
+    def _lack_of_share(self, partitions: int) -> str:
+        """Takes the share that this instance is to have; what it waits for, if it can't yet."""
+        registration, topic = self._registration, self.configuration.control_topic
+        share = registration.assigned(partitions)
+        if registration.share not in {None, share}:
+            with self._entries() as entries:
+                registration.give_up(entries)
+        if share is not None:
+            others = share != registration.share and registration.take(share, topic)
+            lack = f"others are to give up the share {share}: {others}" if others else ""
+        elif registration.is_member:
+            self._supervisor.stands_by()
+            return "this instance stands by: others have every partition"
+        else:
+            lack = "the broker does not know yet that this instance is alive"
+        self._supervisor.waits_for(lack)
+        return lack
 
     def _change_tables(
         self, configuration: JobConfiguration, start: Start, processor: BatchProcessor
