@@ -345,8 +345,10 @@ class Supervisor(JobObserver):
             return SupervisionState(
                 time=moment, pid=pid, state=Activity.WAITING, cause=self._waits_for
             )
-        state = Activity.STANDBY if self._stands_by else Activity.RUNNING
-        return SupervisionState(time=moment, pid=pid, state=state)
+        if self._stands_by:
+            cause = "other instances have every partition"
+            return SupervisionState(time=moment, pid=pid, state=Activity.STANDBY, cause=cause)
+        return SupervisionState(time=moment, pid=pid, state=Activity.RUNNING)
 
 
 def cause_of(fault: BaseException | None, text: str) -> str:
