@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.conftest import ended_process
 
 from redrive.checkpoints import machine, registry
@@ -18,6 +20,7 @@ from redrive.checkpoints.registry import Registration, vacant_shares
 from redrive.errors import AlreadyRunningError, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
+from redrive.messages import TopicPartition
 
 WHOLE = Share(1, 1)
 CONNECTION = Connection(bootstrap_servers="localhost:1")
@@ -300,3 +303,31 @@ def test_an_instance_with_a_fixed_share_is_not_pushed_aside(
     assert instances.settle(4) == ["1/1"]
     with pytest.raises(AlreadyRunningError, match="already works"):
         world.begin()
+
+
+LANES = st.builds(TopicPartition, st.text(min_size=1), st.integers(0, 200))
+TOTALS = st.integers(1, 12)
+
+
+@given(lane=LANES, total=TOTALS)
+def test_every_partition_belongs_to_one_share(lane: TopicPartition, total: int) -> None:
+    """However many there are."""
+    shares = [Share(number, total) for number in range(1, total + 1)]
+    assert [share.owns(lane) for share in shares].count(True) == 1
+
+
+@given(lane=LANES, data=st.data(), totals=st.tuples(TOTALS, TOTALS))
+def test_shares_with_a_partition_in_common_overlap(
+    lane: TopicPartition, data: st.DataObject, totals: tuple[int, int]
+) -> None:
+    """A run fences the emitters of all shares that overlap with its own, and no others."""
+    one, other = (Share(data.draw(st.integers(1, total)), total) for total in totals)
+    assert one.overlaps(other) or not (one.owns(lane) and other.owns(lane))
+
+
+def test_topics_of_one_partition_are_shared_out() -> None:
+    """No instance has all of them."""
+    lanes = [TopicPartition(f"team{number}.dlq", 0) for number in range(200)]
+    counts = [sum(Share(number, 4).owns(lane) for lane in lanes) for number in range(1, 5)]
+    assert sum(counts) == 200
+    assert min(counts) > 25

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
+
+from redrive.messages import TopicPartition
 
 AUTO: Final = "auto"
 """The setting of an instance whose share follows from the live instances."""
@@ -37,9 +40,20 @@ class Share:
             raise ValueError(f"{text!r} is not of the form 1/2")
         return cls(int(match[1]), int(match[2]))
 
-    def owns(self, partition: int) -> bool:
-        """Whether this share works on ``partition``."""
-        return partition % self.total == self.number - 1
+    def owns(self, lane: TopicPartition) -> bool:
+        """Whether this share works on a partition.
+
+        The partitions of one topic go round; where that begins follows from the topic's name, so
+        that many topics of one partition are shared out too. It follows from nothing else: shares
+        that do not overlap have no partition in common, whatever each instance knows of topics.
+        """
+        begin = zlib.crc32(lane.topic.encode())
+        return (begin + lane.partition) % self.total == self.number - 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that does what is to be done once for all shares."""
+        return self.number == 1
 
     def overlaps(self, other: Share) -> bool:
         """Whether some partition belongs to both shares, for sources of any size."""
@@ -63,7 +77,7 @@ def assigned(members: Collection[str], member: str, partitions: int) -> Share | 
     Args:
         members: Names of the live instances.
         member: The name of the one.
-        partitions: The most partitions that a topic has.
+        partitions: How many there are, of all topics.
 
     Returns:
         None if the instance stands by, as there is no partition for it.

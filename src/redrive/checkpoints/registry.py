@@ -94,7 +94,7 @@ class Registration:
         """The share that this instance is to have, among those that are alive now.
 
         Args:
-            partitions: The most partitions that a topic has.
+            partitions: How many there are, of all topics that are read.
 
         Returns:
             None if it has none: it stands by, as there are more instances than partitions, or is

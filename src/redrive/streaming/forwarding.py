@@ -80,7 +80,7 @@ class Forwarding:
             control: Is notified of clusters that messages wait for.
         """
         self._ended = threading.Event()
-        clusters = configuration.clusters if configuration.share.owns(0) else {}
+        clusters = configuration.clusters if configuration.share.is_first else {}
         self._forwarders = [
             Forwarder(configuration, run, name, partial(control.warning)) for name in clusters
         ]

@@ -66,7 +66,7 @@ class HeldKeysTopic:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._queues = [one.identity for one in configuration.handlers if one.held_keys]
-        if not self._queues or not configuration.share.owns(0):
+        if not self._queues or not configuration.share.is_first:
             return
         self._configuration = configuration
         self._warn, self._warned_at = control.warning, -_REMINDER

@@ -70,11 +70,8 @@ def owned_lanes(
         topic: The topic.
         layout: Partitions of the topics that exist.
     """
-    return [
-        TopicPartition(topic, number)
-        for number in range(layout.get(topic, 0))
-        if configuration.share.owns(number)
-    ]
+    lanes = (TopicPartition(topic, number) for number in range(layout.get(topic, 0)))
+    return [lane for lane in lanes if configuration.share.owns(lane)]
 
 
 def inhibited_queues(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:

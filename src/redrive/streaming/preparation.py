@@ -229,7 +229,7 @@ class Preparation:
         """
         if not self.configuration.rebalances:
             return self.configuration.share
-        return self._registration.assigned(max(start.layout.values()))
+        return self._registration.assigned(sum(start.layout.values()))
 
     def lose_share(self) -> None:
         """Another instance took the share, or a part of it: the next run takes another."""
@@ -282,7 +282,7 @@ class Preparation:
         if layout is None:
             return None
         self._is_unclaimed = False
-        if self.configuration.rebalances and not self._take_share(max(layout.values()), wait):
+        if self.configuration.rebalances and not self._take_share(sum(layout.values()), wait):
             return None
         configuration = self.configuration
         _check_room(configuration)
