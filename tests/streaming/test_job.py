@@ -370,6 +370,24 @@ def test_instances_that_come_and_go_share_the_partitions_out(
     assert len(outcomes_of(settings, read_all)) == 120
 
 
+def test_an_instance_without_a_partition_is_well(
+    queues: Any, produce: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """With more instances than partitions, or where topics are few: nothing is wrong with it."""
+    dlq = queues("dlq")
+    shares = [Share(1, 2), Share(2, 2)]
+    idle, busy = sorted(shares, key=lambda share: share.owns(TopicPartition(dlq, 0)))
+    first = configure({dlq: "ACTION(DISCARD)\n"}, share=idle)
+    waiting = start_job(first)
+    eventually(waiting.is_started.is_set, "it has started")
+    working = start_job(replace(first, share=busy, directory=first.directory / "second"))
+    produce(dlq, [letter(1, "x")])
+    working.wait_for_records(1)
+    waiting.stop()
+    working.stop()
+    assert (waiting.records, waiting.warnings) == (0, [])
+
+
 def test_records_that_are_gone_stop_the_start_unless_allowed(
     queues: Any, produce: Any, admin: KafkaAdminClient, configure: Configure, start_job: StartJob
 ) -> None:
