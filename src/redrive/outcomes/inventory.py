@@ -25,7 +25,14 @@ from redrive.messages import NO_VALID_SCHEME
 from redrive.outcomes.acknowledgements import Acknowledgement, acknowledged
 from redrive.outcomes.conditions import check_condition, refused
 from redrive.outcomes.criteria import time_from
-from redrive.outcomes.open_letters import OPEN, OpenLetters, every_outcome, last_outcomes
+from redrive.outcomes.open_letters import (
+    CHANGED,
+    OPEN,
+    OpenLetters,
+    changed_letters,
+    every_outcome,
+    last_outcomes,
+)
 from redrive.outcomes.rows import FIELD_COLUMNS, Row
 from redrive.outcomes.selection import HELD, QUARANTINED, Selection, State
 from redrive.outcomes.table import LedgerTable, arrow_of, sql_text
@@ -171,6 +178,7 @@ class Inventory:
             self._sources = ["ledger", "tail"]
             self.tables = {"ledger": ledger.table.path, "tail": tail.path}
             self.size = ledger.table.bytes
+        self._knows_changed = False
         self._acknowledged = acknowledged(filter(self._is_sound, acknowledgements))
 
     def __enter__(self) -> Self:
@@ -474,7 +482,11 @@ class Inventory:
         return every_outcome(self._sources)
 
     def _letters_of(self, selection: Selection) -> str:
-        return last_outcomes(selection.state.results, self._sources, self._known)
+        results = selection.state.results
+        if not self._knows_changed and set(results) & set(OPEN):
+            self._engine.keep(CHANGED, changed_letters(self._sources, self._known))
+            self._knows_changed = True
+        return last_outcomes(results, self._sources, self._known)
 
 
 def _is(column: str, value: str | int | None) -> str:

@@ -212,6 +212,15 @@ class LedgerTable:
         """The same bit by bit; what goes wrong is not explained."""
         return pa.RecordBatchReader.from_stream(self._query.execute(query))
 
+    def keep(self, name: str, query: str) -> None:
+        """Keeps the answer to a query in memory, as a table for other queries.
+
+        Args:
+            name: The name of that table.
+            query: A whole query.
+        """
+        self.asked(f"CREATE TABLE {name} AS {query}")
+
     def problem_with(self, query: str) -> str:
         """What the engine does not understand about a query; empty if it does."""
         try:
