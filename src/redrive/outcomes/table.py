@@ -334,6 +334,9 @@ def arrow_of(rows: Sequence[Row]) -> pa.Table:
     Returns:
         A table with all columns of ``SCHEMA``.
     """
+    if not rows:
+        # Not SCHEMA.empty_table() nor from_pylist: they import pandas.
+        return pa.Table.from_batches([], SCHEMA)
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
