@@ -14,6 +14,7 @@ and takes longer.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
@@ -31,6 +32,8 @@ __all__ = [
     "OPEN",
     "OpenLetters",
     "changed_letters",
+    "counts_of",
+    "counts_where",
     "every_outcome",
     "last_outcomes",
     "newer_than",
@@ -68,6 +71,8 @@ class OpenLetters:
     """Their last outcomes, with the time of the first."""
     positions: Mapping[int, int]
     """By partition, the outcome offset from which on outcomes are newer."""
+    counts: Sequence[tuple[str, str, int]] = ()
+    """How many outcomes of any kind are not newer, by handler and result."""
 
     @classmethod
     def of(cls, ledger: LedgerTable) -> Self | None:
@@ -77,14 +82,39 @@ class OpenLetters:
             table = DeltaTable(folder)
             told = json.loads(table.history(1)[0][_KEY])
             names = [field.name for field in table.schema().fields]
+            counts = [(handler, result, n) for handler, result, n in told["counts"]]
         except (DeltaError, OSError, LookupError, ValueError):
             return None
         fits = told["ledger"] == ledger.identity and told["version"] <= ledger.version
         if not fits or names != [*(column.name for column in COLUMNS), _FIRST]:
             return None
         return cls(
-            LedgerTable(table, folder), {int(key): it for key, it in told["positions"].items()}
+            LedgerTable(table, folder),
+            {int(key): it for key, it in told["positions"].items()},
+            [one for one in counts if ledger.has(one[0])],
         )
+
+
+def counts_of(ledger: LedgerTable, known: OpenLetters | None) -> Counter[tuple[str, str]]:
+    """The number of outcomes by handler and result, of which only newer ones are read.
+
+    Args:
+        ledger: The ledger.
+        known: What is recorded of it; None if nothing is.
+    """
+    counts = Counter(counts_where(ledger, newer_than({} if known is None else known.positions)))
+    for handler, result, number in () if known is None else known.counts:
+        counts[handler, result] += number
+    return counts
+
+
+def counts_where(ledger: LedgerTable, condition: str) -> dict[tuple[str, str], int]:
+    """The number of outcomes by handler and result that fulfil a condition in SQL."""
+    rows = ledger.rows(
+        f"WHERE malformed IS NULL AND {condition} GROUP BY 1, 2",
+        columns="coalesce(handler, '') handler, coalesce(result, '') result, count(*) n",
+    )
+    return {(row["handler"], row["result"]): row["n"] for row in rows}
 
 
 def newer_than(positions: Mapping[int, int]) -> str:
@@ -122,7 +152,13 @@ def write_open_letters(path: LedgerFolder) -> None:
     engine = ledger if known is None else ledger.beside(known=known.table)
     engine.keep(CHANGED, changed_letters(["ledger"], known))
     query = f"{last_outcomes(OPEN, ['ledger'], known)} SELECT {_COLUMNS}, {_FIRST} FROM letters"
-    told = {"ledger": ledger.identity, "version": ledger.version, "positions": positions}
+    counts = [(*what, number) for what, number in counts_of(ledger, known).items()]
+    told = {
+        "ledger": ledger.identity,
+        "version": ledger.version,
+        "positions": positions,
+        "counts": counts,
+    }
     folder = open_letters_folder(path)
     with explained(path):
         write_deltalake(

@@ -238,6 +238,10 @@ class LedgerTable:
         """The same table, whose queries see the outcomes of some handlers only."""
         return type(self)(self._table, self._path, handlers=handlers)
 
+    def has(self, handler: str) -> bool:
+        """Whether its queries see the outcomes of a handler."""
+        return self._handlers is None or handler in self._handlers
+
     def positions(self) -> dict[int, int]:
         """The outcome offset to go on with, for every partition of which there are rows.
 
