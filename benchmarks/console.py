@@ -4,8 +4,10 @@
 
 The ledger is the one of ``benchmarks.ask``, beside an embedded broker; a job made its topics and
 has ended. Debian's Chromium opens the pages: each figure is the median of some visits, as the
-browser counts them: from the click to the first paint, and to the whole page. The memory is that
-of the console's process after all of it.
+browser counts them: from the click to the first paint, and to the whole page. The processor time
+is that of the console's process for a visit, a look at the job for the page's events among it; it
+says more than the others on a machine with other work. The memory is that of the same process after
+all of it.
 
 Then a job handles five dead letters a second of 200 causes, while the page of groups is open:
 how far apart changes of the page are, how much of what is on it moves (the browser's measure of
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import statistics
 import subprocess
 import sys
@@ -105,19 +108,26 @@ def console(settings: Path) -> Iterator[tuple[str, int]]:
             process.terminate()
 
 
-def visits(browser: webdriver.Chrome, address: str) -> dict[str, dict[str, float]]:
-    """First paint and whole page of each of ``PAGES``, in milliseconds."""
+def visits(browser: webdriver.Chrome, address: str, process: int) -> dict[str, dict[str, float]]:
+    """First paint, whole page and processor time of each of ``PAGES``, in milliseconds."""
     found = {}
     for name, path in PAGES.items():
         times = []
         for _ in range(VISITS + 1):
+            before = _processor(process)
             browser.get(address + path)
             while (told := browser.execute_script(_TIMES))[0] is None or not told[1]:
                 time.sleep(0.02)
-            times.append(told)
-        paint, whole = (statistics.median(one) for one in zip(*times[1:], strict=True))
-        found[name] = {"first paint": round(paint), "whole page": round(whole)}
+            times.append([*told, _processor(process) - before])
+        figures = (round(statistics.median(one)) for one in zip(*times[1:], strict=True))
+        found[name] = dict(zip(("first paint", "whole page", "processor"), figures, strict=True))
     return found
+
+
+def _processor(process: int) -> float:
+    """Processor time that a process has had, in milliseconds."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
 
 
 def letters(servers: str, topic: str, groups: int, ended: threading.Event) -> None:
@@ -194,7 +204,7 @@ def main() -> int:
         settings.write_text(settings.read_text().removesuffix(without))
         fill(settings.parent / "job" / "ledger", arguments.rows)
         with console(settings) as (address, process):
-            pages = visits(browser, address)
+            pages = visits(browser, address, process)
             memory = resident_bytes(process) / 1e6
         show({"rows": arguments.rows, "pages, ms": pages, "memory, MB": round(memory)})
         show({"live": live(browser, servers, folder, arguments.groups, arguments.seconds)})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,27 +12,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from starlette.testclient import TestClient
+from tests.console.conftest import CONFIG, audited, console
 
 from redrive.command import main
 from redrive.console.access import Grant, Role, Scope, SignedInBy, User
 from redrive.console.login_files import read_access, read_tokens
 from redrive.console.logins import SESSION_SECONDS, Grants, Limit, Logins, Proxy, Sessions
-from redrive.console.server import console_application
 from redrive.errors import ConfigurationError, UsageError
 from redrive.settings import read_settings
 
 SCRIPT = {"Accept": "application/json"}
-SETTINGS = """\
-[application]
-name = "logins"
-[kafka]
-bootstrap_servers = "127.0.0.1:1"
-[[handlers]]
-name = "orders"
-queue = "dlq"
-rules = "orders.rul"
-"""
-CONFIG = Path("redrive.toml")
 GRANTS = Grants({"bob": (Grant(Role.APPROVER),)}, {"ops": (Grant(Role.OPERATOR),)})
 PROXY = Proxy("X-User", "X-Groups", (ipaddress.ip_network("10.0.0.0/24"),), GRANTS)
 
@@ -50,19 +38,11 @@ TOKENS = {
 
 
 @pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TestClient]:
+def client(away: None) -> Callable[..., TestClient]:
     """Makes a client of a console without brokers, at an address."""
-    monkeypatch.chdir(tmp_path)
-    Path("orders.rul").write_text("DIALECT(KAFKA)\nACTION(RETRY)\n")
-    CONFIG.write_text(SETTINGS)
 
     def make(logins: Logins, address: str = "192.0.2.1", scheme: str = "https") -> TestClient:
-        return TestClient(
-            console_application(CONFIG, access=logins, hosts={"here"}),
-            base_url=f"{scheme}://here",
-            follow_redirects=False,
-            client=(address, 50_000),
-        )
+        return console(logins, address=f"{scheme}://here", client=(address, 50_000))
 
     return make
 
@@ -71,11 +51,6 @@ def sign_in(browser: TestClient, token: str) -> Any:
     page = browser.get("/sign-in", headers={"Accept": "text/html"}).text
     (word,) = set(re.findall(r'name="word" value="([^"]+)"', page))
     return browser.post("/sign-in", data={"word": word, "token": token})
-
-
-def audited() -> list[Any]:
-    path = read_settings(CONFIG).job.directory / "console-audit.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def test_every_route_refuses_who_is_not_signed_in(client: Callable[..., TestClient]) -> None:

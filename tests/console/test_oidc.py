@@ -11,7 +11,6 @@ import time
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,31 +21,19 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 from starlette.testclient import TestClient
+from tests.console.conftest import audited, console
 from werkzeug.serving import make_server
 
 from redrive.console import oidc
 from redrive.console.access import Grant, Role
 from redrive.console.logins import Grants, Limit, Logins
 from redrive.console.oidc import IdentityProvider, OidcSettings
-from redrive.console.server import console_application
-from redrive.settings import read_settings
 
 # The mock's own use of its library.
 pytestmark = pytest.mark.filterwarnings("ignore:get_jwt_config:DeprecationWarning")
 
 PAGE = {"Accept": "text/html"}
 SECRET = "client-geheim"  # noqa: S105 - of a test
-CONFIG = Path("redrive.toml")
-SETTINGS = """\
-[application]
-name = "oidc"
-[kafka]
-bootstrap_servers = "127.0.0.1:1"
-[[handlers]]
-name = "orders"
-queue = "dlq"
-rules = "orders.rul"
-"""
 USERS = [
     oidc_provider_mock.User(
         sub="https://id.example/7:1",  # a colon, and no address: joserfc's own check refuses it
@@ -142,20 +129,12 @@ def settings(provider: Mock) -> OidcSettings:
 
 
 @pytest.fixture
-def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TestClient]:
+def door(away: None) -> Callable[..., TestClient]:
     """Makes a browser before a console without brokers that knows an identity provider."""
-    monkeypatch.chdir(tmp_path)
-    Path("orders.rul").write_text("DIALECT(KAFKA)\nACTION(RETRY)\n")
-    CONFIG.write_text(SETTINGS)
 
     def make(settings: OidcSettings, **more: Any) -> TestClient:
         logins = Logins({}, provider=IdentityProvider(settings), grants=GROUPS, **more)
-        return TestClient(
-            console_application(CONFIG, access=logins, hosts={"here"}),
-            base_url="https://here",
-            follow_redirects=False,
-            headers=PAGE,
-        )
+        return console(logins, headers=PAGE)
 
     return make
 
@@ -170,11 +149,6 @@ def leave(browser: TestClient, sub: str) -> str:
 
 def sign_in(browser: TestClient, sub: str = ANN) -> Any:
     return browser.get(leave(browser, sub))
-
-
-def audited() -> list[Any]:
-    path = read_settings(CONFIG).job.directory / "console-audit.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def test_somebody_signs_in_and_out(

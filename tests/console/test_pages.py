@@ -27,12 +27,12 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 from tests.command.test_terminal import EVIL
 from tests.conftest import PATIENCE, eventually, send_records
+from tests.console.conftest import CONFIG, console
 from tests.outcomes.samples import append, outcome, rows
 
 from redrive.broker.ports import free_port
 from redrive.command import main
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, User
-from redrive.console.server import console_application
 from redrive.outcomes.inventory import State
 from redrive.settings import read_settings
 
@@ -51,7 +51,6 @@ rules = "orders.rul"
 [mask]
 patterns = ["secret"]
 """
-CONFIG = Path("redrive.toml")
 
 
 @dataclass
@@ -119,13 +118,7 @@ def topic(
 @pytest.fixture
 def browser(topic: str, user: SomeUser) -> Iterator[TestClient]:
     """Somebody's browser, without scripts."""
-    application = console_application(CONFIG, access=user, four_eyes_above=2, hosts={"here"})
-    with TestClient(
-        application,
-        base_url="https://here",
-        headers={"Accept": "text/html"},
-        follow_redirects=False,
-    ) as client:
+    with console(user, four_eyes_above=2, headers={"Accept": "text/html"}) as client:
         yield client
 
 
@@ -548,10 +541,7 @@ def manager(
 @pytest.fixture
 def clerk(manager: str, user: SomeUser) -> Iterator[TestClient]:
     """Somebody's browser before the console of that job."""
-    with TestClient(
-        console_application(CONFIG, access=user), base_url="https://here",
-        headers={"Accept": "text/html"}, follow_redirects=False,
-    ) as client:  # fmt: skip
+    with console(user, headers={"Accept": "text/html"}) as client:
         yield client
 
 

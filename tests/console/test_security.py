@@ -22,7 +22,8 @@ from click.testing import CliRunner
 from kafka.admin import NewTopic
 from starlette.testclient import TestClient
 from tests.conftest import PATIENCE, eventually, send_records
-from tests.console.test_pages import CONFIG, SomeUser, api, command, post
+from tests.console.conftest import CONFIG, SETTINGS, TABLE, console, settings_file
+from tests.console.test_pages import SomeUser, api, command, post
 from tests.outcomes.samples import append, outcome, rows
 
 from redrive.checkpoints.tables import KeptTable, Layout
@@ -42,50 +43,12 @@ from redrive.outcomes.open_letters import write_open_letters
 from redrive.settings import read_settings
 
 SCRIPT = {"Accept": "application/json"}
-SETTINGS = """\
-[application]
-name = "{name}"
-[kafka]
-bootstrap_servers = "{servers}"
-[[handlers]]
-name = "orders"
-queue = "{mine}"
-rules = "orders.rul"
-[[handlers]]
-name = "billing"
-queue = "{other}"
-rules = "billing.rul"
-"""
-TABLE = "DIALECT(KAFKA)\nTOPIC('no*') ACTION(IGNORE)\nACTION(RETRY)\n"
 TOKENS = {
     hashlib.sha256(name.encode()).hexdigest(): User(name, (Grant(Role.ADMIN),), SignedInBy.TOKEN)
     for name in ("ann", "bob")
 }
 MARKS = ("com.Hidden", "hidden-group", "HIDDEN*", "hidden body")
 """What is known of the handler that is out of scope."""
-
-
-def settings_file(servers: str, name: str, mine: str, other: str) -> None:
-    Path("orders.rul").write_text(TABLE)
-    Path("billing.rul").write_text(TABLE.replace("no*", "HIDDEN*"))
-    CONFIG.write_text(SETTINGS.format(name=name, servers=servers, mine=mine, other=other))
-
-
-@pytest.fixture
-def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings of a job whose broker is away."""
-    monkeypatch.chdir(tmp_path)
-    settings_file("127.0.0.1:1", "security", "mine.dlq", "other.dlq")
-
-
-def console(access: Any, **more: Any) -> TestClient:
-    """Somebody's browser, or a script."""
-    return TestClient(
-        console_application(CONFIG, access=access, hosts={"here"}),
-        base_url="https://here",
-        follow_redirects=False,
-        **more,
-    )
 
 
 # Coming in

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta, timezone
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.outcomes.samples import START, append, outcome, rows
 
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.ledger import Flow, Ledger
+from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.rows import Row, moment
 from redrive.outcomes.table import LedgerTable
 
@@ -21,12 +23,14 @@ NUMBER = 200
 
 @pytest.fixture(scope="module")
 def ledgers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, Ledger, list[Row]]:
-    """The same outcomes in a table, and half in a table and half after it."""
+    """The same outcomes in a table, and half in a table, counted in steps, and half after it."""
     everything = rows(outcome(number) for number in range(NUMBER))
     everything += rows([{"no": "outcome"}], partitions=7)
     whole, half = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("half")
     append(whole, everything)
-    append(half, everything[: NUMBER // 2])
+    for begin, end in pairwise((0, NUMBER // 6, NUMBER // 3, NUMBER // 2)):
+        write_open_letters(half)
+        append(half, everything[begin:end])
     return (
         Ledger(LedgerTable.open(whole)),
         Ledger(LedgerTable.open(half), tuple(everything[NUMBER // 2 :])),

@@ -12,13 +12,20 @@ from tests.outcomes.samples import append, outcome, rows
 from redrive.errors import EnvironmentFault
 from redrive.outcomes.inventory import Inventory, Selection
 from redrive.outcomes.ledger import Ledger
-from redrive.outcomes.open_letters import OpenLetters, newer_than, write_open_letters
+from redrive.outcomes.open_letters import (
+    OpenLetters,
+    counts_of,
+    counts_where,
+    newer_than,
+    write_open_letters,
+)
 from redrive.outcomes.storage import open_letters_folder
 from redrive.outcomes.table import LedgerTable, remove
 
 EVERY = rows(
     [outcome(number, origin=f"d:0:{number}", result="remains") for number in range(6)], partitions=2
 )
+ONE = frozenset({"orders"})
 
 
 def written(path: Path) -> OpenLetters | None:
@@ -54,6 +61,18 @@ def test_what_is_written_down_is_read_instead_of_the_older_outcomes(ledger: Path
         row["outcomes_offset"] for row in table.rows(f"WHERE {newer_than(known.positions)}")
     ] == [2, 2]
     assert number_open(ledger) == len(EVERY)
+
+
+def test_outcomes_that_were_counted_are_not_read_again(ledger: Path) -> None:
+    """Also for a part of the handlers, which sees its own counts only."""
+    append(ledger, EVERY[4:])
+    table = LedgerTable.open(ledger)
+    assert table is not None
+    for part, handlers in ((table, {"orders", "payments"}), (table.restricted_to(ONE), ONE)):
+        known = OpenLetters.of(part)
+        assert known is not None
+        assert {handler for handler, *_ in known.counts} == handlers
+        assert counts_of(part, known) == counts_where(part, "TRUE")
 
 
 def test_nothing_is_written_where_nothing_is_new(ledger: Path) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import ColumnProperties, WriterProperties, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.outcomes.samples import append, outcome, rows
 
 from redrive.errors import AlreadyRunningError, EnvironmentFault
 from redrive.outcomes.storage import locked
-from redrive.outcomes.table import ADDED, SCHEMA, LedgerTable, remove
+from redrive.outcomes.table import ADDED, SCHEMA, LedgerTable, arrow_of, remove
 
 
 def _open(path: Path) -> LedgerTable:
@@ -77,6 +77,16 @@ def test_positions_follow_the_largest_offset_of_each_partition(
             largest[partition] = max(largest.get(partition, 0), offset)
     expected = {partition: offset + 1 for partition, offset in largest.items()}
     assert _open(path).positions() == expected
+
+
+def test_positions_are_found_without_statistics_of_files(tmp_path: Path) -> None:
+    """Of a writer that leaves them out."""
+    path = tmp_path / "ledger"
+    LedgerTable.create(path)
+    none = WriterProperties(default_column_properties=ColumnProperties(statistics_enabled="NONE"))
+    new = arrow_of(rows(outcome(number) for number in range(4)))
+    write_deltalake(path, new, mode="append", writer_properties=none)
+    assert _open(path).positions() == {0: 2, 1: 1, 2: 1}
 
 
 def test_compaction_changes_files_and_no_row(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def count_quarantined(inventory: Inventory, selection: Selection) -> int:
     """How many messages a selection leaves out because they are in quarantine."""
     if not selection.leaves_out_quarantined:
         return 0
-    return inventory.letters(replace(selection, state=State.QUARANTINED), limit=1).total
+    return inventory.count(replace(selection, state=State.QUARANTINED))
 
 
 def ask_inventory(

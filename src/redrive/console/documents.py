@@ -39,6 +39,8 @@ from redrive.rules import parse
 from redrive.rules.analysis import hidden_field
 from redrive.settings import Settings, read_settings
 
+_ANY: Final = Selection(state=State.ALL)
+"""For questions that are about no selection: none is counted that it leaves out."""
 _BARS: Final = 48
 """Points of a curve."""
 _MOST: Final = 1000
@@ -92,7 +94,7 @@ class Documents:
                 "day": _curves(inventory, view.now.time, _DAY),
             }
 
-        rates = ask_inventory(settings, Selection(), ask).found
+        rates = ask_inventory(settings, _ANY, ask).found
         return {
             **view.as_json(),
             "description": view.description,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
@@ -13,13 +13,13 @@ from redrive.errors import TransientFault
 from redrive.kafka.cluster import without_leader
 from redrive.messages import TopicPartition
 from redrive.outcomes.criteria import Criteria, time_from
+from redrive.outcomes.open_letters import OpenLetters, counts_of, counts_where
 from redrive.outcomes.rows import Row, row_of
 from redrive.outcomes.table import LedgerTable
 
 if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster, Extent
 
-_FLOW: Final = "handler, result"
 _BATCH_WINDOW: Final = 1000
 """Rows of (time, handler, result) among which the last batches are looked for."""
 
@@ -123,24 +123,21 @@ class Ledger:
             earliest: Times to count from as well.
 
         Returns:
-            The counts of all times, then those from each time on. One look at the table gives all.
+            The counts of all times, then those from each time on.
         """
         counts: list[Counter[Flow]] = [Counter() for _ in range(1 + len(earliest))]
         for row in self.tail:
             if row["malformed"] is None:
-                counted = [True, *(row["time"] >= moment for moment in earliest)]
-                _add(counts, row, counted)
+                flow = Flow(*(row[name] or "" for name in Flow._fields))
+                counts[0][flow] += 1
+                for count, moment in zip(counts[1:], earliest, strict=True):
+                    count[flow] += row["time"] >= moment
         if self.table is not None:
-            names = [f"n{number}" for number in range(len(counts))]
-            conditions = ["1 = 1", *map(time_from, earliest)]
-            sums = [
-                f"sum(CASE WHEN {condition} THEN 1 ELSE 0 END) {name}"
-                for name, condition in zip(names, conditions, strict=True)
-            ]
-            what = f"WHERE malformed IS NULL GROUP BY {_FLOW}"
-            for row in self.table.rows(what, columns=f"{_FLOW}, {', '.join(sums)}"):
-                _add(counts, row, [row[name] for name in names])
-        return counts
+            found = [counts_of(self.table, OpenLetters.of(self.table))]
+            found += [Counter(counts_where(self.table, time_from(it))) for it in earliest]
+            for count, one in zip(counts, found, strict=True):
+                count.update({Flow(*what): number for what, number in one.items()})
+        return [+count for count in counts]
 
     def last_batches(self, number: int) -> list[Batch]:
         """The last moments at which the job did something, newest first."""
@@ -166,13 +163,6 @@ class Ledger:
             f" GROUP BY time, result ORDER BY time DESC LIMIT {_BATCH_WINDOW}",
             columns="time, result, count(*) n",
         )
-
-
-def _add(counts: Sequence[Counter[Flow]], row: Row, numbers: Sequence[int]) -> None:
-    flow = Flow(*(row[name] or "" for name in Flow._fields))
-    for count, number in zip(counts, numbers, strict=True):
-        if number:
-            count[flow] += number
 
 
 def _starts(

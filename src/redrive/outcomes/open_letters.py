@@ -14,6 +14,7 @@ and takes longer.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
@@ -27,8 +28,12 @@ from redrive.outcomes.storage import explained, open_letters_folder
 from redrive.outcomes.table import LedgerTable, sql_text
 
 __all__ = [
+    "CHANGED",
     "OPEN",
     "OpenLetters",
+    "changed_letters",
+    "counts_of",
+    "counts_where",
     "every_outcome",
     "last_outcomes",
     "newer_than",
@@ -38,6 +43,9 @@ __all__ = [
 OPEN: Final = (Result.PARKED, Result.REMAINS)
 """Results of dead letters that are not settled."""
 
+CHANGED: Final = "changed"
+"""The name of a table in queries: dead letters with outcomes newer than what is recorded."""
+
 _UNDONE: Final = frozenset({*OPEN, *UNTOUCHED})
 """Results after which a dead letter keeps its state, or waits."""
 _KEY: Final = "redrive.open"
@@ -45,6 +53,8 @@ _KEY: Final = "redrive.open"
 _COLUMNS: Final = ", ".join(column.name for column in COLUMNS)
 _FIRST: Final = "first_time"
 """The time of a dead letter's first outcome, a column beside those of the ledger."""
+_TOLD: Final = "origin, outcome, result, time, outcomes_partition, outcomes_offset"
+"""Columns that tell whether a dead letter is open."""
 _KEPT_HOURS: Final = 1
 """How long a query may still use a replaced version."""
 _PROPERTIES: Final = {
@@ -61,6 +71,8 @@ class OpenLetters:
     """Their last outcomes, with the time of the first."""
     positions: Mapping[int, int]
     """By partition, the outcome offset from which on outcomes are newer."""
+    counts: Sequence[tuple[str, str, int]] = ()
+    """How many outcomes of any kind are not newer, by handler and result."""
 
     @classmethod
     def of(cls, ledger: LedgerTable) -> Self | None:
@@ -70,14 +82,39 @@ class OpenLetters:
             table = DeltaTable(folder)
             told = json.loads(table.history(1)[0][_KEY])
             names = [field.name for field in table.schema().fields]
+            counts = [(handler, result, n) for handler, result, n in told["counts"]]
         except (DeltaError, OSError, LookupError, ValueError):
             return None
         fits = told["ledger"] == ledger.identity and told["version"] <= ledger.version
         if not fits or names != [*(column.name for column in COLUMNS), _FIRST]:
             return None
         return cls(
-            LedgerTable(table, folder), {int(key): it for key, it in told["positions"].items()}
+            LedgerTable(table, folder),
+            {int(key): it for key, it in told["positions"].items()},
+            [one for one in counts if ledger.has(one[0])],
         )
+
+
+def counts_of(ledger: LedgerTable, known: OpenLetters | None) -> Counter[tuple[str, str]]:
+    """The number of outcomes by handler and result, of which only newer ones are read.
+
+    Args:
+        ledger: The ledger.
+        known: What is recorded of it; None if nothing is.
+    """
+    counts = Counter(counts_where(ledger, newer_than({} if known is None else known.positions)))
+    for handler, result, number in () if known is None else known.counts:
+        counts[handler, result] += number
+    return counts
+
+
+def counts_where(ledger: LedgerTable, condition: str) -> dict[tuple[str, str], int]:
+    """The number of outcomes by handler and result that fulfil a condition in SQL."""
+    rows = ledger.rows(
+        f"WHERE malformed IS NULL AND {condition} GROUP BY 1, 2",
+        columns="coalesce(handler, '') handler, coalesce(result, '') result, count(*) n",
+    )
+    return {(row["handler"], row["result"]): row["n"] for row in rows}
 
 
 def newer_than(positions: Mapping[int, int]) -> str:
@@ -113,8 +150,15 @@ def write_open_letters(path: LedgerFolder) -> None:
     if ledger is None or not positions or (known is not None and known.positions == positions):
         return
     engine = ledger if known is None else ledger.beside(known=known.table)
+    engine.keep(CHANGED, changed_letters(["ledger"], known))
     query = f"{last_outcomes(OPEN, ['ledger'], known)} SELECT {_COLUMNS}, {_FIRST} FROM letters"
-    told = {"ledger": ledger.identity, "version": ledger.version, "positions": positions}
+    counts = [(*what, number) for what, number in counts_of(ledger, known).items()]
+    told = {
+        "ledger": ledger.identity,
+        "version": ledger.version,
+        "positions": positions,
+        "counts": counts,
+    }
     folder = open_letters_folder(path)
     with explained(path):
         write_deltalake(
@@ -136,16 +180,43 @@ def every_outcome(sources: Sequence[str]) -> str:
     return f"WITH outcomes AS ({_union(sources, _COLUMNS)})"
 
 
-def last_outcomes(
-    results: Collection[Result], sources: Sequence[str], known: OpenLetters | None
-) -> str:
-    """The beginning of a query over ``letters``: dead letters by their last outcome.
+def changed_letters(sources: Sequence[str], known: OpenLetters | None) -> str:
+    """The query whose answer ``last_outcomes`` takes as the table ``CHANGED``.
 
     Retried, forwarded and discarded are final. So a dead letter is open if it has outcomes and
     none of these, and only then its last one has to be looked for. Most are settled by the first
     decision, when the decided record is the dead letter itself; those were never open, and leaving
     them out makes the query fast. All outcomes of a dead letter are on one partition, so numbers
     identify its last one, and are read faster than its name.
+
+    Args:
+        sources: The tables that hold outcomes, the ledger first.
+        known: Dead letters that were open at some time, in the table ``known``.
+
+    Returns:
+        SQL for a row of numbers for each dead letter that is open after its newer outcomes, or was
+        recorded as open and is settled by now.
+    """
+    first, before, join = _FIRST, "NULL", ""
+    if known is not None:
+        first, before = f"coalesce(known.{_FIRST}, told.{_FIRST})", "known.outcomes_offset"
+        join = " LEFT JOIN known ON told.origin = known.origin"
+    return (
+        "WITH told AS (SELECT origin, max(outcomes_partition) last_partition,"
+        f" max(outcomes_offset) last_offset, min(time) {_FIRST},"
+        f" bool_and(result IN {_texts(OPEN)}) is_open"
+        f" FROM ({_newer(sources, known, _TOLD)})"
+        f" WHERE result IN {_texts(OPEN)}"
+        f" OR (result NOT IN {_texts(sorted(_UNDONE))} AND outcome <> origin) GROUP BY origin)"
+        f" SELECT last_partition, last_offset, is_open, {first} {_FIRST}, {before} known_offset"
+        f" FROM told{join} WHERE is_open OR {before} IS NOT NULL"
+    )
+
+
+def last_outcomes(
+    results: Collection[Result], sources: Sequence[str], known: OpenLetters | None
+) -> str:
+    """The beginning of a query over ``letters``: dead letters by their last outcome.
 
     Args:
         results: The last results of those that are wanted.
@@ -160,53 +231,30 @@ def last_outcomes(
     if wanted & set(OPEN):
         columns = ", ".join(f"one.{column.name}" for column in COLUMNS)
         parts.append(
-            f"SELECT {columns}, waiting.{_FIRST} FROM told one JOIN waiting"
-            " ON one.outcomes_offset = waiting.last_offset"
-            " AND one.outcomes_partition = waiting.last_partition"
-            f" WHERE one.result IN {_texts(OPEN)}"
+            f"SELECT {columns}, {CHANGED}.{_FIRST} FROM ({_newer(sources, known, _COLUMNS)}) one"
+            f" JOIN {CHANGED} ON one.outcomes_offset = last_offset"
+            " AND one.outcomes_partition = last_partition WHERE is_open"
         )
         if known is not None:
-            parts.append(_known("ANTI"))
+            # What was open and has no newer outcome that counts is open still.
+            parts.append(
+                f"SELECT {columns}, one.{_FIRST} FROM known one LEFT ANTI JOIN {CHANGED}"
+                " ON one.outcomes_offset = known_offset AND one.outcomes_partition = last_partition"
+            )
     if final := sorted(wanted - set(OPEN)):
         parts.append(
             f"SELECT {_COLUMNS}, time AS {_FIRST} FROM outcomes"
             f" WHERE result IN {_texts(final)} AND malformed IS NULL"
         )
-    return (
-        f"{every_outcome(sources)}, {_told(sources, known)},"
-        " waiting AS (SELECT max(outcomes_partition) last_partition,"
-        f" max(outcomes_offset) last_offset, min({_FIRST}) {_FIRST} FROM told"
-        f" WHERE result IN {_texts(OPEN)}"
-        f" OR (result NOT IN {_texts(sorted(_UNDONE))} AND outcome <> origin)"
-        f" GROUP BY origin HAVING bool_and(result IN {_texts(OPEN)})),"
-        f" letters AS ({' UNION ALL '.join(parts)})"
-    )
+    return f"{every_outcome(sources)}, letters AS ({' UNION ALL '.join(parts)})"
 
 
-def _told(sources: Sequence[str], known: OpenLetters | None) -> str:
-    """``told``, the outcomes to look at, each with the time of its dead letter's first one.
-
-    What was open and has no newer outcome is open still: it needs no look.
-    """
-    columns = f"{_COLUMNS}, time AS {_FIRST}"
-    if known is None:
-        return f"told AS ({_union(sources, columns)})"
+def _newer(sources: Sequence[str], known: OpenLetters | None, columns: str) -> str:
+    """Outcomes that are newer than what is recorded; all of them if nothing is."""
     ledger, *others = sources
-    parts = [f"SELECT {columns} FROM {ledger} WHERE {newer_than(known.positions)}"]
-    parts += [_union(others, columns)] if others else []
-    return (
-        f"newer AS ({' UNION ALL '.join(parts)}), touched AS (SELECT DISTINCT origin FROM newer),"
-        f" told AS (SELECT * FROM newer UNION ALL {_known('SEMI')})"
-    )
-
-
-def _known(join: str) -> str:
-    """What was open and has newer outcomes (``SEMI``), or has none (``ANTI``)."""
-    columns = ", ".join(f"known.{column.name}" for column in COLUMNS)
-    return (
-        f"SELECT {columns}, known.{_FIRST} FROM known"
-        f" LEFT {join} JOIN touched ON known.origin = touched.origin"
-    )
+    newer = newer_than({} if known is None else known.positions)
+    parts = [f"SELECT {columns} FROM {ledger} WHERE {newer}"]
+    return " UNION ALL ".join([*parts, *(f"SELECT {columns} FROM {one}" for one in others)])
 
 
 def _union(tables: Sequence[str], columns: str) -> str:

@@ -186,8 +186,13 @@ class LedgerTable:
     @property
     def bytes(self) -> int:
         """Bytes of the table's files."""
-        actions = pa.table(self._table.get_add_actions(flatten=True))
-        return sum(actions.column("size_bytes").to_pylist())
+        return sum(self._files().column("size_bytes").to_pylist())
+
+    def _files(self) -> pa.Table:
+        """The table's files, with their statistics."""
+        # Not by pa.table: it imports pandas, which takes longer than any query here, and 36 MB.
+        actions = self._table.get_add_actions(flatten=True)
+        return pa.RecordBatchReader.from_stream(actions).read_all()
 
     def rows(self, clauses: str, *, columns: str = "*") -> list[Row]:
         """Rows by SQL.
@@ -207,6 +212,15 @@ class LedgerTable:
         """The same bit by bit; what goes wrong is not explained."""
         return pa.RecordBatchReader.from_stream(self._query.execute(query))
 
+    def keep(self, name: str, query: str) -> None:
+        """Keeps the answer to a query in memory, as a table for other queries.
+
+        Args:
+            name: The name of that table.
+            query: A whole query.
+        """
+        self.asked(f"CREATE TABLE {name} AS {query}")
+
     def problem_with(self, query: str) -> str:
         """What the engine does not understand about a query; empty if it does."""
         try:
@@ -224,25 +238,38 @@ class LedgerTable:
         """The same table, whose queries see the outcomes of some handlers only."""
         return type(self)(self._table, self._path, handlers=handlers)
 
+    def has(self, handler: str) -> bool:
+        """Whether its queries see the outcomes of a handler."""
+        return self._handlers is None or handler in self._handlers
+
     def positions(self) -> dict[int, int]:
         """The outcome offset to go on with, for every partition of which there are rows.
 
         Looks at the newest offsets first, which file statistics single out: partitions grow
         alike, so all of them are met there.
         """
-        [extent] = self.rows("", columns="max(outcomes_partition) p, max(outcomes_offset) o")
-        if extent["o"] is None:
+        last, end = self._maximum("outcomes_partition"), self._maximum("outcomes_offset")
+        if last is None or end is None:
             return {}
         depth = _NEWEST
         while True:
-            floor = extent["o"] - depth
+            floor = end - depth
             found = self.rows(
                 f"WHERE outcomes_offset > {floor} GROUP BY outcomes_partition",
                 columns="outcomes_partition p, max(outcomes_offset) o",
             )
-            if floor < 0 or len(found) > extent["p"]:
+            if floor < 0 or len(found) > last:
                 return {row["p"]: row["o"] + 1 for row in found}
             depth *= 10
+
+    def _maximum(self, column: str) -> int | None:
+        """The highest value of a column, by the statistics of the files; None without rows."""
+        files, name = self._files(), f"max.{column}"
+        maxima = files.column(name).to_pylist() if name in files.column_names else [None]
+        if None in maxima:  # some writer left statistics out
+            [row] = self.rows("", columns=f"max({column}) m")
+            return row["m"] and int(row["m"])
+        return max(maxima, default=None)
 
     def append(self, parts: Sequence[pa.Table]) -> None:
         """Adds rows in one commit, if the ledger still ends where it did after the last one.
@@ -311,6 +338,9 @@ def arrow_of(rows: Sequence[Row]) -> pa.Table:
     Returns:
         A table with all columns of ``SCHEMA``.
     """
+    if not rows:
+        # Not SCHEMA.empty_table() nor from_pylist: they import pandas.
+        return pa.Table.from_batches([], SCHEMA)
     return pa.Table.from_pylist(rows, SCHEMA)
 
 

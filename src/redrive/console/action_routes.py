@@ -1,0 +1,182 @@
+"""Routes of actions: they take a form, and answer JSON, or lead a browser to the next page.
+
+Annotations are values here, not texts: FastAPI reads them, and some name what a call is given.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, FastAPI, Form, Request
+from starlette.responses import Response
+
+from redrive.console.access import Role, User, current_user
+from redrive.console.forms import (
+    Acknowledged,
+    Because,
+    KeptTable,
+    Named,
+    Planned,
+    TableText,
+    unix,
+)
+from redrive.console.rendering import link
+from redrive.console.routing import (
+    Console,
+    Seen,
+    allowed_for,
+    as_json,
+    done,
+    operators_only,
+    recorded,
+    wants_page,
+)
+from redrive.console.security import refuse_forgery
+
+_log: Final = logging.getLogger(__name__)
+
+
+def add_actions(app: FastAPI, console: Console) -> None:
+    """Adds the routes to an application."""
+    _add_plan_actions(app, console)
+    _add_acknowledgement_actions(app, console)
+    _add_network_actions(app, console)
+    _add_table_actions(app, console)
+
+
+def _add_plan_actions(app: FastAPI, console: Console) -> None:
+    """Routes that make, apply and end plans."""
+    actions, allowed = console.actions, partial(operators_only, console)
+
+    @app.post("/api/plans", **allowed("plan"))
+    def make_plan(request: Request, form: Annotated[Planned, Form()]) -> Response:
+        """Makes a plan; nothing is done with the messages yet."""
+        edited = unix(form.edited)
+        found = actions.make_plan(current_user(request), form.selection(), form.order(), edited)
+        if found["count"] or not wants_page(request):
+            return done(request, found, f"/plans/{found['plan']}")
+        return console.page(request, "plan.html", {"plan": found, "replay": None})
+
+    @app.post("/api/plans/text", **allowed_for(Role.OPERATOR, Depends(refuse_forgery)))
+    def text(request: Request, form: Annotated[Planned, Form()]) -> Response:
+        """One message as a text to edit, which a plan then takes."""
+        console.audit.write(current_user(request), "look at a message", form.message)
+        found = actions.text(current_user(request), form.selection(), form.order())
+        if not wants_page(request):
+            return as_json(found)
+        kept = form.model_dump(exclude_defaults=True, exclude={"edited"})
+        return console.page(request, "edit.html", {**found, "chosen": kept})
+
+    @app.post("/api/plans/{identity}/apply", **allowed("apply"))
+    def apply_plan(identity: str, request: Request, form: Annotated[Because, Form()]) -> Response:
+        """Hands a plan to the job."""
+        found = actions.apply_plan(identity, current_user(request), form.because)
+        return done(request, found, f"/plans/{identity}")
+
+    @app.post("/api/plans/{identity}/discard", **allowed("discard"))
+    def discard_plan(identity: str, request: Request) -> Response:
+        """Removes a plan that nobody applied."""
+        actions.discard_plan(identity, current_user(request))
+        return done(request, {"plan": identity}, "/plans")
+
+    @app.post("/api/plans/{identity}/cancel", **allowed("cancel"))
+    def cancel_replay(
+        identity: str, request: Request, form: Annotated[Because, Form()]
+    ) -> Response:
+        """Cancels what is left of a replay."""
+        actions.cancel_replay(identity, current_user(request), form.because)
+        return done(request, {"plan": identity}, f"/plans/{identity}")
+
+
+def _add_acknowledgement_actions(app: FastAPI, console: Console) -> None:
+    actions, allowed = console.actions, partial(operators_only, console)
+
+    @app.post("/api/acknowledgements", **allowed("acknowledge"))
+    def acknowledge(request: Request, form: Annotated[Acknowledged, Form()]) -> Response:
+        """Acknowledges remaining messages, so that no alert is about them."""
+        found = actions.acknowledge(
+            current_user(request),
+            form.selection(),
+            until=form.until,
+            note=form.note,
+            covers_new=form.covers_new,
+        )
+        return done(request, found, "/groups")
+
+    @app.post("/api/acknowledgements/{identity}/undo", **allowed("undo an acknowledgement"))
+    def take_back(identity: str, request: Request) -> Response:
+        """Ends an acknowledgement."""
+        actions.take_back(current_user(request), identity)
+        return done(request, {"undone": identity}, "/acknowledgements")
+
+
+def _add_network_actions(app: FastAPI, console: Console) -> None:
+    """Routes that start and stop channels, and enable and disable puts."""
+
+    def route(path: str, verb: str, action: Callable[[User, Named], Any]) -> None:
+        def act(request: Request, form: Annotated[Named, Form()]) -> Response:
+            user, name = current_user(request), form.name or "all channels"
+            console.audit.write(user, verb, f"{name} of {form.queue_manager}")
+            action(user, form)
+            page = link("/network", {"queue_manager": form.queue_manager})
+            return done(request, form.model_dump(), page)
+
+        allowed = allowed_for(Role.OPERATOR, Depends(refuse_forgery), whole_job=True)
+        app.post(f"/api/{path}", summary=verb, **allowed)(act)
+
+    for word, turns_on in (("start", True), ("stop", False)):
+        route(f"channels/{word}", f"{word} a channel", partial(_set_channel, console, turns_on))
+    for word, turns_on in (("enable", True), ("disable", False)):
+        route(f"queues/{word}", f"{word} puts", partial(_set_puts, console, turns_on))
+
+
+def _set_channel(console: Console, is_running: bool, user: User, form: Named) -> None:  # noqa: FBT001
+    console.actions.set_channel(user, form.queue_manager, form.name, is_running=is_running)
+
+
+def _set_puts(console: Console, put_enabled: bool, user: User, form: Named) -> None:  # noqa: FBT001
+    console.actions.set_puts(user, form.queue_manager, form.name, put_enabled=put_enabled)
+
+
+def _add_table_actions(app: FastAPI, console: Console) -> None:
+    """Routes about another text for a table; a browser gets them as a part of the page."""
+    tried = allowed_for(Role.OPERATOR, Depends(refuse_forgery))
+    live = allowed_for(Role.ADMIN, Depends(refuse_forgery), *recorded(console, "put live"))
+
+    def shown(request: Request, content: Mapping[str, Any]) -> Response:
+        if "HX-Request" in request.headers or wants_page(request):
+            return console.page(request, "trial.html", content)
+        return as_json(content)
+
+    @app.post("/api/tables/{handler}/check", **tried)
+    def check(
+        handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
+    ) -> Response:
+        """What ``redrive check`` says of a text."""
+        return shown(request, console.tables.within(scope).one(handler, form.unix()))
+
+    @app.post("/api/tables/{handler}/try", **tried)
+    def try_table(
+        handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
+    ) -> Response:
+        """What ``redrive diff`` and ``redrive plan`` say of a text."""
+        return shown(request, console.tables.within(scope).trial(handler, form.unix()))
+
+    @app.post("/api/tables/{handler}/live", **live)
+    def put_live(
+        handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
+    ) -> Response:
+        """Puts a table live by a restart of the job."""
+        found = console.tables.within(scope).put_live(handler, form.unix())
+        _log.info("%s put a table of %s live", current_user(request).name, handler)
+        return done(request, found, "/tables")
+
+    @app.post("/api/tables/{handler}/back", **live)
+    def go_back(
+        handler: str, request: Request, form: Annotated[KeptTable, Form()], scope: Seen
+    ) -> Response:
+        """Restarts the job with a table that ran before."""
+        found = console.tables.within(scope).go_back(handler, form.table)
+        _log.info("%s went back to table %s", current_user(request).name, form.table)
+        return done(request, found, "/tables")

@@ -1,0 +1,132 @@
+"""What pages and scripts send: the parameters of lists, and the forms of actions."""
+
+from typing import Any
+
+from pydantic import BaseModel, PositiveInt
+
+from redrive.command.edits import patch_of, read_edit
+from redrive.command.selection import parse_selection
+from redrive.errors import UsageError
+from redrive.operations.replay.plan import Order, parse_rate, parse_target
+from redrive.outcomes.inventory import Selection, State
+
+
+class Chosen(BaseModel):
+    """The options of ``redrive ls`` as parameters of a page."""
+
+    status: str = State.OPEN.value
+    reason: str = ""
+    destq: str = ""
+    rule: str = ""
+    handler: str = ""
+    key: str = ""
+    since: str = ""
+    older_than: str = ""
+    where: str = ""
+    limit: int = 50
+
+    def selection(self) -> Selection:
+        """The selection; raises ``UsageError``."""
+        if self.status not in {*State}:
+            raise UsageError(f"{self.status!r} is not a state", hint=f"give {', '.join(State)}")
+        if self.rule and not self.rule.isdecimal():
+            raise UsageError(f"{self.rule!r} is not a line", hint="give the line of a rule")
+        return parse_selection(
+            status=self.status,
+            reason=self.reason or None,
+            destq=self.destq or None,
+            rule=int(self.rule) if self.rule else None,
+            handler=self.handler or None,
+            key=self.key or None,
+            since=self.since or None,
+            older_than=self.older_than or None,
+            where=self.where,
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """What differs from the defaults, on each page of a list."""
+        return self.model_dump(exclude_defaults=True, exclude={"page"})
+
+
+class ListedPage(Chosen):
+    """One page of a list."""
+
+    page: PositiveInt = 1
+
+
+class Planned(Chosen):
+    """The form of a new plan."""
+
+    message: str = ""
+    """Of one message: its identity. The other options are then without meaning."""
+    to: str = "original"
+    queue: str = ""
+    rate: str = ""
+    keeps_header: bool = False
+    set_headers: str = ""
+    """``NAME=VALUE``, one a line."""
+    drop_headers: str = ""
+    """Names, one a line."""
+    json_patch: str = ""
+    edited: str = ""
+    """Of one message: its text, edited."""
+
+    def selection(self) -> Selection:
+        """The selection; raises ``UsageError``."""
+        return Selection(message=self.message) if self.message else super().selection()
+
+    def order(self) -> Order:
+        """What to do; raises ``UsageError``."""
+        to, target = parse_target(self.queue if self.to == "queue" else self.to)
+        rate = parse_rate(self.rate) if self.rate else None
+        lines = (text.splitlines() for text in (self.set_headers, self.drop_headers))
+        headers, dropped = ([one.strip() for one in it if one.strip()] for it in lines)
+        patch = self.json_patch.strip()
+        read = patch_of(patch.encode(), "the JSON Patch", "it") if patch else None
+        edit = read_edit(headers, dropped, read)
+        if edit and self.edited:
+            raise UsageError("the message is edited already", hint="change headers there too")
+        return Order(to=to, target=target, keeps_header=self.keeps_header, rate=rate, edit=edit)
+
+
+class Because(BaseModel):
+    """The form of what is done for a reason."""
+
+    because: str = ""
+
+
+class Acknowledged(Chosen):
+    """The form of an acknowledgement."""
+
+    until: str
+    note: str
+    covers_new: bool = False
+
+
+class Named(BaseModel):
+    """The form of a channel or a queue of a queue manager."""
+
+    queue_manager: str
+    name: str = ""
+    """Empty for all channels."""
+
+
+class KeptTable(BaseModel):
+    """The form of a table that ran."""
+
+    table: str
+
+
+class TableText(BaseModel):
+    """The form of a rules table."""
+
+    text: str
+
+    def unix(self) -> str:
+        """The text as files have it."""
+        return unix(self.text)
+
+
+def unix(text: str) -> str:
+    """A text as files have it: forms send CR LF."""
+    return text.replace("\r\n", "\n")
