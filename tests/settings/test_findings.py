@@ -81,6 +81,13 @@ def underlined(finding: Diagnostic) -> str:
         (IN_APPLICATION.format("instance = '3/2'"), "BAD_VALUE", "'3/2'", '"1/2" for the first'),
         (IN_APPLICATION.format("instance = 'one'"), "BAD_VALUE", "'one'", "invalid instance"),
         (IN_APPLICATION.format("on_conflict = 'take'"), "BAD_VALUE", "'take'", "refuse, take over"),
+        (
+            IN_APPLICATION.format("instance = 'auto'\non_conflict = 'refuse'"),
+            "WITHOUT_EFFECT",
+            "'refuse'",
+            "on_conflict has no effect",
+        ),
+        (IN_APPLICATION.format("instance = 'any'"), "BAD_VALUE", "'any'", 'or "auto"'),
         (GOOD + "[job]\nemitter = 'lane'", "BAD_VALUE", "'lane'", "did you mean lanes?"),
         (GOOD + "[job]\nstarting_offsets = '0'", "BAD_VALUE", "'0'", "earliest, latest"),
         (GOOD + "[job]\non_data_loss = 'x'", "BAD_VALUE", "'x'", "stop, continue"),

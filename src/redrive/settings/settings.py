@@ -208,6 +208,9 @@ def _converted(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _share(section: Section) -> Share:
     written = section.text("instance")
+    if written == AUTO and section.has("on_conflict"):
+        why = 'with instance = "auto" a share is taken over when its instance is gone'
+        section.warning("on_conflict", "WITHOUT_EFFECT", f"on_conflict has no effect: {why}")
     try:
         return Share.parse("1/1" if written in {"", AUTO} else written)
     except ValueError:
