@@ -1,0 +1,220 @@
+"""A real Prometheus reads a real job, and every panel of the dashboard has something to show.
+
+On Debian it is in the package ``prometheus``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+import pytest
+import yaml
+from tests.conftest import PATIENCE, eventually
+from tests.observe.test_deployed import ALERTS, DASHBOARD, PANELS, RULES
+from tests.streaming.conftest import RunningJob
+from tests.streaming.test_dialect import connect
+
+from redrive.broker.ports import free_port
+from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.engine.breaker import BreakerSettings
+from redrive.kafka.connection import Connection
+from redrive.observe.observation import Observation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROGRAM: Final = shutil.which("prometheus")
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="prometheus is not installed")
+
+TABLE: Final = """\
+DIALECT(KAFKA) RETRYINT(1) WAIT(YES)
+ERRMSG(back) ACTION(RETRY)
+ERRMSG(away) ACTION(RETRY)
+ERRMSG(abroad) ACTION(FWD) FWDT('eu:{target}')
+ERRMSG(large) ACTION(FWD) FWDT('{target}')
+ERRMSG(broken) ACTION(QUARANTINE)
+ACTION(IGNORE)
+"""
+LARGE: Final = 1_000
+"""Bytes of a body that the target does not take."""
+EMPTY: Final = {
+    ("Not read yet, by topic", "B"): "a topic that soon deletes what waits may do so in the test",
+    ("Trouble", "E"): "a broker refuses what the job could not foresee: a topic that just changed",
+}
+"""Queries by panel and letter that have no answer here, and why."""
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A Prometheus by its API, which has read since some time."""
+
+    port: int
+    since: float
+
+    def ask(self, path: str, **parameters: Any) -> Any:
+        """What it answers; parameters that are not right are an error."""
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as connection:
+            connection.request("GET", f"/api/v1/{path}?{urlencode(parameters)}")
+            answer = json.load(connection.getresponse())
+        assert answer["status"] == "success", f"{parameters}: {answer['error']}"
+        return answer["data"]
+
+    def is_ready(self) -> bool:
+        """Whether it answers by now."""
+        try:
+            with closing(HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as connection:
+                connection.request("GET", "/-/ready")
+                return connection.getresponse().status == 200
+        except OSError:
+            return False
+
+    def labels(self, query: str, *, is_instant: bool) -> list[set[str]]:
+        """The labels of each series with a number, as it is now or was since the start."""
+        if is_instant:
+            found = self.ask("query", query=query)["result"]
+        else:
+            times = {"start": self.since, "end": time.time(), "step": 1}
+            found = self.ask("query_range", query=query, **times)["result"]
+        return [
+            set(one["metric"])
+            for one in found
+            if any(number != "NaN" for _, number in one.get("values", [one.get("value")]))
+        ]
+
+    def offers(self, query: str, values: list[str]) -> bool:
+        """Whether Grafana offers these values for a variable with this query."""
+        found = re.fullmatch(r"label_values\((.+), (\w+)\)", query)
+        assert found is not None, query
+        return bool(self.ask(f"label/{found[2]}/values", **{"match[]": found[1]}) == values)
+
+    def alerts(self) -> dict[str, str]:
+        """How the evaluation of each alert went."""
+        groups = self.ask("rules")["groups"]
+        return {rule["name"]: rule["health"] for group in groups for rule in group["rules"]}
+
+
+def with_values(query: str, variables: Mapping[str, str]) -> str:
+    """A query as Grafana sends it."""
+    return re.sub(r"\$(\w+)", lambda found: variables[found[1]], query)
+
+
+@contextmanager
+def prometheus(folder: Path, page: int) -> Iterator[Prometheus]:
+    """One with the alerts that reads a page every second."""
+    settings, port = folder / "prometheus.yml", free_port()
+    every_second = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    read = {"job_name": "redrive", "static_configs": [{"targets": [f"127.0.0.1:{page}"]}]}
+    told = {"global": every_second, "rule_files": [str(RULES)], "scrape_configs": [read]}
+    settings.write_text(yaml.safe_dump(told))
+    command = [
+        str(PROGRAM), f"--config.file={settings}", f"--storage.tsdb.path={folder / 'series'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]  # fmt: skip
+    log = folder / "prometheus.log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stdout=output, stderr=output) as process,
+    ):
+        try:
+            running = Prometheus(port, time.time())
+            eventually(lambda: running.is_ready() or process.poll(), "Prometheus answers")
+            assert process.poll() is None, log.read_text()
+            yield running
+        finally:
+            process.kill()
+
+
+def letters(target: str, missing: str) -> list[dict[str, Any]]:
+    """A dead letter for each rule; the last record is none."""
+    found = [connect(target, one, value=b"x") for one in ("back", "abroad", "broken", "other")]
+    found.append(connect(target, "large", value=os.urandom(LARGE)))
+    return [*found, connect(missing, "away", value=b"x"), {"value": b"no dead letter"}]
+
+
+@pytest.fixture
+def configuration(
+    configure: Callable[..., JobConfiguration], queues: Callable[..., str],
+    bootstrap_servers: str, tmp_path: Path,
+) -> JobConfiguration:  # fmt: skip
+    """A job that does all that the dashboard shows, with a handler whose topic is missing."""
+    dlq, target = queues("dlq"), queues("target", config={"max.message.bytes": str(LARGE // 2)})
+    configuration: JobConfiguration = configure(
+        dict.fromkeys((dlq, f"{dlq}.missing"), TABLE.format(target=target)),
+        clusters={"eu": Connection(bootstrap_servers=bootstrap_servers)},
+        ledger=LedgerConfiguration(path=tmp_path / "ledger", interval=1.0),
+        listen="127.0.0.1:0",
+    )
+    breaker = BreakerSettings(failures=1)
+    handlers = tuple(replace(one, breaker=breaker) for one in configuration.handlers)
+    return replace(configuration, handlers=handlers)
+
+
+@pytest.fixture
+def page(
+    configuration: JobConfiguration, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[int]:
+    """The port of the page of a job that runs, and looks every second at what waits."""
+    for name in ("_FIRST", "_AGE", "_SHARE"):
+        monkeypatch.setattr(f"redrive.observe.survey.{name}", 1.0)
+    with Observation(configuration) as observation:
+        observation.listen()
+        assert observation.page is not None
+        job = RunningJob(configuration, spark)
+        observation.start(job.control)
+        job.start()
+        yield observation.page.port
+        job.stop()
+
+
+def choices(answers: Prometheus, offers: Mapping[str, list[str]]) -> dict[str, str]:
+    """The values of the dashboard's variables with all chosen that they are to offer."""
+    chosen = {"__rate_interval": "5m"}
+    for variable in DASHBOARD["templating"]["list"]:
+        if variable["type"] == "query":
+            name, query = variable["name"], with_values(variable["query"]["query"], chosen)
+            expected = offers[name]
+            offer = partial(answers.offers, query, expected)
+            eventually(offer, f"${name} offers {expected}")
+            chosen[name] = "|".join(map(re.escape, expected)).replace("\\", r"\\")
+    return chosen
+
+
+def test_every_query_of_the_dashboard_has_an_answer_and_every_alert_is_evaluated(
+    configuration: JobConfiguration, page: int, queues: Callable[..., str],
+    produce: Callable[..., None], tmp_path: Path,
+) -> None:  # fmt: skip
+    """Series with a number, and with the labels that the legend names."""
+    handlers = [one.identity.name for one in configuration.handlers]
+    records = letters(queues("orders"), f"{handlers[0]}.none")
+    offers = {"job": ["redrive"], "application": [configuration.application], "handler": handlers}
+    with prometheus(tmp_path, page) as answers:
+        produce(handlers[0], records)
+        last = "redrive_invalid_inputs_total > 0"
+        eventually(lambda: answers.labels(last, is_instant=True), "the last one is attempted")
+        produce(handlers[0], records)  # a rate is of what grew after it was first seen
+        chosen = choices(answers, offers)
+        for panel in PANELS:
+            for target in panel["targets"]:
+                query = with_values(target["expr"], chosen)
+                ask = partial(answers.labels, query, is_instant=target.get("instant", False))
+                if (panel["title"], target["refId"]) in EMPTY:
+                    assert not ask()
+                    continue
+                eventually(ask, f"{panel['title']}: {query}")
+                named = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+                assert all(named <= labels for labels in ask()), query
+        eventually(lambda: "unknown" not in answers.alerts().values(), "each was evaluated")
+        assert answers.alerts() == {alert["alert"]: "ok" for alert in ALERTS}
