@@ -15,7 +15,7 @@ import redrive
 
 SOURCE = Path(redrive.__file__).parent
 
-BELOW_EVERYTHING = {"collector", "errors", "diagnostics", "printable", "masking"}
+BELOW_EVERYTHING = {"collector", "errors", "diagnostics", "printable", "masking", "entry_point"}
 RUNTIME = {"cache", "jars", "java"}
 LINES = {"text_log"}
 """The form of the log's lines, which is the same in every process of a job."""
@@ -23,6 +23,7 @@ LINES = {"text_log"}
 ALLOWED: Mapping[str, set[str]] = {
     "errors": {"diagnostics"},
     "collector": set(),
+    "entry_point": {"errors"},
     "diagnostics": {"printable"},
     "printable": set(),
     "masking": set(),

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from redrive.engine.transforms import FunctionTransform, PatchTransform
-from redrive.errors import ConfigurationError
+from redrive.entry_point import imported
 from redrive.messages.json_patch import JsonPatch, read_json
 
 if TYPE_CHECKING:
     from redrive.engine.edits import Content
-    from redrive.engine.transforms import Transform, TransformFunction
+    from redrive.engine.transforms import Transform
     from redrive.topology.put import Refusal
 
 
@@ -42,26 +41,6 @@ def _transform(settings: TransformConfiguration) -> Transform:
     if settings.function:
         return FunctionTransform(settings.name, imported(settings.function))
     return PatchTransform(settings.name, JsonPatch.of(read_json(settings.patch)))
-
-
-def imported(name: str) -> TransformFunction:
-    """The function that settings name.
-
-    Args:
-        name: ``package.module:function``.
-
-    Raises:
-        ConfigurationError: It can't be imported, or is not a function.
-    """
-    module, _, function = name.partition(":")
-    hint = "the folder of the package has to be on PYTHONPATH, on Spark's workers too"
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except Exception as error:
-        raise ConfigurationError(f"{name} can't be imported: {error}", hint=hint) from error
-    if not callable(found):
-        raise ConfigurationError(f"{name} is not a function", hint=hint)
-    return cast("TransformFunction", found)
 
 
 def by_name(transforms: Sequence[TransformConfiguration]) -> dict[str, Transform]:

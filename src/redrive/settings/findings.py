@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
+from redrive.entry_point import imported
+from redrive.errors import ConfigurationError
 from redrive.schemas import Flaw, KeyPath, Schema
 from redrive.settings.document import Document, without_value
 
@@ -136,6 +138,16 @@ class Section:
         """The path of a file or folder, relative to the document; None if it is not given."""
         folder = self.findings.document.folder_of((*self.path, key))
         return folder / Path(self.text(key)).expanduser() if key in self.data else None
+
+    def function(self, key: str) -> str:
+        """The name of a function, or empty; one that can't be imported is reported."""
+        name = self.text(key)
+        if name:
+            try:
+                imported(name)
+            except ConfigurationError as error:
+                self.error(key, "BAD_VALUE", error.message, hint=error.hint)
+        return name
 
     def error(self, key: str, code: str, message: str, **more: str) -> None:
         """Reports that the value of a key is wrong."""

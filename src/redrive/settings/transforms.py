@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from redrive.configuration.transforms import TransformConfiguration, imported
-from redrive.errors import ConfigurationError
+from redrive.configuration.transforms import TransformConfiguration
 from redrive.messages.json_patch import JsonPatch, read_json
 from redrive.settings.findings import Section
 
@@ -27,13 +26,7 @@ def _transform(section: Section, name: str) -> TransformConfiguration:
         message = f"[transforms.{name}] needs either json_patch or python"
         hint = 'json_patch = "fix.json", or python = "package.module:function"'
         findings.error_at_key(path, "MISSING", message, hint=hint)
-    function = section.text("python")
-    if function:
-        try:
-            imported(function)
-        except ConfigurationError as error:
-            section.error("python", "BAD_VALUE", error.message, hint=error.hint)
-    return TransformConfiguration(name, _patch(section), function)
+    return TransformConfiguration(name, _patch(section), section.function("python"))
 
 
 def _patch(section: Section) -> bytes:
