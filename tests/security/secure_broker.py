@@ -110,6 +110,16 @@ class SecureBroker:
             oauth_scope=SCOPE,
         )
 
+    def with_token_function(self, name: str) -> Connection:
+        """How a client connects that gets tokens of a function."""
+        return Connection(
+            bootstrap_servers=self.token_servers,
+            security_protocol="SASL_SSL",
+            ssl_ca_file=str(self.authority),
+            sasl_mechanism="OAUTHBEARER",
+            oauth_token_function=name,
+        )
+
     def add_user(self, user: str, rights: Iterable[Right]) -> None:
         """Makes a user who may do just this."""
         admin = AdminClient({"bootstrap.servers": self.open_servers})
@@ -158,6 +168,8 @@ def secure_broker(folder: Path) -> Iterator[SecureBroker]:
         ".oauthbearer.OAuthBearerLoginModule required;",
         "listener.name.token.oauthbearer.sasl.server.callback.handler.class": f"{_SECURITY}"
         ".oauthbearer.OAuthBearerValidatorCallbackHandler",
+        # A connection ends with its token, unless the client signs in with a new one (KIP-368).
+        "listener.name.token.connections.max.reauth.ms": "3600000",
         "ssl.keystore.type": "PKCS12",
         "ssl.keystore.location": str(store),
         "ssl.keystore.password": _KEY_PASSWORD,

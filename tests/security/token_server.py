@@ -49,7 +49,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif given != {"grant_type": "client_credentials", "scope": SCOPE}:
             self._answer({"error": "invalid_request"}, 400)
         else:
-            self._answer({"access_token": _token(), "token_type": "Bearer", "expires_in": 3600})
+            self._answer(
+                {"access_token": signed_token(3600), "token_type": "Bearer", "expires_in": 3600}
+            )
 
     def _answer(self, content: dict[str, Any], status: int = 200) -> None:
         body = json.dumps(content).encode()
@@ -63,9 +65,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-def _token() -> str:
+def signed_token(seconds: int) -> str:
+    """A token that the broker takes for so long."""
     now = int(time.time())
-    claims = {"sub": CLIENT, "scope": SCOPE, "iat": now, "exp": now + 3600}
+    claims = {"sub": CLIENT, "scope": SCOPE, "iat": now, "exp": now + seconds}
     signed = f"{_part({'alg': 'RS256', 'kid': _KEY['kid']})}.{_part(claims)}"
     return f"{signed}.{_encoded(_signature(signed.encode()))}"
 

@@ -557,6 +557,38 @@ def test_client_credentials_are_checked_before_the_start(
     assert "hunter2" not in finding.render()
 
 
+BY_FUNCTION = IN_KAFKA.format(
+    "security_protocol = 'SASL_SSL'\nsasl_mechanism = 'OAUTHBEARER'\n"
+    "oauth_token_function = '{}'\n{}"
+)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("json:lo", "has no attribute 'lo'"),
+        ("no.such.module:token", "No module named 'no'"),
+        ("json:__doc__", "json:__doc__ is not a function"),
+        ("json", "package.module:function"),
+    ],
+)
+def test_a_token_function_is_imported_before_the_start(
+    check: Check, function: str, said: str
+) -> None:
+    """One that can't be is found at its place."""
+    (finding,) = check(BY_FUNCTION.format(function, ""))
+    assert (finding.code, underlined(finding)) == ("BAD_VALUE", f"'{function}'")
+    assert said in finding.render()
+
+
+def test_a_token_function_goes_with_no_client_credentials(check: Check) -> None:
+    """Alone it is enough; what it makes useless is named."""
+    assert check(BY_FUNCTION.format("json:loads", "")) == ()
+    (finding,) = check(BY_FUNCTION.format("json:loads", "oauth_client_id = 'me'"))
+    assert finding.code == "WITHOUT_EFFECT"
+    assert "tokens come from oauth_token_function" in finding.render()
+
+
 def test_tokens_have_no_effect_with_another_mechanism(check: Check) -> None:
     """The finding says what would need them."""
     (finding,) = check(SIGNED_IN.format("sasl_password = '${KAFKA_PASSWORD}'\noauth_scope = 'a'"))

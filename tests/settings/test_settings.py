@@ -170,6 +170,7 @@ EXCLUDED = {
     ("kafka", "sasl_password_file"),
     *(("kafka", key) for key in KEYS["kafka"] if key.startswith("oauth_")),
     ("clusters", "oauth_client_secret_file"),
+    ("clusters", "oauth_token_function"),
     *(("clusters", key) for key in ("sasl_username", "sasl_password", "sasl_password_file")),
     ("topology", "files"),
     ("handlers", "exclude"),

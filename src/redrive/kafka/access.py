@@ -142,10 +142,16 @@ def _sign_in_refused(connection: Connection, error: KafkaError) -> EnvironmentFa
     return EnvironmentFault(
         f"the cluster at {connection.bootstrap_servers} does not let us in{name} with "
         f"{connection.security_protocol}: {_words(error)}",
-        hint="see oauth_endpoint and the other oauth_... in [kafka]"
-        if connection.uses_oauth
-        else "see security_protocol, sasl_... and ssl_... in [kafka]",
+        hint=f"see {_settings_of_sign_in(connection)} in [kafka]",
     )
+
+
+def _settings_of_sign_in(connection: Connection) -> str:
+    if connection.oauth_token_function:
+        return "oauth_token_function"
+    if connection.uses_oauth:
+        return "oauth_endpoint and the other oauth_..."
+    return "security_protocol, sasl_... and ssl_..."
 
 
 def _certificate_refused(connection: Connection, refusal: str) -> EnvironmentFault:

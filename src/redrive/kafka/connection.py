@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,17 +29,19 @@ class Connection:
     security_protocol: str = "PLAINTEXT"
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
     sasl_mechanism: str = ""
-    """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, with client credentials."""
+    """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."""
     sasl_username: str = ""
     sasl_password: str = field(default="", repr=False)
     oauth_endpoint: str = ""
-    """URL that issues tokens, for OAUTHBEARER."""
+    """URL that issues tokens for client credentials, for OAUTHBEARER."""
     oauth_client_id: str = ""
     oauth_client_secret: str = field(default="", repr=False)
     oauth_scope: str = ""
     """Empty for the endpoint's default."""
     oauth_ca_file: str = ""
     """PEM file of the authorities to trust about the endpoint; empty for those of the system."""
+    oauth_token_function: str = ""
+    """``package.module:function``, which returns tokens instead; empty for client credentials."""
     ssl_ca_file: str = ""
     """PEM file of the authorities to trust; empty for those of the system."""
     ssl_certificate_file: str = ""
@@ -128,12 +130,13 @@ class Connection:
         if self.uses_oauth:
             from redrive.kafka.tokens import TokenProvider  # noqa: PLC0415 - slow to import
 
+            access = self.with_endpoint()
             settings["sasl_oauth_token_provider"] = TokenProvider(
-                self.oauth_endpoint,
-                self.oauth_client_id,
-                self.oauth_client_secret,
-                scope=self.oauth_scope,
-                ca_file=self.oauth_ca_file,
+                access.oauth_endpoint,
+                access.oauth_client_id,
+                access.oauth_client_secret,
+                scope=access.oauth_scope,
+                ca_file=access.oauth_ca_file,
             )
         elif self.sasl_mechanism:
             settings["sasl_plain_username"] = self.sasl_username
@@ -152,28 +155,49 @@ class Connection:
         """Whether clients sign in with tokens."""
         return self.sasl_mechanism == "OAUTHBEARER"
 
+    def with_endpoint(self) -> Connection:
+        """This connection; its tokens come from an endpoint, as all three clients can ask one.
+
+        A token function is called by an endpoint of this process: librdkafka's own callback would
+        hold up each new client for a second, and Java can't call Python.
+        """
+        if not self.oauth_token_function:
+            return self
+        from redrive.kafka.token_endpoint import token_endpoint  # noqa: PLC0415 - few need it
+
+        endpoint = token_endpoint(self.oauth_token_function)
+        return replace(
+            self,
+            oauth_token_function="",
+            oauth_endpoint=endpoint.url,
+            oauth_client_id=endpoint.client_id,
+            oauth_client_secret=endpoint.client_secret,
+        )
+
     def _librdkafka_oauth(self) -> dict[str, str | int | float | bool]:
+        access = self.with_endpoint()
         settings: dict[str, str | int | float | bool] = {
             "sasl.oauthbearer.method": "oidc",
-            "sasl.oauthbearer.token.endpoint.url": self.oauth_endpoint,
-            "sasl.oauthbearer.client.id": self.oauth_client_id,
-            "sasl.oauthbearer.client.secret": self.oauth_client_secret,
+            "sasl.oauthbearer.token.endpoint.url": access.oauth_endpoint,
+            "sasl.oauthbearer.client.id": access.oauth_client_id,
+            "sasl.oauthbearer.client.secret": access.oauth_client_secret,
         }
-        if self.oauth_scope:
-            settings["sasl.oauthbearer.scope"] = self.oauth_scope
-        if self.oauth_ca_file:
-            settings["https.ca.location"] = self.oauth_ca_file
+        if access.oauth_scope:
+            settings["sasl.oauthbearer.scope"] = access.oauth_scope
+        if access.oauth_ca_file:
+            settings["https.ca.location"] = access.oauth_ca_file
         return settings
 
     def _java_oauth(self) -> dict[str, str]:
-        options = {"clientId": self.oauth_client_id, "clientSecret": self.oauth_client_secret}
-        if self.oauth_scope:
-            options["scope"] = self.oauth_scope
-        if self.oauth_ca_file:
+        access = self.with_endpoint()
+        options = {"clientId": access.oauth_client_id, "clientSecret": access.oauth_client_secret}
+        if access.oauth_scope:
+            options["scope"] = access.oauth_scope
+        if access.oauth_ca_file:
             options["ssl.truststore.type"] = "PEM"
-            options["ssl.truststore.location"] = self.oauth_ca_file
+            options["ssl.truststore.location"] = access.oauth_ca_file
         return {
-            "sasl.oauthbearer.token.endpoint.url": self.oauth_endpoint,
+            "sasl.oauthbearer.token.endpoint.url": access.oauth_endpoint,
             "sasl.login.callback.handler.class": f"{_SECURITY}.oauthbearer"
             ".OAuthBearerLoginCallbackHandler",
             "sasl.jaas.config": _jaas("oauthbearer.OAuthBearer", **options),

@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from redrive.errors import FatalFault, FencedFault, OutcomeUnknown, ProtocolError, TransientFault
 from redrive.kafka.reports import FailureKind
+from redrive.kafka.token_function import is_used, token_problem
 from redrive.messages.constants import constant_value
 
 
@@ -89,6 +90,11 @@ FATAL: Final = frozenset(
     }
 )
 
+_NOT_SIGNED_IN: Final = frozenset(
+    {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
+)
+"""Codes that are not fatal with a token function: a client tells of an expired token later, too."""
+
 _RIGHTS: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "Read on a topic to read it, Write to write to it",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "Read on the group",
@@ -114,6 +120,8 @@ fresh client (the old one never recovers from FENCED_LEADER_EPOCH)."""
 def kind_of(error: KafkaError) -> FailureKind:
     """The meaning of ``error``; unknown errors are transient, which repeats the whole slice."""
     code = error.code()
+    if code in _NOT_SIGNED_IN and is_used():
+        return FailureKind.TRANSIENT
     for kind, codes in (
         (FailureKind.FENCED, FENCED),
         (FailureKind.FATAL, FATAL),
@@ -181,6 +189,9 @@ def translated(step: str, *, in_doubt: bool = False) -> Iterator[None]:
 def fault_of(step: str, error: KafkaError, *, in_doubt: bool = False) -> ProtocolError:
     """The fault that an error stands for; arguments as for ``translated``."""
     kind, text = kind_of(error), f"{step}: {described(error)}{_lacking(error)}"
+    problem = token_problem()
+    if problem:
+        text = f"{text}; {problem}"
     if kind is FailureKind.FENCED:
         return FencedFault(text)
     if kind is FailureKind.FATAL:

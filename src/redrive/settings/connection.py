@@ -26,6 +26,7 @@ _OAUTH_KEYS: Final = (
     "oauth_client_secret_file",
     "oauth_scope",
     "oauth_ca_file",
+    "oauth_token_function",
 )
 _TLS_KEYS: Final = (
     "ssl_ca_file",
@@ -56,6 +57,7 @@ class _SignIn(TypedDict, total=False):
     oauth_client_secret: str
     oauth_scope: str
     oauth_ca_file: str
+    oauth_token_function: str
 
 
 def read_connection(section: Section) -> Connection:
@@ -95,8 +97,17 @@ def _sign_in(section: Section, protocol: str) -> _SignIn:
 
 
 def _oauth(section: Section) -> _SignIn:
+    if section.has("oauth_token_function"):
+        for key in filter(section.has, _OAUTH_KEYS[:-1]):
+            message = f"{key} has no effect: tokens come from oauth_token_function"
+            hint = f"remove {key} or oauth_token_function"
+            section.findings.error_at_key(
+                (*section.path, key), "WITHOUT_EFFECT", message, hint=hint
+            )
+        function = section.function("oauth_token_function")
+        return _SignIn(sasl_mechanism="OAUTHBEARER", oauth_token_function=function)
     for key, purpose in (
-        ("oauth_endpoint", "that is where tokens come from"),
+        ("oauth_endpoint", "that is where tokens come from, or oauth_token_function"),
         ("oauth_client_id", "tokens are for a client"),
     ):
         if not section.has(key):

@@ -25,8 +25,10 @@ from redrive.settings.places import Span, find_places
 COMMAND_LINE: Final = "<command line>"
 ENVIRONMENT: Final = "<environment>"
 _SECRET: Final = re.compile(
-    r"(?:pas+|psw|pwd|secret|token|credential|jaas)(?!\w*_file\b)", re.IGNORECASE
+    r"(?:pas+|psw|pwd|secret|token|credential|jaas)(?!\w*_(?:file|function)\b)", re.IGNORECASE
 )
+_NAMES_FUNCTION: Final = re.compile(r"\s*oauth_token_function\s*=")
+"""The beginning of a line whose value may speak of tokens, and is the name of a function."""
 _HIDDEN: Final = "..."
 
 
@@ -244,7 +246,7 @@ def without_value(key: SourceLocation) -> SourceLocation:
 def _without_secret(line: str) -> str:
     """A line, cut behind a name that looks like that of a secret."""
     match = _SECRET.search(line)
-    if match is None:
+    if match is None or _NAMES_FUNCTION.match(line):
         return line
     equals = line.find("=", match.end())
     return line[: equals + 1 if equals >= 0 else match.end()] + f" {_HIDDEN}"

@@ -30,6 +30,7 @@ def kafka_options(spark: SparkSession, connection: Connection) -> dict[str, str]
     Raises:
         TransientFault: A certificate or its key is not there, as while it is renewed.
     """
+    connection = connection.with_endpoint()
     try:
         settings = dict(connection.java())
     except OSError as error:

@@ -274,9 +274,11 @@ def start_session(
             as it makes a start slower.
 
     Raises:
+        ConfigurationError: Executors on other machines could not sign in to Kafka, or only by a
+            secret that is sent to them in the clear.
         EnvironmentFault: No Java, or jars that are missing or wrong.
     """
-    _check_encryption(configuration)
+    _check_sign_in(configuration)
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -331,9 +333,16 @@ def _python_of_workers(configuration: JobConfiguration) -> Path:
     return program.resolve()
 
 
-def _check_encryption(configuration: JobConfiguration) -> None:
-    """Refuses to send a secret to executors in the clear, as Spark's Kafka source would."""
+def _check_sign_in(configuration: JobConfiguration) -> None:
+    """Refuses what executors on other machines can't do, and to send them a secret in the clear."""
     connection = configuration.connection
+    if connection.oauth_token_function and not configuration.is_local:
+        raise ConfigurationError(
+            f"with the master {configuration.master} Spark's Java client on other machines can't"
+            f" call oauth_token_function = {connection.oauth_token_function!r}",
+            hint="run the job on one machine, or sign in by oauth_endpoint, SCRAM-SHA-512 or a"
+            " client certificate",
+        )
     password = connection.sasl_password or connection.oauth_client_secret
     if configuration.is_local or not (password or connection.ssl_key_file):
         return

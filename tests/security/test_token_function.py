@@ -1,0 +1,281 @@
+"""Clients sign in with tokens that a function of the user's own returns."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+from pyspark.sql import SparkSession
+from tests.conftest import eventually, send_records
+from tests.security.secure_broker import SecureBroker
+from tests.security.test_secrets import SETTINGS, TABLE, running
+from tests.security.token_server import SECRET, signed_token
+from tests.streaming.conftest import configuration_of, letter
+
+from redrive.errors import ConfigurationError, EnvironmentFault, FatalFault, TransientFault
+from redrive.kafka.access import check_access
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.errors import fault_of
+from redrive.kafka.token_endpoint import token_endpoint
+from redrive.kafka.token_function import TokenFunction
+from redrive.streaming import session
+from redrive.streaming.kafka_options import kafka_options
+
+HERE = "tests.security.test_token_function"
+LIFETIME = 12
+"""Seconds."""
+NO_CREDENTIALS = "there are no credentials on this machine"
+
+
+def good() -> tuple[str, float]:
+    """A token function."""
+    return signed_token(3600), time.time() + 3600
+
+
+def bad() -> tuple[str, float]:
+    """One that fails."""
+    raise ValueError(NO_CREDENTIALS)
+
+
+ANSWERS: list[Callable[[], object]] = []
+
+
+def answered() -> object:
+    """One that does what the test says."""
+    return ANSWERS[-1]()
+
+
+@pytest.fixture(autouse=True)
+def functions(monkeypatch: pytest.MonkeyPatch) -> list[TokenFunction]:
+    """Those of one test, as they change what errors mean to their process."""
+    functions: list[TokenFunction] = []
+    monkeypatch.setattr("redrive.kafka.token_function._functions", functions)
+    return functions
+
+
+@pytest.fixture
+def answer() -> Iterator[Callable[[Callable[[], object]], None]]:
+    yield ANSWERS.append
+    ANSWERS.clear()
+
+
+def test_each_client_gets_a_token_and_is_let_in(secure: SecureBroker, spark: SparkSession) -> None:
+    """librdkafka, kafka-python and Java; the settings go to other processes without a token."""
+    connection = secure.with_token_function(f"{HERE}:good")
+    check_access(connection)
+    admin = KafkaAdminClient(**connection.kafka_python())
+    assert isinstance(admin.list_topics(), list)
+    admin.close()
+    options = {**kafka_options(spark, connection), "subscribePattern": ".*"}
+    assert spark.read.format("kafka").options(**options).load().count() >= 0
+    held = pickle.dumps(connection)
+    assert token_endpoint(f"{HERE}:good").client_secret.encode() not in held
+    assert not re.search(rb"eyJ[A-Za-z0-9_-]+\.", held)
+
+
+def test_a_function_that_fails_is_told_by_every_client(
+    secure: SecureBroker, spark: SparkSession
+) -> None:
+    """At the start the check says so; later the fault of each question, which is transient."""
+    connection = secure.with_token_function(f"{HERE}:bad")
+    said = f"the token function {HERE}:bad raised ValueError: {NO_CREDENTIALS}"
+    with pytest.raises(EnvironmentFault, match=said) as refused:
+        check_access(connection)
+    assert "oauth_token_function" in refused.value.hint
+    with pytest.raises(TransientFault, match=said):
+        Cluster(connection, timeout=2).topics()
+    options = {**kafka_options(spark, connection), "subscribePattern": ".*"}
+    with pytest.raises(Exception, match=said):
+        spark.read.format("kafka").options(**options).load().count()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (lambda: None, r"returned NoneType: it takes no arguments and returns \(token"),
+        (lambda: ("a.b.c",), r"returned \(str\): it takes"),
+        (lambda: ("a.b.c", "soon"), r"returned \(str, str\): it takes"),
+        (lambda: ("a.b.c\n", time.time() + 60), "no JSON Web Token"),
+        (lambda: ("c2lnbmVkIHVybA", time.time() + 60), "no JSON Web Token"),
+        (lambda: ("a.b.c", time.time() - 60), "a token that expired 60 s ago"),
+        (lambda: ("a.b.c", float("nan")), "expired"),
+        (lambda: ("a.b.c", (time.time() + 60) * 1000), "milliseconds"),
+        (lambda: exec("raise SystemExit(1)"), "raised SystemExit: 1"),  # noqa: S102 - of the test
+    ],
+)
+def test_what_is_no_valid_token_is_a_transient_fault_without_the_value(
+    answer: Callable[[Callable[[], object]], None], given: Callable[[], object], said: str
+) -> None:
+    answer(given)
+    with pytest.raises(TransientFault, match=said) as caught:
+        TokenFunction(f"{HERE}:answered").token()
+    assert "a.b.c" not in caught.value.message
+    assert "c2lnbmVk" not in caught.value.message
+
+
+def test_a_token_is_used_again_until_most_of_its_time_is_over(
+    answer: Callable[[Callable[[], object]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the function is asked; while it fails, the old token serves as long as it is valid."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    function = TokenFunction(f"{HERE}:answered")
+    answer(lambda: ("first.a.b", 1100.0))
+    first = function.token()
+    answer(lambda: ("second.a.b", 1200.0))
+    now[0] = 1070.0
+    assert function.token() == first
+    answer(bad)
+    now[0] = 1080.0
+    assert function.token() == first
+    assert function.problem == ""
+    now[0] = 1100.0
+    with pytest.raises(TransientFault, match=NO_CREDENTIALS):
+        function.token()
+    answer(lambda: ("third.a.b", 1300.0))
+    with pytest.raises(TransientFault, match=NO_CREDENTIALS):
+        function.token()  # not at once: many clients would call it in vain
+    now[0] = 1103.0
+    assert function.token().value == "third.a.b"
+    assert function.problem == ""
+    assert "third" not in repr(function.token())
+
+
+def test_with_a_token_function_a_refusal_is_not_fatal(
+    answer: Callable[[Callable[[], object]], None],
+    functions: list[TokenFunction],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be the expired token, of which a client tells later; a fault says what is known."""
+    now = [time.time()]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    refused = KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED)
+    denied = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
+    assert type(fault_of("asking", refused)) is FatalFault
+    functions.append(TokenFunction(f"{HERE}:answered"))
+    answer(bad)
+    with pytest.raises(TransientFault):
+        functions[0].token()
+    fault = fault_of("asking", refused)
+    assert type(fault) is TransientFault
+    assert fault.message.endswith(f"{HERE}:answered raised ValueError: {NO_CREDENTIALS}")
+    assert type(fault_of("asking", denied)) is FatalFault
+    now[0] += 61  # nobody asks for a token any more, as after a restart with another function
+    fault = fault_of("asking", refused)
+    assert type(fault) is TransientFault
+    assert NO_CREDENTIALS not in fault.message
+
+
+def test_the_endpoint_answers_only_who_knows_the_secret() -> None:
+    url = token_endpoint(f"{HERE}:good").url
+    assert url.startswith("http://127.0.0.1:")
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(urllib.request.Request(url, b""))  # noqa: S310 - of this process
+    assert caught.value.code == 401
+    assert json.load(caught.value) == {"error": "invalid_client"}
+
+
+def test_other_machines_are_refused_at_the_start(secure: SecureBroker, tmp_path: Path) -> None:
+    """Java can't call a function there."""
+    job = configuration_of(
+        tmp_path,
+        secure.token_servers,
+        {"any.dlq": TABLE},
+        connection=secure.with_token_function(f"{HERE}:good"),
+        master="spark://127.0.0.1:1",
+    )
+    with pytest.raises(ConfigurationError, match="can't call oauth_token_function") as caught:
+        session.start_session(job)
+    assert "oauth_endpoint" in caught.value.hint
+
+
+MODULE = f"""
+import pathlib, sys, time
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.security.token_server import signed_token
+HERE = pathlib.Path(__file__).parent
+def token():
+    if (HERE / "fails").exists():
+        raise ValueError({NO_CREDENTIALS!r})
+    token = signed_token({LIFETIME})
+    with (HERE / "issued").open("a") as issued:
+        issued.write(token + chr(10))
+    return token, time.time() + {LIFETIME}
+"""
+
+
+def test_a_running_job_outlives_expired_tokens_and_a_function_that_fails(
+    secure: SecureBroker, tmp_path: Path
+) -> None:
+    """Each letter is handled once; no token is in a file of the job, its log or its ledger."""
+    folder, package = tmp_path / "work", tmp_path / "package"
+    folder.mkdir()
+    package.mkdir()
+    (package / "signer.py").write_text(MODULE)
+    (folder / "table.rul").write_text(TABLE)
+    sign_in = (
+        'security_protocol = "SASL_SSL"\nsasl_mechanism = "OAUTHBEARER"\n'
+        'oauth_token_function = "signer:token"'
+    )
+    values = {"name": "signed", "servers": secure.token_servers, "sign_in": sign_in}
+    settings = SETTINGS.format(authority=secure.authority, **values)
+    (folder / "redrive.toml").write_text(settings)
+    admin = KafkaAdminClient(bootstrap_servers=secure.open_servers)
+    admin.create_topics([NewTopic("signed.dlq", 1, 1)], wait_for_metadata=True)
+    admin.close()
+    path = f"{package}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    sent = 0
+
+    def handled() -> int:
+        return _rows(folder / "job" / "ledger")
+
+    def send_for(seconds: float) -> None:
+        nonlocal sent
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            send_records(secure.open_servers, "signed.dlq", [letter(1, "x")])
+            sent += 1
+            time.sleep(0.2)
+
+    with running(folder, "--debug", "run", "-c", "redrive.toml", PYTHONPATH=path) as process:
+        log = folder / "output.log"
+
+        def all_handled() -> bool:
+            assert process.poll() is None, log.read_text()[-3000:]
+            return handled() == sent
+
+        send_for(1)
+        eventually(all_handled, "the first letters are handled")
+        issued = len((package / "issued").read_text().splitlines())
+        send_for(3 * LIFETIME)
+        eventually(all_handled, "letters are handled while tokens are renewed")
+        assert len((package / "issued").read_text().splitlines()) >= issued + 2
+        (package / "fails").touch()
+        send_for(3 * LIFETIME)
+        eventually(lambda: NO_CREDENTIALS in log.read_text(), "the log says why")
+        (package / "fails").unlink()
+        send_for(1)
+        eventually(all_handled, "the job goes on")
+    tokens = (package / "issued").read_bytes().splitlines()
+    texts = [one.read_bytes() for one in folder.rglob("*") if one.is_file()]
+    assert not any(token in text for token in tokens for text in texts)
+    assert SECRET.encode() not in b"".join(texts)
+
+
+def _rows(ledger: Path) -> int:
+    from deltalake import DeltaTable  # noqa: PLC0415 - only this test reads a ledger
+
+    if not (ledger / "_delta_log").exists():
+        return 0
+    return int(DeltaTable(str(ledger)).to_pyarrow_table(columns=["result"]).num_rows)
