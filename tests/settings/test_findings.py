@@ -589,6 +589,14 @@ def test_a_token_function_goes_with_no_client_credentials(check: Check) -> None:
     assert "tokens come from oauth_token_function" in finding.render()
 
 
+def test_kerberos_is_refused_with_the_reason(check: Check) -> None:
+    """And with what to use instead."""
+    (finding,) = check(IN_KAFKA.format("security_protocol = 'SASL_SSL'\nsasl_mechanism = 'GSSAPI'"))
+    assert (finding.code, underlined(finding)) == ("BAD_VALUE", "'GSSAPI'")
+    assert "packages of confluent-kafka" in finding.render()
+    assert "SCRAM-SHA-512" in finding.hint
+
+
 def test_tokens_have_no_effect_with_another_mechanism(check: Check) -> None:
     """The finding says what would need them."""
     (finding,) = check(SIGNED_IN.format("sasl_password = '${KAFKA_PASSWORD}'\noauth_scope = 'a'"))

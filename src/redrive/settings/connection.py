@@ -28,6 +28,13 @@ _OAUTH_KEYS: Final = (
     "oauth_ca_file",
     "oauth_token_function",
 )
+_NO_KERBEROS: Final = (
+    "GSSAPI (Kerberos) is not supported: librdkafka has it only when it is built with Cyrus SASL,"
+    " and the packages of confluent-kafka are not"
+)
+_INSTEAD_OF_KERBEROS: Final = (
+    "use a listener of the brokers with SCRAM-SHA-512, OAUTHBEARER or client certificates"
+)
 _TLS_KEYS: Final = (
     "ssl_ca_file",
     "ssl_certificate_file",
@@ -81,6 +88,9 @@ def _sign_in(section: Section, protocol: str) -> _SignIn:
             _without_effect(section, "security_protocol", protocol, key, "SASL_SSL")
         return _SignIn()
     mechanism = section.text("sasl_mechanism") or "SCRAM-SHA-512"
+    if mechanism == "GSSAPI":
+        section.error("sasl_mechanism", "BAD_VALUE", _NO_KERBEROS, hint=_INSTEAD_OF_KERBEROS)
+        return _SignIn()
     if mechanism == "OAUTHBEARER":
         for key in _PASSWORD_KEYS:
             _without_effect(section, "sasl_mechanism", mechanism, key, "SCRAM-SHA-512")
