@@ -15,6 +15,8 @@ from redrive.settings import read_settings
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("laptop-to-three-nodes.md", "kubernetes.md", "installation.md", "versions.md")
 
+EVERY = sorted([*DOCS.glob("*.md"), *DOCS.parent.glob("*.md")])
+
 
 def commands() -> list[tuple[str, list[str]]]:
     """Every command line of the pages, with its page."""
@@ -55,10 +57,10 @@ def test_the_settings_on_the_way_are_right(tmp_path: Path, monkeypatch: pytest.M
     kafka = [block for block in blocks if "[kafka]" in block]
     first, signed_in = kafka
     (listen,) = (block for block in blocks if "listen" in block)
-    (shared,) = (block for block in blocks if "${INSTANCE}" in block)
+    (shared,) = (block for block in blocks if 'instance = "auto"' in block)
     (nodes,) = (block for block in blocks if "master =" in block)
     (tmp_path / "orders.rul").write_text(rules)
-    monkeypatch.setenv("INSTANCE", "1/2")
+    monkeypatch.setenv("FOLDER", "one")
     body = first.partition("[kafka]")[2].partition("\n\n")[2]
     steps = (
         first,
@@ -70,3 +72,21 @@ def test_the_settings_on_the_way_are_right(tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / "redrive.toml").write_text(step)
         assert read_settings(tmp_path / "redrive.toml").warnings == ()
     assert 'sasl_password_file = "' in signed_in
+
+
+@pytest.mark.parametrize("page", EVERY, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    """As the site of the documentation requires, which is built apart from the tests."""
+    links = re.findall(r"\[[^\]\n]+\]\((?![a-z]+:)([^)\s]+)\)", page.read_text())
+    for link in links:
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target), link
+
+
+def _anchors(page: Path) -> set[str]:
+    """Anchors of the headings of a page, as the site and code hosts make them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    shown = (re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in shown}
