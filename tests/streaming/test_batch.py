@@ -125,7 +125,14 @@ def test_offsets_are_committed_again_behind_a_batch_that_runs_at_that_moment(
         emitted=lambda _: None,
     )
     upkeep = cast("Any", Upkeep)(
-        job, None, None, spark=None, start=start, query=None, processor=processor
+        job,
+        None,
+        None,
+        spark=None,
+        start=start,
+        query=None,
+        processor=processor,
+        assigned_share=lambda _: job.share,
     )
     committed: list[PositionsOnly] = []
     processor._emission.emitter = SimpleNamespace(

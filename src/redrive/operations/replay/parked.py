@@ -14,7 +14,8 @@ from typing import Final
 
 from redrive.checkpoints.states import StatesWriter
 from redrive.engine.commands import Replay, Span
-from redrive.errors import UsageError
+from redrive.errors import TransientFault, UsageError
+from redrive.kafka.cluster import Extent
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
 from redrive.operations.replay.applied import AppliedPlan, PlannedLane
@@ -71,10 +72,15 @@ class ParkedOrder(AppliedPlan):
         return replay
 
     def _spans(self, lane: PlannedLane) -> Mapping[TopicPartition, Span]:
-        """Where the messages are parked now; those that are not any more are left out."""
+        """Where the messages are parked now; those that are not any more are left out.
+
+        Raises:
+            TransientFault: That can't be known before the job has started again.
+        """
         places = self._waiting_places(lane)
         committed = self._cluster.committed(self._job.application, places, stable=True)
         extents = self._cluster.extents(places)
+        _check_known(committed, extents)
         starts = {place: extents[place].position(committed[place]) for place in places}
         named: dict[TopicPartition, set[int]] = {}
         ends = {place: extent.end for place, extent in extents.items()}
@@ -106,3 +112,15 @@ class ParkedOrder(AppliedPlan):
             if all((committed[lane] or 0) >= (span.end or 0) for lane, span in one.spans.items()):
                 spans = {lane: replace(it, named=frozenset()) for lane, it in one.spans.items()}
                 yield replace(one, spans=spans)
+
+
+def _check_known(
+    committed: Mapping[TopicPartition, int | None], extents: Mapping[TopicPartition, Extent]
+) -> None:
+    """Sees that the job's positions are known: they tell what waits from what waited once."""
+    for lane, extent in extents.items():
+        if committed[lane] is None and extent.first < extent.end:
+            raise TransientFault(
+                f"which messages wait on {lane} is not known: the job's offset there has expired",
+                hint="start the job, which finds it again, and apply the plan once more",
+            )
