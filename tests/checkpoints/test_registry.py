@@ -256,6 +256,17 @@ def test_a_share_whose_instance_is_gone_is_vacant(world: World, instances: Insta
     assert vacant_shares(*asked) == (Share(1, 2), Share(2, 2))
 
 
+def test_an_instance_that_is_known_twice_counts_once(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It joined again, and its first membership has not run out yet."""
+    one, _ = instances.start(), instances.start()
+    assert instances.settle(6) == ["1/2", "2/2"]
+    members = (*instances.world.members, one.member)
+    monkeypatch.setattr(Cluster, "members", lambda *_: members)
+    assert instances.settle(6) == ["1/2", "2/2"]
+
+
 def test_an_instance_more_than_partitions_stands_by(instances: Instances) -> None:
     """It displaces nobody, and takes over when one of the others is gone."""
     for _ in range(3):

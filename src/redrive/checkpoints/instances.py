@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,7 +67,7 @@ class Share:
         return f"{self.number}/{self.total}"
 
 
-def assigned(members: Collection[str], member: str, partitions: int) -> Share | None:
+def assigned(members: frozenset[str], member: str, partitions: int) -> Share | None:
     """The share of one of the live instances: they have equal parts, in the order of their names.
 
     Every instance computes this for itself. While they see different members their shares may

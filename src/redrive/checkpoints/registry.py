@@ -107,7 +107,9 @@ class Registration:
         self.is_member = self.member in everybody
         if not self.is_member:
             return self.share
-        return assigned([*filter(self._rebalances, everybody)], self.member, partitions)
+        # One that joined again, as after a restart of the broker, is known twice for some seconds.
+        members = frozenset(filter(self._rebalances, everybody))
+        return assigned(members, self.member, partitions)
 
     def take(self, share: Share, topic: str) -> str:
         """Takes another share, once no live instance works on a part of it.
