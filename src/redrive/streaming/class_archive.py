@@ -130,7 +130,7 @@ def train(path: Path) -> None:
             configuration,
             java_options=f'"-XX:ArchiveClassesAtExit={path}" -Xlog:disable',
         )
-        _use(session, directory)
+        exercise(session, directory)
         gateway = session.sparkContext._gateway  # noqa: SLF001 - Java writes as it ends
         session.stop()
         if gateway is not None:
@@ -139,7 +139,13 @@ def train(path: Path) -> None:
             gateway.proc.wait(_PATIENCE)
 
 
-def _use(session: SparkSession, directory: Path) -> None:
+def exercise(session: SparkSession, directory: Path) -> None:
+    """Lets Spark do once what it does for a job, so that Java has loaded and compiled it.
+
+    Args:
+        session: The session.
+        directory: A folder for a checkpoint, which does not exist yet.
+    """
     session.range(0, 2, 1, 2).mapInArrow(_passed_on, "id long").collect()
     session.readStream.format("kafka").options(
         **{"kafka.bootstrap.servers": "localhost:1", "subscribe": "none"}

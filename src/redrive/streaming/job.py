@@ -31,6 +31,7 @@ from redrive.errors import (
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import COORDINATOR, under_way
 from redrive.streaming.batch import BatchProcessor
+from redrive.streaming.class_archive import exercise
 from redrive.streaming.emission import EmissionOrder
 from redrive.streaming.forwarding import Forwarding
 from redrive.streaming.held_keys import HeldKeysTopic
@@ -164,7 +165,9 @@ class Job:
             return self._control.stop_reason
         self._spark.begin()  # the slowest to start, so it starts in parallel
         if self._configuration.rebalances:
-            self._prepare_spark()  # others give up partitions as soon as a run is prepared
+            # Others give up partitions as soon as a run is prepared: by then Java is warm.
+            self._prepare_spark()
+            self._exercise_spark()
         with under_way("preparation of a run"):
             prepared = self._preparation.prepare(self._wait, is_first=True)
         if prepared is not None:
@@ -279,6 +282,12 @@ class Job:
         self._projection = Projection(
             self._spark, self._configuration, self._control, delay=_PROJECTION_DELAY
         )
+
+    def _exercise_spark(self) -> None:
+        session, folder = self._spark.session, self._configuration.own_directory / "exercise"
+        shutil.rmtree(folder, ignore_errors=True)
+        self._spark.ask("a first query of Spark", lambda: exercise(session, folder))
+        shutil.rmtree(folder, ignore_errors=True)
 
     def _start_query(
         self, start: Start, processor: BatchProcessor, identity: RunIdentity
