@@ -93,7 +93,7 @@ FATAL: Final = frozenset(
 _NOT_SIGNED_IN: Final = frozenset(
     {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
 )
-"""Codes that are not fatal with a token function: a client tells of an expired token later, too."""
+"""Not fatal with a token function: clients also report an expired token by these codes."""
 
 _RIGHTS: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "Read on a topic to read it, Write to write to it",

@@ -23,7 +23,7 @@ _PAUSE: Final = 2.0
 _LONGEST: Final = 10 * 365 * 86_400.0
 """Seconds that no token lives: such an expiry is in milliseconds."""
 _LONGEST_REASON: Final = 200
-"""Characters that are told of an exception."""
+"""Characters of an exception's text that a message shows."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 """The compact form of a JSON Web Token (RFC 7515, 7.1)."""
 _REMINDER: Final = 60.0
