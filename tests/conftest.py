@@ -249,6 +249,8 @@ def ended_process() -> int:
 
 
 def _records_to_end(consumer: KafkaConsumer, topics: Iterable[str]) -> Iterator[Any]:
+    # A request for metadata that failed looks like a broker without topics.
+    eventually(consumer.topics, "the broker answers which topics it has")
     partitions = [
         TopicPartition(topic, number)
         for topic in topics
