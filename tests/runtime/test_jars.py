@@ -18,8 +18,6 @@ from tests.conftest import PATIENCE
 
 from redrive.errors import EnvironmentFault
 from redrive.jars import JarGroup, fetch_jars, jar_directory, jar_files, locked_jars, verify_jars
-from redrive.java import find_java
-from redrive.streaming.class_archive import archive_path
 
 _SETTINGS = """\
 <ivysettings>
@@ -146,10 +144,8 @@ def test_damage_is_found_and_mended(repository: Path) -> None:
 @pytest.mark.usefixtures("empty_cache")
 def test_two_set_ups_at_once_do_not_disturb_each_other() -> None:
     """One of them fetches, the other waits, and both report the same complete folder."""
-    archive = archive_path(find_java())  # that there is one already saves making it
-    archive.parent.mkdir(parents=True)
-    archive.touch()
-    command = [sys.executable, "-m", "redrive", "setup", "--verify"]
+    script = "from redrive.jars import *; fetch_jars(); verify_jars(); print(jar_directory())"
+    command = [sys.executable, "-c", script]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     answers = [process.communicate(timeout=PATIENCE)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]

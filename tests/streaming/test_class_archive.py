@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from redrive.errors import EnvironmentFault
-from redrive.java import Java
+from redrive.java import Java, find_java
 from redrive.streaming import class_archive
 from redrive.streaming.class_archive import archive_options, archive_path, make_archive
 
-JAVA = Java(home=Path("java-home"), version=21, origin="PATH")
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA = Java(home=Path("java-home"), version=21, origin="PATH", release="21.0.8")
+
+
+@pytest.fixture(autouse=True)
+def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The jars, the first two of them pyspark's."""
+    found = [tmp_path / "pyspark" / name for name in ("a.jar", "b.jar")]
+    found.append(tmp_path / "kafka.jar")
+    found[0].parent.mkdir()
+    for jar in found:
+        jar.write_bytes(b"classes")
+    monkeypatch.setattr(class_archive, "jar_files", lambda _: found[2:])
+    monkeypatch.setattr(class_archive, "_pyspark_jars", lambda: found[0].parent)
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -37,17 +55,38 @@ def files_below(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
 
 
-def test_an_archive_holds_for_one_java_and_one_installation(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_archive_holds_for_one_java_and_one_set_of_files(
+    cache: Path, jars: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another Java, another place of it or other jars of pyspark have an archive of their own."""
+    """Java would silently leave out one that was made with an earlier Java, or with other jars."""
     path = archive_path(JAVA)
     assert path.is_relative_to(cache)
     assert path == archive_path(replace(JAVA, origin="JAVA_HOME"))
-    others = {archive_path(replace(JAVA, version=17)), archive_path(replace(JAVA, home=Path()))}
-    monkeypatch.setattr(class_archive, "_LIBRARY", Path("another", "installation"))
+    others = {
+        archive_path(replace(JAVA, release="21.0.9")),
+        archive_path(replace(JAVA, home=Path())),
+    }
+    os.utime(jars[0], (0, 0))
     others.add(archive_path(JAVA))
-    assert len(others - {path}) == 3
+    jars[1].unlink()
+    others.add(archive_path(JAVA))
+    jars[2].write_bytes(b"more classes")
+    others.add(archive_path(JAVA))
+    jars[2] = jars[2].rename(jars[2].with_name("elsewhere.jar"))
+    monkeypatch.setattr(class_archive, "jar_files", lambda _: jars[2:])
+    others.add(archive_path(JAVA))
+    assert len(others - {path}) == 6
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system has no /proc")
+def test_java_uses_the_archive_that_the_set_up_made(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the memory of the Java that runs Spark."""
+    monkeypatch.undo()
+    process = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+    archive = archive_path(find_java())
+    assert str(archive) in Path(f"/proc/{process.pid}/maps").read_text()
 
 
 def test_java_is_told_of_an_archive_that_exists_only() -> None:
@@ -70,6 +109,19 @@ def test_a_training_run_makes_the_archive_once(
     assert files_below(cache) == [path]
     train_with("exit 1", tmp_path, monkeypatch)
     assert make_archive() == path
+
+
+def test_a_new_archive_replaces_that_of_the_same_installation_only(
+    tmp_path: Path, cache: Path, jars: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive has 150 MB, and nothing uses one whose jars have changed."""
+    train_with('echo "$2" > "$3"', tmp_path, monkeypatch)
+    elsewhere = archive_path(replace(JAVA, home=Path("another")))
+    make_archive()
+    elsewhere.touch()
+    os.utime(jars[0], (0, 0))
+    newest = make_archive()
+    assert set(files_below(cache)) == {newest, elsewhere}
 
 
 def test_a_failed_training_run_tells_its_last_lines_and_leaves_no_file(

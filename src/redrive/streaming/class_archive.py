@@ -1,8 +1,9 @@
 """An archive of the Java classes that Spark loads, which saves seconds at the start.
 
 Java reads and verifies some fifteen thousand classes whenever Spark starts. An application
-class-data archive (JEP 350) keeps them in their memory layout. Java itself checks that an archive
-fits its version and the same jars, and ignores one that does not.
+class-data archive (JEP 350) keeps them in their memory layout. Java takes an archive only with the
+version and the very files that it was made with, and silently starts without it otherwise: so the
+name of an archive stands for all of them.
 
 ``python -m redrive.streaming.class_archive FILE`` is the training run that makes one.
 """
@@ -15,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from redrive.cache import cache_directory, exclusively
 from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.errors import EnvironmentFault
-from redrive.jars import locked_jars
+from redrive.jars import JarGroup, jar_files
 from redrive.java import Java, find_java
 from redrive.kafka.connection import Connection
 
@@ -31,22 +33,38 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-_PATIENCE: Final = 180.0
-"""Seconds that a training run may take; a slow machine needs half a minute."""
-_LIBRARY: Final = Path(sys.prefix)
-"""Folder of pyspark's own jars: an archive is valid for one installation."""
+_PATIENCE: Final = 900.0
+"""Seconds that a training run may take: half a minute, but more than three on a busy machine."""
 
 
 def archive_path(java: Java) -> Path:
-    """Path of this installation's archive, if it exists.
+    """Path of the archive that fits a Java and the jars of this installation, if it exists.
 
     Args:
         java: The Java that starts Spark.
+
+    Raises:
+        EnvironmentFault: A jar is missing.
     """
-    digest = sha256(f"{java.home}\0{java.version}\0{_LIBRARY}\0{sys.version}".encode())
-    for jar in locked_jars():
-        digest.update(jar.sha256.encode())
-    return cache_directory() / "class-archives" / f"{digest.hexdigest()[:16]}.jsa"
+    digest = sha256(java.release.encode())
+    for jar in (*jar_files(JarGroup.SPARK), *sorted(_pyspark_jars().iterdir())):
+        file = jar.stat()
+        digest.update(f"\0{jar}\0{file.st_size}\0{int(file.st_mtime)}".encode())
+    name = f"{_installation(java)}-{digest.hexdigest()[:16]}.jsa"
+    return cache_directory() / "class-archives" / name
+
+
+def _pyspark_jars() -> Path:
+    """The folder of pyspark's own jars, found without the time that its import takes."""
+    found = find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent / "jars"
+
+
+def _installation(java: Java) -> str:
+    """What all archives of an installation begin with: only the newest of them fits."""
+    return sha256(f"{java.home}\0{_pyspark_jars()}".encode()).hexdigest()[:16]
 
 
 def archive_options(java: Java) -> str:
@@ -69,10 +87,14 @@ def make_archive() -> Path:
     Raises:
         EnvironmentFault: The run failed; Spark works without an archive.
     """
-    path = archive_path(find_java())
+    java = find_java()
+    path = archive_path(java)
     with exclusively(path.parent):
         if not path.exists():
             _make(path)
+            for older in path.parent.glob(f"{_installation(java)}-*.jsa"):
+                if older != path:
+                    older.unlink()
     return path
 
 
