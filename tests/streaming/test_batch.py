@@ -16,6 +16,7 @@ from redrive.checkpoints.positions import PositionsOnly
 from redrive.configuration import EmitterChoice, JobConfiguration, LedgerConfiguration
 from redrive.kafka.connection import Connection
 from redrive.messages import TopicPartition
+from redrive.streaming.backlog import Backlog
 from redrive.streaming.batch import LARGEST_RESULT, BatchProcessor
 from redrive.streaming.emission import EmissionOrder
 from redrive.streaming.start import Start
@@ -107,6 +108,24 @@ def test_no_batch_begins_before_it_may(tmp_path: Path, *, ends: bool, expected: 
     batch.join(60)
     assert decided == expected
     processor.close()
+
+
+def test_a_batch_that_runs_while_ends_are_asked_for_leaves_work() -> None:
+    """What it parked lies behind the end that was told before: WAIT(NO) must not end the job."""
+    letters, retries = TopicPartition("letters", 0), TopicPartition("retries", 0)
+    ends = {letters: 20, retries: 0}
+    processor = SimpleNamespace(began=None, positions={letters: 0, retries: 0})
+
+    def answer(_: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        told = dict(ends)
+        processor.positions[letters], ends[retries] = 20, 20  # a batch that parks 20 retries
+        return told
+
+    record = SimpleNamespace(lane=letters, offset=0)
+    cluster = SimpleNamespace(ends=answer, read=lambda *_, **__: [record])
+    start = Start({letters: 0, retries: 0}, (), frozenset(), {})
+    backlog = Backlog(cast("Any", cluster), start, cast("Any", processor))
+    assert backlog.pass_markers()
 
 
 def test_offsets_are_committed_again_behind_a_batch_that_runs_at_that_moment(

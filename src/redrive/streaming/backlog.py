@@ -72,5 +72,10 @@ class Backlog:
         ahead = {lane: offset for lane, offset in found.items() if offset > positions[lane]}
         if ahead:
             self._processor.commit_positions(ahead)
-        after = self._processor.positions
-        return bool(self.leaderless) or any(after[lane] < end for lane, end in unread.items())
+        after = dict(self._processor.positions)
+        # A batch since the ends were asked for may have written behind them, such as retries.
+        has_batch = self._processor.began is not None or any(
+            after[lane] not in {offset, ahead.get(lane)} for lane, offset in positions.items()
+        )
+        is_unread = any(after[lane] < end for lane, end in unread.items())
+        return bool(self.leaderless) or has_batch or is_unread
