@@ -74,7 +74,7 @@ class Backlog:
             self._processor.commit_positions(ahead)
         after = dict(self._processor.positions)
         # A batch since the ends were asked for may have written behind them, such as retries.
-        has_batch = self._processor.began is not None or any(
+        has_batch = any(
             after[lane] not in {offset, ahead.get(lane)} for lane, offset in positions.items()
         )
         is_unread = any(after[lane] < end for lane, end in unread.items())
