@@ -11,6 +11,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import KafkaError
@@ -20,7 +22,7 @@ from pyspark.sql import SparkSession
 from tests.conftest import eventually, send_records
 from tests.security.secure_broker import SecureBroker
 from tests.security.test_secrets import SETTINGS, TABLE, running
-from tests.security.token_server import SECRET, signed_token
+from tests.security.token_server import CLIENT, SCOPE, SECRET, signed_token, token_server
 from tests.streaming.conftest import configuration_of, letter
 
 from redrive.errors import ConfigurationError, EnvironmentFault, FatalFault, TransientFault
@@ -61,6 +63,7 @@ def functions(monkeypatch: pytest.MonkeyPatch) -> list[TokenFunction]:
     """Those of one test, as they change what errors mean to their process."""
     functions: list[TokenFunction] = []
     monkeypatch.setattr("redrive.kafka.token_function._functions", functions)
+    monkeypatch.setattr("redrive.kafka.token_function._endpoints", set())
     return functions
 
 
@@ -223,54 +226,81 @@ def test_a_running_job_outlives_expired_tokens_and_a_function_that_fails(
     folder.mkdir()
     package.mkdir()
     (package / "signer.py").write_text(MODULE)
-    (folder / "table.rul").write_text(TABLE)
-    sign_in = (
-        'security_protocol = "SASL_SSL"\nsasl_mechanism = "OAUTHBEARER"\n'
-        'oauth_token_function = "signer:token"'
-    )
-    values = {"name": "signed", "servers": secure.token_servers, "sign_in": sign_in}
-    settings = SETTINGS.format(authority=secure.authority, **values)
-    (folder / "redrive.toml").write_text(settings)
-    admin = KafkaAdminClient(bootstrap_servers=secure.open_servers)
-    admin.create_topics([NewTopic("signed.dlq", 1, 1)], wait_for_metadata=True)
-    admin.close()
     path = f"{package}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    sent = 0
+    fails = package / "fails"
 
-    def handled() -> int:
-        return _rows(folder / "job" / "ledger")
+    def issued() -> list[str]:
+        return (package / "issued").read_text().splitlines()
+
+    outlives_failures(
+        secure, folder, 'oauth_token_function = "signer:token"', fails.touch, fails.unlink,
+        issued=issued, PYTHONPATH=path,
+    )  # fmt: skip
+    assert NO_CREDENTIALS in (folder / "output.log").read_text(), "the log says why"
+    texts = [one.read_bytes() for one in folder.rglob("*") if one.is_file()]
+    assert not any(token.encode() in text for token in issued() for text in texts)
+    assert SECRET.encode() not in b"".join(texts)
+
+
+def test_a_running_job_outlives_an_oauth_server_that_is_away(
+    secure: SecureBroker, tmp_path: Path
+) -> None:
+    """For longer than its last token holds; each letter is handled once."""
+    folder, is_down, issued = tmp_path / "work", Event(), list[str]()
+    folder.mkdir()
+    (folder / "secret").write_text(SECRET)
+    with token_server(lifetime=LIFETIME, is_down=is_down, issued=issued) as address:
+        sign_in = (
+            f'oauth_endpoint = "{address}/token"\noauth_client_id = "{CLIENT}"\n'
+            f'oauth_client_secret_file = "secret"\noauth_scope = "{SCOPE}"'
+        )
+        outlives_failures(
+            secure, folder, sign_in, is_down.set, is_down.clear, issued=lambda: issued
+        )
+    assert "temporarily_unavailable" in (folder / "output.log").read_text(), "the log says why"
+
+
+def outlives_failures(
+    secure: SecureBroker, folder: Path, sign_in: str,
+    begin: Callable[[], None], end: Callable[[], None],
+    *, issued: Callable[[], list[str]], **environment: str,
+) -> None:  # fmt: skip
+    """A job handles what comes while tokens expire, and while whoever issues them fails."""
+    queue = f"signed-{uuid4().hex[:8]}"
+    (folder / "table.rul").write_text(TABLE)
+    method = f'security_protocol = "SASL_SSL"\nsasl_mechanism = "OAUTHBEARER"\n{sign_in}'
+    values = {"name": queue, "servers": secure.token_servers, "sign_in": method}
+    (folder / "redrive.toml").write_text(SETTINGS.format(authority=secure.authority, **values))
+    admin = KafkaAdminClient(bootstrap_servers=secure.open_servers)
+    admin.create_topics([NewTopic(f"{queue}.dlq", 1, 1)], wait_for_metadata=True)
+    admin.close()
+    sent = 0
 
     def send_for(seconds: float) -> None:
         nonlocal sent
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            send_records(secure.open_servers, "signed.dlq", [letter(1, "x")])
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            send_records(secure.open_servers, f"{queue}.dlq", [letter(1, "x")])
             sent += 1
             time.sleep(0.2)
 
-    with running(folder, "--debug", "run", "-c", "redrive.toml", PYTHONPATH=path) as process:
-        log = folder / "output.log"
+    with running(folder, "--debug", "run", "-c", "redrive.toml", **environment) as process:
 
         def all_handled() -> bool:
-            assert process.poll() is None, log.read_text()[-3000:]
-            return handled() == sent
+            assert process.poll() is None, (folder / "output.log").read_text()[-3000:]
+            return _rows(folder / "job" / "ledger") == sent
 
         send_for(1)
         eventually(all_handled, "the first letters are handled")
-        issued = len((package / "issued").read_text().splitlines())
+        before = len(issued())
         send_for(3 * LIFETIME)
         eventually(all_handled, "letters are handled while tokens are renewed")
-        assert len((package / "issued").read_text().splitlines()) >= issued + 2
-        (package / "fails").touch()
-        send_for(3 * LIFETIME)
-        eventually(lambda: NO_CREDENTIALS in log.read_text(), "the log says why")
-        (package / "fails").unlink()
+        assert len(issued()) >= before + 2
+        begin()
+        send_for(4 * LIFETIME)
+        end()
         send_for(1)
         eventually(all_handled, "the job goes on")
-    tokens = (package / "issued").read_bytes().splitlines()
-    texts = [one.read_bytes() for one in folder.rglob("*") if one.is_file()]
-    assert not any(token in text for token in tokens for text in texts)
-    assert SECRET.encode() not in b"".join(texts)
 
 
 def _rows(ledger: Path) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -23,10 +23,31 @@ _SHA256 = bytes.fromhex("3031300d060960864801650304020105000420")
 """What precedes the hash in a signature (RFC 8017, 9.2)."""
 
 
+class _Server(ThreadingHTTPServer):
+    lifetime: int
+    is_down: Event
+    issued: list[str]
+
+
 @contextmanager
-def token_server(*, is_encrypted: bool = False) -> Iterator[str]:
-    """Runs one; gives its address, of which ``/token`` is the endpoint."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+def token_server(
+    *,
+    is_encrypted: bool = False,
+    lifetime: int = 3600,
+    is_down: Event | None = None,
+    issued: list[str] | None = None,
+) -> Iterator[str]:
+    """Runs one; gives its address, of which ``/token`` is the endpoint.
+
+    Args:
+        is_encrypted: Whether it speaks TLS.
+        lifetime: Seconds for which its tokens hold.
+        is_down: It issues nothing while this is set.
+        issued: Takes each token that it issues.
+    """
+    with _Server(("127.0.0.1", 0), _Handler) as server:
+        server.lifetime, server.is_down = lifetime, is_down or Event()
+        server.issued = [] if issued is None else issued
         if is_encrypted:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             context.load_cert_chain(CERTIFICATES / "server.pem", CERTIFICATES / "server.key")
@@ -37,6 +58,8 @@ def token_server(*, is_encrypted: bool = False) -> Iterator[str]:
 
 
 class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
     def do_GET(self) -> None:
         self._answer({"keys": [{name: value for name, value in _KEY.items() if name != "d"}]})
 
@@ -44,14 +67,17 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         given = {name: value for name, [value] in parse_qs(body).items()}
         wanted = base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
-        if self.headers["Authorization"] != f"Basic {wanted}":
+        if self.server.is_down.is_set():
+            self._answer({"error": "temporarily_unavailable"}, 503)
+        elif self.headers["Authorization"] != f"Basic {wanted}":
             self._answer({"error": "invalid_client"}, 401)
         elif given != {"grant_type": "client_credentials", "scope": SCOPE}:
             self._answer({"error": "invalid_request"}, 400)
         else:
-            self._answer(
-                {"access_token": signed_token(3600), "token_type": "Bearer", "expires_in": 3600}
-            )
+            seconds = self.server.lifetime
+            token = signed_token(seconds)
+            self.server.issued.append(token)
+            self._answer({"access_token": token, "token_type": "Bearer", "expires_in": seconds})
 
     def _answer(self, content: dict[str, Any], status: int = 200) -> None:
         body = json.dumps(content).encode()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from redrive.kafka.properties import for_java, for_kafka_python, for_librdkafka
+from redrive.kafka.token_function import note_endpoint
 
 _RECONNECT: Final = 20
 """Milliseconds before a client reconnects. It also waits half of that between its bootstrap broker,
@@ -176,6 +177,7 @@ class Connection:
 
     def _librdkafka_oauth(self) -> dict[str, str | int | float | bool]:
         access = self.with_endpoint()
+        note_endpoint(access.oauth_endpoint)
         settings: dict[str, str | int | float | bool] = {
             "sasl.oauthbearer.method": "oidc",
             "sasl.oauthbearer.token.endpoint.url": access.oauth_endpoint,

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from redrive.errors import FatalFault, FencedFault, OutcomeUnknown, ProtocolError, TransientFault
 from redrive.kafka.reports import FailureKind
-from redrive.kafka.token_function import is_used, token_problem
+from redrive.kafka.token_function import token_problem, tokens_are_used
 from redrive.messages.constants import constant_value
 
 
@@ -93,7 +93,8 @@ FATAL: Final = frozenset(
 _NOT_SIGNED_IN: Final = frozenset(
     {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
 )
-"""Not fatal with a token function: clients also report an expired token by these codes."""
+"""Not fatal with tokens: clients report one that expired, and an OAuth server that gives none, by
+these codes too. What is refused at the start is told by ``check_access``."""
 
 _RIGHTS: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "Read on a topic to read it, Write to write to it",
@@ -120,7 +121,7 @@ fresh client (the old one never recovers from FENCED_LEADER_EPOCH)."""
 def kind_of(error: KafkaError) -> FailureKind:
     """The meaning of ``error``; unknown errors are transient, which repeats the whole slice."""
     code = error.code()
-    if code in _NOT_SIGNED_IN and is_used():
+    if code in _NOT_SIGNED_IN and tokens_are_used():
         return FailureKind.TRANSIENT
     for kind, codes in (
         (FailureKind.FENCED, FENCED),

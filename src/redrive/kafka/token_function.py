@@ -143,9 +143,14 @@ def token_function(name: str) -> TokenFunction:
     return found
 
 
-def is_used() -> bool:
-    """Whether clients of this process sign in with tokens of a function."""
-    return bool(_functions)
+def note_endpoint(url: str) -> None:
+    """Notes that clients of this process ask an OAuth server for their tokens."""
+    _endpoints.add(url)
+
+
+def tokens_are_used() -> bool:
+    """Whether clients of this process sign in with tokens, which may expire before others come."""
+    return bool(_functions or _endpoints)
 
 
 def token_problem() -> str:
@@ -157,3 +162,4 @@ def token_problem() -> str:
 
 
 _functions: Final[list[TokenFunction]] = []
+_endpoints: Final[set[str]] = set()
