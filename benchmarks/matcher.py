@@ -5,8 +5,8 @@
 Nine match fields. A rule asks for one to four of them; a fifth of its texts have wildcards; the
 last rule matches everything. There are 20,000 messages, no two alike, each matched by 3 percent of
 the rules: the worst case, because the job asks once for all dead letters with equal fields. In
-tables of another kind a rule asks for three to five fields, so that for most messages only the last
-rule is left.
+tables of another kind a rule asks for three to five fields, so that of 10,000 rules four match, and
+three of four messages have no match among the first 1,000.
 
 The same with 1,000 rules in DIALECT(KAFKA), of which 200 have a regular expression for the text of
 the error and 100 a comparison; some of the expressions stand alone, most beside other patterns. No
@@ -150,7 +150,7 @@ def measure(runs: int) -> list[dict[str, Any]]:
     fields = messages()
     return [
         *(_result("IBM", table_of(rules), fields, runs) for rules in RULES),
-        *(_result("IBM, last rule", table_of(rules, 3, 5), fields, runs) for rules in RULES[2:]),
+        *(_result("IBM, few match", table_of(rules, 3, 5), fields, runs) for rules in RULES[2:]),
         _result("KAFKA", kafka_table(), kafka_messages(), runs),
     ]
 

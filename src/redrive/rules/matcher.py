@@ -197,6 +197,8 @@ class _FieldIndex(dict[FieldValue | None, int]):
 
     def __init__(self, every: int, patterns: Mapping[int, Pattern]) -> None:
         super().__init__()
+        self._answers: dict[int, int] = {}
+        """Keeps equal integers once, as those of all values that no rule names."""
         self._default = next(iter(patterns.values())).default
         """The value of a message that does not have the field."""
         self._indifferent = every & ~sum(1 << index for index in patterns)
@@ -234,7 +236,9 @@ class _FieldIndex(dict[FieldValue | None, int]):
     def __missing__(self, value: FieldValue | None) -> int:
         if len(self) >= MEMO_LIMIT:
             self.clear()
-        rules = self[value] = self.rules_for(value)
+            self._answers.clear()
+        rules = self.rules_for(value)
+        rules = self[value] = self._answers.setdefault(rules, rules)
         return rules
 
     def rules_for(self, value: FieldValue | None) -> int:
