@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,21 +21,32 @@ from redrive.rules import (
     write_clause,
 )
 from redrive.rules import matcher as matcher_module
+from redrive.rules.selection import rules_of
 
 tables = st.lists(plain_rules(), min_size=1, max_size=8)
 
 
 @settings(deadline=None)
-@given(rules=tables, rows=st.lists(messages(), max_size=8), data=st.data())
+@given(
+    rules=tables,
+    rows=st.lists(messages(), max_size=8),
+    first_rules=st.integers(1, 8),
+    data=st.data(),
+)
 def test_matcher_agrees_with_the_specification(
-    rules: list[reference.PlainRule], rows: list[dict[str, str | int]], data: st.DataObject
+    rules: list[reference.PlainRule],
+    rows: list[dict[str, str | int]],
+    first_rules: int,
+    data: st.DataObject,
 ) -> None:
     """The rules that match a message, and the explanation, are those of the naive reading."""
     table = table_of(rules, data)
-    matcher = Matcher(table)
+    with patch.object(matcher_module, "FIRST_RULES", first_rules):
+        matcher = Matcher(table)
     for row in rows:
         expected = reference.candidates(rules, row)
         assert matcher.candidates_of(row) == expected
+        assert matcher.first_of(row) == next(rules_of(expected), None)
         explanation = explain(table, row)
         assert sum(it.matches << it.index for it in explanation.verdicts) == expected
         assert explanation.turns == tuple(turns(table, expected))
@@ -67,7 +80,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         value = f"A{number}"
         expected = 0b11 if value.endswith("1") else 0b10
         assert matcher.candidates_of({"APPLIDAT": value}) == expected
-    assert len(matcher._fields[0]._known) <= 10
+    assert len(matcher._all.fields[0][1]) <= 10
 
 
 def test_many_asterisks_cost_no_time_without_end() -> None:

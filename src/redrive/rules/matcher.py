@@ -2,8 +2,11 @@
 
 For each field that some rule looks at there is an index from a value to an integer whose bit i
 says that rule i accepts this value. The rules that match a message are the AND of these integers,
-so the cost is almost independent of the number of rules. Wildcards and regular expressions are
-evaluated once for each distinct value.
+so the cost grows slowly with the number of rules. Wildcards and regular expressions are evaluated
+once for each distinct value.
+
+The first rule that matches is mostly one of the first in the table. These have an index of their
+own, with small integers, and the index of the whole table is asked only if none of them matches.
 
 Of a field that has another value in nearly every message, such as the text of an error, nothing is
 remembered, and what cannot be looked up is asked only of the rules whose other patterns match.
@@ -37,6 +40,12 @@ MEMO_LIMIT: Final = 100_000
 Senders choose the values, so their number has no bound; a full memory is emptied.
 """
 
+FIRST_RULES: Final = 1_000
+"""Rules at the beginning of a table that have an index of their own.
+
+The AND of so many bits takes little longer than a look-up, that of 10,000 several times as long.
+"""
+
 
 class Matcher:
     """Finds the rules of a table that match a message.
@@ -45,7 +54,6 @@ class Matcher:
     """
 
     def __init__(self, table: RulesTable) -> None:
-        self._all = (1 << len(table.rules)) - 1
         indexed: dict[str, dict[int, Pattern]] = defaultdict(dict)
         self._left: dict[int, list[tuple[str, Pattern]]] = defaultdict(list)
         """Bit of a rule -> its patterns that are not part of an index."""
@@ -56,9 +64,12 @@ class Matcher:
                 else:
                     indexed[name][index] = pattern
         self._unsure = sum(self._left)
-        self._fields = [
-            _FieldIndex(name, self._all, indexed[name]) for name in sorted(indexed, key=field_order)
-        ]
+        self._all = _Index(indexed, len(table.rules))
+        self._parts = [(self._all.rules, self._all)]
+        """Rules, as bits, with the index that ``first_of`` finds them by."""
+        if len(table.rules) > FIRST_RULES:
+            first = _Index(indexed, FIRST_RULES)
+            self._parts = [(first.rules, first), (self._all.rules ^ first.rules, self._all)]
 
     def candidates_of(self, fields: Mapping[str, FieldValue]) -> int:
         """The rules that match one message, as bits.
@@ -66,7 +77,7 @@ class Matcher:
         ``matcher.candidates_of({"REASON": 2053})`` has bit i set if rule i matches; a missing field
         is blank or 0.
         """
-        candidates = self._looked_up(fields)
+        candidates = self._all.matching(fields, self._all.rules)
         unsure = candidates & self._unsure
         while unsure:
             bit = unsure & -unsure
@@ -80,19 +91,14 @@ class Matcher:
 
         Patterns of the rules behind it are not evaluated.
         """
-        candidates = self._looked_up(fields)
-        while candidates:
-            bit = candidates & -candidates
-            if not bit & self._unsure or self._accepts(bit, fields):
-                return bit.bit_length() - 1
-            candidates ^= bit
+        for rules, index in self._parts:
+            candidates = index.matching(fields, rules)
+            while candidates:
+                bit = candidates & -candidates
+                if not bit & self._unsure or self._accepts(bit, fields):
+                    return bit.bit_length() - 1
+                candidates ^= bit
         return None
-
-    def _looked_up(self, fields: Mapping[str, FieldValue]) -> int:
-        candidates = self._all
-        for index in self._fields:
-            candidates &= index.rules_for(fields.get(index.name))
-        return candidates
 
     def _accepts(self, bit: int, fields: Mapping[str, FieldValue]) -> bool:
         for name, pattern in self._left[bit]:
@@ -127,19 +133,18 @@ class IntervalIndex:
             if one.high is not None:
                 changes[one.high + 1] ^= bit
         self._bounds = sorted(changes)
-        self._rules = list(accumulate((changes[bound] for bound in self._bounds), xor))
-        """For each bound the rules that accept the numbers from it up to the next one."""
+        self._rules = list(accumulate((changes[bound] for bound in self._bounds), xor, initial=0))
+        """The rules that accept the numbers below all bounds, then from each up to the next one."""
 
     def rules_for(self, number: int) -> int:
         """The rules, as bits, that accept a number."""
-        at = bisect_right(self._bounds, number)
-        return self._rules[at - 1] if at else 0
+        return self._rules[bisect_right(self._bounds, number)]
 
     def rules_within(self, interval: Interval) -> int:
         """The rules, as bits, that accept some number of an interval."""
-        first = max(0, bisect_right(self._bounds, interval.low) - 1)
-        last = None if interval.high is None else bisect_right(self._bounds, interval.high)
-        return reduce(or_, self._rules[first:last], 0)
+        first = bisect_right(self._bounds, interval.low)
+        end = None if interval.high is None else bisect_right(self._bounds, interval.high) + 1
+        return reduce(or_, self._rules[first:end], 0)
 
 
 @dataclass(slots=True)
@@ -159,14 +164,41 @@ class _Head:
         return rules
 
 
-class _FieldIndex:
-    """The index of one field; ``every`` has the bits of all rules."""
+class _Index:
+    """The index of the first rules of a table, ``size`` of them."""
 
-    def __init__(self, name: str, every: int, patterns: Mapping[int, Pattern]) -> None:
-        self.name = name
-        self._is_remembered = not pattern_keyword(name).is_varied
-        self._known: dict[FieldValue | None, int] = {}
-        """Value -> rules that accept it, for values seen before."""
+    def __init__(self, patterns: Mapping[str, Mapping[int, Pattern]], size: int) -> None:
+        """Build it from the patterns of each field by the index of their rule."""
+        self.rules = (1 << size) - 1
+        self.fields: list[tuple[str, _FieldIndex]] = []
+        self.varied: list[tuple[str, _FieldIndex]] = []
+        """Fields whose values are not remembered."""
+        for name in sorted(patterns, key=field_order):
+            own = {index: it for index, it in patterns[name].items() if index < size}
+            fields = self.varied if pattern_keyword(name).is_varied else self.fields
+            if own:
+                fields.append((name, _FieldIndex(self.rules, own)))
+
+    def matching(self, fields: Mapping[str, FieldValue], rules: int) -> int:
+        """Those of some rules, as bits, that match a message as far as it can be looked up."""
+        value_of = fields.get
+        for name, accepting in self.fields:
+            rules &= accepting[value_of(name)]
+        for name, accepting in self.varied:
+            rules &= accepting.rules_for(value_of(name))
+        return rules
+
+
+class _FieldIndex(dict[FieldValue | None, int]):
+    """Value of one field -> the rules that accept it; None stands for a field that is not there.
+
+    Values are evaluated when they are first asked for. ``every`` has the bits of all rules.
+    """
+
+    def __init__(self, every: int, patterns: Mapping[int, Pattern]) -> None:
+        super().__init__()
+        self._answers: dict[int, int] = {}
+        """Keeps equal integers once, as those of all values that no rule names."""
         self._default = next(iter(patterns.values())).default
         """The value of a message that does not have the field."""
         self._indifferent = every & ~sum(1 << index for index in patterns)
@@ -201,18 +233,18 @@ class _FieldIndex:
             else:
                 head.patterns.append((bit, pattern))
 
-    def rules_for(self, value: FieldValue | None) -> int:
-        """The rules that accept a value; None stands for a field that is not there."""
-        if not self._is_remembered:
-            return self._evaluated(self._default if value is None else value)
-        rules = self._known.get(value)
-        if rules is None:
-            if len(self._known) >= MEMO_LIMIT:
-                self._known.clear()
-            rules = self._known[value] = self._evaluated(self._default if value is None else value)
+    def __missing__(self, value: FieldValue | None) -> int:
+        if len(self) >= MEMO_LIMIT:
+            self.clear()
+            self._answers.clear()
+        rules = self.rules_for(value)
+        rules = self[value] = self._answers.setdefault(rules, rules)
         return rules
 
-    def _evaluated(self, value: FieldValue) -> int:
+    def rules_for(self, value: FieldValue | None) -> int:
+        """The rules that accept a value, which is not remembered."""
+        if value is None:
+            value = self._default
         if isinstance(value, int):
             return self._indifferent | self._numbers.rules_for(value)
         value = value.rstrip(" ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from redrive.rules import (
     explain,
     parse,
 )
+from redrive.rules import matcher as matcher_module
 from redrive.rules.patterns import ABSENT, Interval
 
 tables = st.lists(rules(), min_size=1, max_size=6)
@@ -30,13 +32,22 @@ def table_of(plain: list[reference.PlainRule], data: st.DataObject) -> RulesTabl
 
 
 @settings(deadline=None)
-@given(plain=tables, rows=st.lists(messages(), max_size=6), data=st.data())
+@given(
+    plain=tables,
+    rows=st.lists(messages(), max_size=6),
+    first_rules=st.integers(1, 6),
+    data=st.data(),
+)
 def test_the_index_agrees_with_rules_that_are_asked_one_by_one(
-    plain: list[reference.PlainRule], rows: list[dict[str, str | int]], data: st.DataObject
+    plain: list[reference.PlainRule],
+    rows: list[dict[str, str | int]],
+    first_rules: int,
+    data: st.DataObject,
 ) -> None:
     """All the rules that match, the first of them, and what explain says of each."""
     table = table_of(plain, data)
-    matcher = Matcher(table)
+    with patch.object(matcher_module, "FIRST_RULES", first_rules):
+        matcher = Matcher(table)
     for row in rows:
         expected = reference.candidates(plain, row)
         assert matcher.candidates_of(row) == expected
