@@ -83,9 +83,9 @@ def _add_pages(app: FastAPI, console: Console) -> None:
         before = (chosen.page - 1) * chosen.limit
         return {**found, "page": chosen.page, "before": before, "chosen": chosen.parameters()}
 
-    def acknowledgements(scope: Seen) -> dict[str, Any]:
+    def acknowledgements(scope: Seen, owner: str = "") -> dict[str, Any]:
         """What ``redrive ack --list --json`` prints."""
-        return within(scope).acknowledgements()
+        return within(scope).acknowledgements(owner)
 
     def completions(chosen: Annotated[Chosen, Query()], scope: Seen) -> dict[str, Any]:
         """Ways to go on with a condition in SQL."""

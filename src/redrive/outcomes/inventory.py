@@ -126,6 +126,10 @@ class Group:
     """Identity of one of the messages."""
     acknowledged: int = 0
     """Of them, those that an operator acknowledged."""
+    owners: Sequence[str] = ()
+    """Who looks after these."""
+    is_archived: bool = False
+    """Whether all of them are acknowledged without end."""
 
     def condition(self) -> str:
         """The group as a condition in SQL, for ``Selection.where``."""
@@ -151,6 +155,8 @@ class Group:
             last=row["last"],
             example=row["example"],
             acknowledged=row["acknowledged"],
+            owners=sorted(one for one in row["owners"] or () if one),
+            is_archived=row["archived"] == row["n"],
         )
 
 
@@ -179,7 +185,10 @@ class Inventory:
             self.tables = {"ledger": ledger.table.path, "tail": tail.path}
             self.size = ledger.table.bytes
         self._knows_changed = False
-        self._acknowledged = acknowledged(filter(self._is_sound, acknowledgements))
+        sound = [*filter(self._is_sound, acknowledgements)]
+        self._acknowledged = acknowledged(sound)
+        self._archived = acknowledged(one for one in sound if one.until is None)
+        self._owners = _owners(sound)
 
     def __enter__(self) -> Self:
         return self
@@ -323,7 +332,9 @@ class Inventory:
         )
 
     def groups(self, selection: Selection, *, limit: int) -> tuple[Sequence[Group], int]:
-        """Dead letters by cause, the most frequent first; arguments and errors as for ``letters``.
+        """Dead letters by cause, the most frequent first and archived ones last.
+
+        Arguments and errors as for ``letters``.
 
         Returns:
             The groups, and the number of dead letters in all groups there are.
@@ -335,8 +346,9 @@ class Inventory:
                 f" {', '.join(_CAUSES)}, count(*) n,"
                 " min(first_time) first, max(time) last, max(message) example,"
                 f" count(CASE WHEN {self._acknowledged} THEN 1 END) acknowledged,"
+                f" count(CASE WHEN {self._archived} THEN 1 END) archived, {self._owners} owners,"
                 f" sum(count(*)) OVER () total FROM letters {where} GROUP BY {', '.join(_GROUPED)}"
-                f" ORDER BY n DESC LIMIT {limit}"
+                f" ORDER BY archived = n, n DESC LIMIT {limit}"
             ),
         )
         return [*map(Group.of, found)], found[0]["total"] if found else 0
@@ -504,6 +516,16 @@ def _is(column: str, value: str | int | None) -> str:
     if isinstance(value, int):
         return f"({column}) = {value}"
     return f"coalesce({column}, '') = {sql_text(value)}"
+
+
+def _owners(acknowledgements: Sequence[Acknowledgement]) -> str:
+    """The owners of the messages of a group, in SQL: of each message that of the first to end."""
+    cases = " ".join(
+        f"WHEN {acknowledged([one])} THEN {sql_text(one.owner)}"
+        for one in acknowledgements
+        if one.owner
+    )
+    return f"array_agg(DISTINCT CASE {cases} END)" if cases else "NULL"
 
 
 def _where(selection: Selection) -> str:
