@@ -656,6 +656,7 @@ def test_a_table_is_tried_before_it_goes_live(browser: TestClient, user: SomeUse
     tried = browser.post("/api/tables/orders/try", data={"text": text}, headers=headers).json()
     told = CliRunner().invoke(main, ["diff", "orders.rul", "new.rul"])
     assert told.stdout.splitlines() == tried["difference"]
+    assert any("orders.rul, as edited" in line for line in tried["plan"])
     planned = ("plan", "new.rul", "--over", "remaining", "--over", "parked", "--json")
     told = json.loads(CliRunner().invoke(main, planned).stdout)
     kept = {"messages", "changed", "changes", "matrix", "rules", "newly_discarded"}

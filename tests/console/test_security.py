@@ -526,6 +526,16 @@ def test_an_open_page_is_told_what_changed_since_it_was_made_and_nothing_else() 
     asyncio.run(follow())
 
 
+@pytest.mark.usefixtures("away")
+def test_a_file_that_is_the_table_of_other_handlers_says_so() -> None:
+    """Putting it live changes them too; each has a file of its own otherwise."""
+    browser = console(SomeUser())
+    assert api(browser, "/tables/orders")["shared_with"] == []
+    CONFIG.write_text(CONFIG.read_text().replace("billing.rul", "orders.rul"))
+    assert api(browser, "/tables/orders")["shared_with"] == ["billing"]
+    assert "The same file is the table of billing" in browser.get("/tables/orders").text
+
+
 @pytest.mark.parametrize("table", ["ledger", "tail", "known", "outcomes"])
 def test_a_condition_in_sql_reaches_nothing_out_of_scope(
     browser: TestClient, chief: TestClient, table: str

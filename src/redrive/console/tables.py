@@ -166,7 +166,10 @@ class RulesTables:
         return {
             **found,
             "difference": [settings.mask.text(line) for line in difference],
-            "plan": [*map(printable, lines_of(answer))],
+            "plan": [
+                printable(line).replace(f"{folder}/table", f"{found['name']}, as edited")
+                for line in lines_of(answer)
+            ],
             "what_if": document_of(answer),
         }
 
