@@ -77,6 +77,20 @@ def test_what_is_acknowledged_is_marked_until_that_is_undone() -> None:
     assert run("ack", "--undo", made["id"]).exit_code == 2
 
 
+@pytest.mark.usefixtures("shop")
+def test_an_owner_is_listed_and_forever_has_no_end() -> None:
+    """The list of an owner has what is theirs; groups name them."""
+    made = answer("ack", "--rule", "1", "--until", "forever", "--note", "old", "--owner", "ann")
+    answer("ack", "--rule", "2", "--until", "7d", "--note", "ticket")
+    assert (made["owner"], made["until"]) == ("ann", None)
+    assert answer("ack", "--list", "--owner", "ann") == [made]
+    assert len(answer("ack", "--list")) == 2
+    assert run("ack", "--list", "--owner", "bob").stdout == "Nothing is acknowledged for bob.\n"
+    assert "forever" in run("ack", "--list").stdout
+    assert [one["owners"] for one in answer("groups")["groups"] if one["owners"]] == [["ann"]]
+    assert "owner" in run("groups").stdout
+
+
 def test_what_makes_no_acknowledgement_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +105,7 @@ def test_what_makes_no_acknowledgement_is_refused(
         (["--until", "7d", "--note", "x", "--status", "parked"], "no alert is about these"),
         (["--list", "--undo", "5f2a"], "stand alone"),
         (["--list", "--rule", "3"], "stand alone"),
+        (["--undo", "5f2a", "--owner", "ann"], "stand alone"),
     ):
         done = run("ack", *arguments)
         assert done.exit_code == 2, done.output

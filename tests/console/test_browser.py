@@ -152,8 +152,11 @@ class Reader:
         self.until(lambda: self.browser.execute_script("return document.readyState") == "complete")
 
     def until(self, holds: Callable[[], Any]) -> Any:
-        """Waits."""
-        return WebDriverWait(self.browser, PATIENCE).until(lambda _: holds())
+        """Waits, whatever is replaced meanwhile."""
+        wait = WebDriverWait(
+            self.browser, PATIENCE, ignored_exceptions=[StaleElementReferenceException]
+        )
+        return wait.until(lambda _: holds())
 
     def all(self, selector: str) -> list[Any]:
         """Elements by CSS."""
@@ -164,10 +167,8 @@ class Reader:
         root = self.browser.find_element(By.TAG_NAME, "html")
 
         def clicked() -> bool:
-            with contextlib.suppress(StaleElementReferenceException):  # it is being replaced
-                self.all(selector)[0].click()
-                return True
-            return False
+            self.all(selector)[0].click()
+            return True
 
         self.until(clicked)
         self.until(lambda: self.browser.find_element(By.TAG_NAME, "html") != root)
@@ -217,20 +218,8 @@ def test_what_comes_is_shown_without_loading_the_page_again(reader: Reader, sett
     )
     send_records(servers, "counts.dlq", [{"value": b"no header"}] * 5)
 
-    def rises() -> bool:
-        with contextlib.suppress(StaleElementReferenceException):
-            return int(reader.text(number)) == before + 5
-        return False
-
-    reader.until(rises)
+    reader.until(lambda: int(reader.text(number)) == before + 5)
     assert reader.browser.execute_script("return window.same")
-
-
-def is_done(reader: Reader) -> bool:
-    """Whether the page of a replay says so."""
-    with contextlib.suppress(StaleElementReferenceException):
-        return "done" in reader.text("h1")
-    return False
 
 
 def test_all_of_one_cause_are_sent_back(reader: Reader) -> None:
@@ -242,7 +231,7 @@ def test_all_of_one_cause_are_sent_back(reader: Reader) -> None:
     assert f"{count} messages to their original destinations" in reader.text()
     reader.all("input[name=because]")[0].send_keys("ticket 4711")
     reader.click("button.main")
-    reader.until(lambda: is_done(reader))
+    reader.until(lambda: "done" in reader.text("h1"))
     assert "ticket 4711" in reader.text()
     assert f"{count} of {count} done" in reader.text()
     reader.click("dl.facts dd a")

@@ -364,6 +364,21 @@ def test_what_is_acknowledged_is_marked(browser: TestClient) -> None:
     assert command("ack", "--list") == []
 
 
+def test_what_an_owner_archives_is_folded_away(browser: TestClient) -> None:
+    """And listed under the owner; taken back, it is among the others again."""
+    form = {"until": "forever", "note": "old", "owner": "team <b>"}
+    assert post(browser, "/api/acknowledgements", status="open", **form).status_code == 303
+    (one,) = api(browser, "/acknowledgements", owner="team <b>")["acknowledgements"]
+    assert (one["owner"], one["until"]) == ("team <b>", None)
+    assert api(browser, "/acknowledgements", owner="ann")["acknowledgements"] == []
+    page = browser.get("/groups").text
+    assert page.count('<details class="archived">') == 1
+    assert "team &lt;b&gt;" in page
+    assert "forever" in browser.get("/acknowledgements").text
+    post(browser, f"/api/acknowledgements/{one['id']}/undo")
+    assert '<details class="archived">' not in browser.get("/groups").text
+
+
 def test_an_acknowledgement_is_about_what_remains(browser: TestClient) -> None:
     """As with the command: of others no alert tells."""
     found = post(browser, "/api/acknowledgements", until="7d", note="x", status="parked")
@@ -641,6 +656,7 @@ def test_a_table_is_tried_before_it_goes_live(browser: TestClient, user: SomeUse
     tried = browser.post("/api/tables/orders/try", data={"text": text}, headers=headers).json()
     told = CliRunner().invoke(main, ["diff", "orders.rul", "new.rul"])
     assert told.stdout.splitlines() == tried["difference"]
+    assert any("orders.rul, as edited" in line for line in tried["plan"])
     planned = ("plan", "new.rul", "--over", "remaining", "--over", "parked", "--json")
     told = json.loads(CliRunner().invoke(main, planned).stdout)
     kept = {"messages", "changed", "changes", "matrix", "rules", "newly_discarded"}

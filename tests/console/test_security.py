@@ -496,6 +496,46 @@ def test_a_look_at_the_job_serves_those_who_see_the_same_of_it(
     assert asked == [EVERYTHING, Scope(frozenset({"a"}))]
 
 
+def test_an_open_page_is_told_what_changed_since_it_was_made_and_nothing_else() -> None:
+    """Not that it was opened: it would ask for everything twice."""
+
+    class Some:
+        number = 0
+
+        def within(self, _: Scope) -> Some:
+            return self
+
+        def status(self) -> dict[str, Any]:
+            return {"time": time.time(), "remaining": self.number}
+
+    async def follow() -> None:
+        job = Some()
+        found = live.Live(job)  # type: ignore[arg-type]
+        assert found.state(EVERYTHING) == ""
+        await found.status(EVERYTHING)
+        events = found.events(EVERYTHING, found.state(EVERYTHING))
+        retry = await anext(events)
+        next_event = asyncio.ensure_future(anext(events))
+        assert not (await asyncio.wait([next_event], timeout=1.5))[0]
+        job.number = 1
+        changed = await next_event
+        assert changed == f"event: changed\nid: {found.state(EVERYTHING)}\ndata: \n\n".encode()
+        unknown = found.events(EVERYTHING, "")
+        assert [await anext(unknown), await anext(unknown)] == [retry, changed]
+
+    asyncio.run(follow())
+
+
+@pytest.mark.usefixtures("away")
+def test_a_file_that_is_the_table_of_other_handlers_says_so() -> None:
+    """Putting it live changes them too; each has a file of its own otherwise."""
+    browser = console(SomeUser())
+    assert api(browser, "/tables/orders")["shared_with"] == []
+    CONFIG.write_text(CONFIG.read_text().replace("billing.rul", "orders.rul"))
+    assert api(browser, "/tables/orders")["shared_with"] == ["billing"]
+    assert "The same file is the table of billing" in browser.get("/tables/orders").text
+
+
 @pytest.mark.parametrize("table", ["ledger", "tail", "known", "outcomes"])
 def test_a_condition_in_sql_reaches_nothing_out_of_scope(
     browser: TestClient, chief: TestClient, table: str

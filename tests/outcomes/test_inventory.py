@@ -273,6 +273,56 @@ def test_what_is_acknowledged_counts_as_such_in_every_view(
     assert standing["orders", State.QUARANTINED].acknowledged == 0
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        "field_destq = 'A'",
+        "\"field_destq\" = 'A'",
+        "origin IN (SELECT origin FROM (SELECT * FROM outcomes) o WHERE o.field_destq = 'A')",
+        "origin IN (SELECT origin FROM outcomes NATURAL JOIN (SELECT 'A' field_destq) a)",
+    ],
+)
+def test_a_condition_reaches_a_column_however_it_names_it(tmp_path: Path, where: str) -> None:
+    """Queries are planned over the columns that they name."""
+    told = [
+        outcome(
+            number, origin=f"d:0:{number}", outcome=f"d:0:{number}", result="remains",
+            action="FWD", fields={"DESTQ": queue},
+        )
+        for number, queue in enumerate("AAB")
+    ]  # fmt: skip
+    append(tmp_path / "ledger", list(rows(told, partitions=1)))
+    with Inventory(Ledger(LedgerTable.open(tmp_path / "ledger"))) as inventory:
+        assert inventory.count(Selection(where=where)) == 2
+        assert len(inventory.places(Selection(where=where), limit=None)) == 2
+
+
+def test_groups_name_owners_and_archived_ones_come_last(tmp_path: Path) -> None:
+    """A group is archived if all of it is acknowledged without end; a date archives nothing."""
+    told = [
+        outcome(
+            number, origin=f"d:0:{number}", outcome=f"d:0:{number}", message=f"d:0:{number}",
+            result="remains", handler="orders", fields={"DESTQ": queue}, time=START,
+            reason_name="", form="headers", error_class="", consumer_group="",
+        )
+        for number, queue in enumerate(["A", "A", "A", "B", "B", "C"])
+    ]  # fmt: skip
+    append(tmp_path / "ledger", list(rows(told, partitions=1)))
+    made = [
+        replace(acknowledgement(destination=queue), id=f"{queue}{until}", until=until, owner=owner)
+        for queue, until, owner in (
+            ("A", None, "ann"), ("B", moment(START + 10**9), "bob"), ("B", None, ""),
+            ("C", moment(START + 10**9), ""),
+        )
+    ]  # fmt: skip
+    read = acknowledgements_of({one.id: one.entry()[1] for one in made}, moment(START))
+    assert [one.until is None for one in read] == [False, False, True, True]
+    with Inventory(Ledger(LedgerTable.open(tmp_path / "ledger")), read) as inventory:
+        groups, _ = inventory.groups(Selection(), limit=9)
+    shown = [(one.destination, list(one.owners), one.is_archived) for one in groups]
+    assert shown == [("C", [], False), ("A", ["ann"], True), ("B", ["bob"], True)]
+
+
 def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:
     """Although not all are shown."""
     with inventory:

@@ -29,10 +29,11 @@ _REMAINING: Final = Selection(state=State.REMAINING)
 @click.command()
 @config_option
 @selection_options
-@click.option("--until", metavar="TIME", help="When it ends: 12h, 7d, 4w, or a date.")
+@click.option("--until", metavar="TIME", help="When it ends: 12h, 7d, 4w, a date, or forever.")
 @click.option("--note", default="", metavar="TEXT", help="Why they are kept.")
+@click.option("--owner", default="", metavar="NAME", help="Who looks after them.")
 @click.option("--include-new", is_flag=True, help="Cover messages, too, that come later.")
-@click.option("--list", "lists", is_flag=True, help="List the acknowledgements in effect.")
+@click.option("--list", "lists", is_flag=True, help="List those in effect, or of an --owner.")
 @click.option("--undo", default="", metavar="ID", help="End this acknowledgement now.")
 @table_options
 def ack(
@@ -41,6 +42,7 @@ def ack(
     selection: Selection,
     until: str | None,
     note: str,
+    owner: str,
     include_new: bool,
     lists: bool,
     undo: str,
@@ -51,23 +53,25 @@ def ack(
     \b
     redrive ack --handler orders.dlq --rule 12 --until 7d --note "kept for the audit"
     redrive ack --rule 12 --include-new --until 2027-01-31 --note "ACTION(IGNORE) is meant"
+    redrive ack --destq billing --until 4w --owner team-billing --note "ticket 4711"
+    redrive ack --since 2026-03-01 --older-than 2026-03-02 --until forever --note "archived"
     redrive ack --list
     redrive ack --undo 5f2ac9d0
 
     Nothing changes about the messages: rules and replays treat them as before, and ls, groups and
     status show them, marked. They are those that remain by now and fit the options of redrive ls;
     with --include-new those too that come later. The metrics of unacknowledged messages leave them
-    out, and so do the alerts.
+    out, and so do the alerts. With --until forever they are archived: groups are shown last.
 
     Exit codes: 0 done, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    given = selection != Selection() or until or note or include_new
+    given = selection != Selection() or until or note or include_new or (owner and not lists)
     if lists or undo:
         if given or (lists and undo):
             raise UsageError("--list and --undo stand alone", hint="leave out the other options")
         if lists:
-            _list(settings, as_json=as_json)
+            _list(settings, owner, as_json=as_json)
         else:
             take_back(settings, undo, this_user())
             if as_json:
@@ -76,15 +80,15 @@ def ack(
                 click.echo(f"{undo}: taken back; alerts are about these messages again")
         return
     one, answer = acknowledge(
-        settings, selection, operator=this_user(), until=until or "", note=note,
+        settings, selection, operator=this_user(), until=until or "", note=note, owner=owner,
         covers_new=include_new,
     )  # fmt: skip
     if as_json:
         print_json(_document(settings, one, answer.found))
     else:
         click.echo(
-            f"{one.id}: {counted(answer.found, 'remaining message')} acknowledged until"
-            f" {_moment(one.until)} UTC; redrive ack --undo {one.id} takes it back"
+            f"{one.id}: {counted(answer.found, 'remaining message')} acknowledged"
+            f" {_until(one.until)}; redrive ack --undo {one.id} takes it back"
         )
         print_notes(answer.all_notes())
 
@@ -100,6 +104,7 @@ def acknowledge(
     operator: str,
     until: str,
     note: str,
+    owner: str,
     covers_new: bool,
 ) -> tuple[Acknowledgement, Answer[int]]:
     """Acknowledges messages that remain.
@@ -108,8 +113,9 @@ def acknowledge(
         settings: The job's settings.
         selection: Which of them.
         operator: Who does it.
-        until: When it ends: 12h, 7d, 4w, or a date.
+        until: When it ends: 12h, 7d, 4w, a date, or forever.
         note: Why they are kept.
+        owner: Who looks after them; empty for nobody.
         covers_new: Whether it covers those, too, that come later.
 
     Returns:
@@ -130,6 +136,7 @@ def acknowledge(
         id=secrets.token_hex(4),
         operator=operator,
         note=note,
+        owner=owner,
         made=datetime.now(UTC),
         until=_time(until),
         covers_new=covers_new,
@@ -153,9 +160,14 @@ class Acknowledgements(NamedTuple):
     """Why messages may be missing."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """Those of a job; errors as for ``Inventory.covered``."""
-        found = _in_effect(settings)
+    def of(cls, settings: Settings, owner: str = "") -> Self:
+        """Those of a job; errors as for ``Inventory.covered``.
+
+        Args:
+            settings: The job's settings.
+            owner: Whose; empty for all.
+        """
+        found = [one for one in _in_effect(settings) if not owner or one.owner == owner]
         answer = ask_inventory(settings, _REMAINING, lambda it: [*map(it.covered, found)])
         return cls([*zip(found, answer.found, strict=True)], answer.notes)
 
@@ -164,28 +176,29 @@ class Acknowledgements(NamedTuple):
         return [_document(settings, one, number) for one, number in self.pairs]
 
 
-def _list(settings: Settings, *, as_json: bool) -> None:
-    pairs, notes = found = Acknowledgements.of(settings)
+def _list(settings: Settings, owner: str, *, as_json: bool) -> None:
+    pairs, notes = found = Acknowledgements.of(settings, owner)
     if as_json:
         print_json(found.document(settings))
         return
     if not pairs:
-        click.echo("Nothing is acknowledged.")
+        click.echo(f"Nothing is acknowledged{f' for {owner}' if owner else ''}.")
         return
-    hide = settings.mask.text
+    hide, has_owners = settings.mask.text, any(one.owner for one, _ in pairs)
     rows = [
         {
             "id": one.id,
             "messages": number,
             "new ones": "yes" if one.covers_new else "no",
-            "until (UTC)": _moment(one.until),
+            "until (UTC)": "forever" if one.until is None else _moment(one.until),
+            **({"owner": one.owner} if has_owners else {}),
             "by": one.operator,
             "note": hide(one.note),
             "selection": hide(selection_text(one.selection)) or "everything",
         }
         for one, number in pairs
     ]
-    print_table(rows, right=["messages"], folded=["by", "note", "selection"])
+    print_table(rows, right=["messages"], folded=[*rows[0]][4:])
     print_notes(notes)
 
 
@@ -217,17 +230,23 @@ def _in_effect(settings: Settings) -> Sequence[Acknowledgement]:
     return [one for one in found if only is None or one.selection.handler in only]
 
 
-def _time(text: str) -> datetime:
+def _time(text: str) -> datetime | None:
+    if text == "forever":
+        return None
     try:
         return parse_until(text, datetime.now(UTC))
     except ValueError as error:
         raise UsageError(
-            f"--until {text} is not a time to come", hint="give 12h, 7d, 4w, or 2027-01-31"
+            f"--until {text} is not a time to come", hint="give 12h, 7d, 4w, 2027-01-31, or forever"
         ) from error
 
 
 def _moment(time: datetime) -> str:
     return clock(time)[:-7]
+
+
+def _until(time: datetime | None) -> str:
+    return "forever" if time is None else f"until {_moment(time)} UTC"
 
 
 def _document(settings: Settings, one: Acknowledgement, messages: int) -> dict[str, Any]:
@@ -236,6 +255,7 @@ def _document(settings: Settings, one: Acknowledgement, messages: int) -> dict[s
         "id": one.id,
         "messages": messages,
         "operator": one.operator,
+        "owner": one.owner,
         "note": hide(one.note),
         "made": one.made,
         "until": one.until,

@@ -226,8 +226,9 @@ def _trends(
     since = min(one.first for one in groups)
     seconds = max(1.0, (max(one.last for one in groups) - since).total_seconds() / bars)
     trends: dict[str, list[int]] = {one.condition(): [0] * bars for one in groups}
+    about = {"first": since, "last": since, "example": "", "acknowledged": 0}
+    about |= {"archived": 0, "owners": None}
     for row in inventory.arrivals(selection, since, seconds):
-        about = {"n": 0, "first": since, "last": since, "example": "", "acknowledged": 0}
         trend = trends.get(Group.of({**row, **about}).condition())
         if trend is not None:
             trend[min(bars - 1, row["part"])] += row["n"]
@@ -242,11 +243,13 @@ def _show_groups(
         return
     has_exceptions = any(group.error_class for group in found)  # dead letters of MQ have none
     has_acknowledged = any(group.acknowledged for group in found)
+    has_owners = any(group.owners for group in found)
     rows = [
         {
             "number": group.count,
             "share": f"{100 * group.count / total:.1f} %",
             **({"acknowledged": group.acknowledged} if has_acknowledged else {}),
+            **({"owner": ", ".join(group.owners)} if has_owners else {}),
             **_cause(group, mq=mq, has_exceptions=has_exceptions),
             "last failure": failure_text(group.failure, mq=mq),
             "first (UTC)": clock(group.first)[:-4],

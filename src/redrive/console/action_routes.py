@@ -100,6 +100,7 @@ def _add_acknowledgement_actions(app: FastAPI, console: Console) -> None:
             form.selection(),
             until=form.until,
             note=form.note,
+            owner=form.owner,
             covers_new=form.covers_new,
         )
         return done(request, found, "/groups")

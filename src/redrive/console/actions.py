@@ -187,7 +187,14 @@ class Actions:
             cancel(job, cluster, plan, told)
 
     def acknowledge(
-        self, user: User, selection: Selection, *, until: str, note: str, covers_new: bool
+        self,
+        user: User,
+        selection: Selection,
+        *,
+        until: str,
+        note: str,
+        owner: str,
+        covers_new: bool,
     ) -> dict[str, Any]:
         """Acknowledges messages that remain; errors as for ``redrive ack``.
 
@@ -199,7 +206,7 @@ class Actions:
             try:
                 one, answer = acknowledge(
                     settings, part, operator=user.name, until=until, note=note,
-                    covers_new=covers_new,
+                    owner=owner, covers_new=covers_new,
                 )  # fmt: skip
                 done[one.id] = answer.found
             except NothingRemains as error:

@@ -147,11 +147,15 @@ class Documents:
             raise RedriveError(f"the body is gone: {found.reason}")
         return settings.mask.data(found.value or b"")
 
-    def acknowledgements(self) -> dict[str, Any]:
-        """What ``redrive ack --list --json`` prints."""
+    def acknowledgements(self, owner: str) -> dict[str, Any]:
+        """What ``redrive ack --list --json`` prints.
+
+        Args:
+            owner: Who looks after the messages; empty for all.
+        """
         settings = self.settings()
-        found = Acknowledgements.of(settings)
-        return {"acknowledgements": found.document(settings), "notes": found.notes}
+        found = Acknowledgements.of(settings, owner)
+        return {"acknowledgements": found.document(settings), "notes": found.notes, "owner": owner}
 
     def completions(self, selection: Selection) -> dict[str, Any]:
         """Ways to go on with the condition of a selection: columns, or values of one.

@@ -100,6 +100,7 @@ class Acknowledged(Chosen):
 
     until: str
     note: str
+    owner: str = ""
     covers_new: bool = False
 
 

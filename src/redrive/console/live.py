@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio.to_thread
 import orjson
@@ -26,10 +26,11 @@ _UNIMPORTANT: Final = ("time", "rates")
 """What changes without anything having happened."""
 
 
-@dataclass(slots=True)
-class _Look:
+class _Look(NamedTuple):
     at: float
     document: dict[str, Any]
+    state: str
+    """A digest of what is important in it."""
 
 
 class Live:
@@ -50,40 +51,47 @@ class Live:
         Args:
             scope: What of the job it is about.
         """
-        async with self._looking:
-            self._looks = {
-                one: look for one, look in self._looks.items() if time.monotonic() - look.at <= _AGE
-            }
-            look = self._looks.get(scope)
-            if look is None:
-                documents = self._documents.within(scope)
-                document = await anyio.to_thread.run_sync(documents.status)
-                look = self._looks[scope] = _Look(time.monotonic(), document)
-        return look.document
+        return (await self._look(scope)).document
 
-    async def events(self, scope: Scope) -> AsyncIterator[bytes]:
+    def state(self, scope: Scope) -> str:
+        """The state at the last look, however long ago; empty if there was none."""
+        look = self._looks.get(scope)
+        return look.state if look else ""
+
+    async def events(self, scope: Scope, seen: str) -> AsyncIterator[bytes]:
         """Server-sent events: ``changed`` whenever the state of the job is another one.
 
         See the WHATWG HTML Living Standard, section 9.2.
 
         Args:
             scope: What of the job they are about.
+            seen: A state that is not newer than what the page shows; empty if none is known.
         """
-        seen, said = b"", time.monotonic()
+        said = time.monotonic()
         yield b"retry: 2000\n\n"
         while True:
             now = seen
             with contextlib.suppress(RedriveError, TransientFault):  # the page itself shows it
-                now = _digest(await self.status(scope))
+                now = (await self._look(scope)).state
             if now != seen:
                 seen, said = now, time.monotonic()
-                yield b"event: changed\ndata: \n\n"
+                yield f"event: changed\nid: {now}\ndata: \n\n".encode()
             elif time.monotonic() - said > _ALIVE:
                 said = time.monotonic()
                 yield b": \n\n"
             await asyncio.sleep(_AGE)
 
+    async def _look(self, scope: Scope) -> _Look:
+        async with self._looking:
+            look = self._looks.get(scope)
+            if look is None or time.monotonic() - look.at > _AGE:
+                documents = self._documents.within(scope)
+                document = await anyio.to_thread.run_sync(documents.status)
+                look = self._looks[scope] = _Look(time.monotonic(), document, _digest(document))
+        return look
 
-def _digest(document: dict[str, Any]) -> bytes:
+
+def _digest(document: dict[str, Any]) -> str:
     told = {name: value for name, value in document.items() if name not in _UNIMPORTANT}
-    return orjson.dumps(told, default=str, option=orjson.OPT_NON_STR_KEYS)
+    text = orjson.dumps(told, default=str, option=orjson.OPT_NON_STR_KEYS)
+    return hashlib.blake2b(text, digest_size=8).hexdigest()

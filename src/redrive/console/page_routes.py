@@ -8,7 +8,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any, Final
 
-from fastapi import Depends, FastAPI, Query, Request
+from fastapi import Depends, FastAPI, Header, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import Response
@@ -46,8 +46,14 @@ def _add_document(
     allowed = allowed_for(Role.VIEWER, *checks, whole_job=whole_job)
     Content = Annotated[dict[str, Any], Depends(document)]  # noqa: N806 - a type
 
-    def page(request: Request, content: Content) -> HTMLResponse:
-        return console.page(request, template, content)
+    async def seen(scope: Seen) -> str:
+        return console.live.state(scope)
+
+    # The state before the document is made: events tell what changed since.
+    def page(
+        request: Request, seen: Annotated[str, Depends(seen)], content: Content
+    ) -> HTMLResponse:
+        return console.page(request, template, content, seen=seen)
 
     def script(content: Content) -> Response:
         return as_json(content)
@@ -77,9 +83,9 @@ def _add_pages(app: FastAPI, console: Console) -> None:
         before = (chosen.page - 1) * chosen.limit
         return {**found, "page": chosen.page, "before": before, "chosen": chosen.parameters()}
 
-    def acknowledgements(scope: Seen) -> dict[str, Any]:
+    def acknowledgements(scope: Seen, owner: str = "") -> dict[str, Any]:
         """What ``redrive ack --list --json`` prints."""
-        return within(scope).acknowledgements()
+        return within(scope).acknowledgements(owner)
 
     def completions(chosen: Annotated[Chosen, Query()], scope: Seen) -> dict[str, Any]:
         """Ways to go on with a condition in SQL."""
@@ -150,9 +156,11 @@ def _add_others(app: FastAPI, console: Console) -> None:
     viewer = allowed_for(Role.VIEWER)
 
     @app.get("/live", **viewer, include_in_schema=False)
-    async def events(scope: Seen) -> StreamingResponse:
+    async def events(
+        scope: Seen, seen: str = "", last_event_id: Annotated[str, Header()] = ""
+    ) -> StreamingResponse:
         return StreamingResponse(
-            console.live.events(scope),
+            console.live.events(scope, last_event_id or seen),
             media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no"},
         )

@@ -39,9 +39,14 @@ class Console:
         self.audit = Audit(lambda: self.documents.settings().job.directory)
 
     def page(
-        self, request: Request, template: str, content: Mapping[str, Any], status: int = 200
+        self,
+        request: Request,
+        template: str,
+        content: Mapping[str, Any],
+        status: int = 200,
+        seen: str = "",
     ) -> HTMLResponse:
-        """Renders a document."""
+        """Renders a document, with the state of the job (``Live.state``) that it shows."""
         accepted = request.headers.get("Accept-Language", "")
         language = language_of(request.cookies.get("redrive-language"), accepted)
         parameters = dict(request.query_params)
@@ -53,6 +58,7 @@ class Console:
             path=request.url.path,
             parameters=parameters,
             word=request.state.word,
+            seen=seen,
         )
         return HTMLResponse(text, status)
 

@@ -131,11 +131,14 @@ class RulesTables:
         Raises:
             UsageError: There is no such handler.
         """
-        now = _handler(self._documents.settings(), handler)
+        job = self._documents.settings().job
+        index = _index(job, handler)
+        now, (_, reading) = job.handlers[index], table_file(job, index)
         shown = now.rules if text is None else text
         return {
             "handler": handler,
             "name": now.rules_name,
+            "shared_with": [job.handlers[it].identity.name for it in reading if it != index],
             "text": shown,
             "is_changed": shown != now.rules,
             **self._checked(handler, now.rules_name, shown),
@@ -163,7 +166,10 @@ class RulesTables:
         return {
             **found,
             "difference": [settings.mask.text(line) for line in difference],
-            "plan": [*map(printable, lines_of(answer))],
+            "plan": [
+                printable(line).replace(f"{folder}/table", f"{found['name']}, as edited")
+                for line in lines_of(answer)
+            ],
             "what_if": document_of(answer),
         }
 

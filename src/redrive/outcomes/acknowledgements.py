@@ -41,9 +41,11 @@ class Acknowledgement:
     """The operator who made it."""
     note: str
     """The reason that the operator gave."""
+    owner: str = ""
+    """Who looks after the messages; empty if nobody is named."""
     made: datetime
-    until: datetime
-    """When it ends."""
+    until: datetime | None
+    """When it ends; None if never: the messages are archived."""
     covers_new: bool = False
     """Whether it covers messages, too, that came after it was made."""
     selection: Selection = field(default_factory=lambda: Selection(state=State.REMAINING))
@@ -54,8 +56,9 @@ class Acknowledgement:
         return f"{ACKNOWLEDGED}{self.id}", {
             "operator": self.operator,
             "note": self.note,
+            "owner": self.owner,
             "made": self.made.timestamp(),
-            "until": self.until.timestamp(),
+            "until": self.until and self.until.timestamp(),
             "covers_new": self.covers_new,
             "reason": chosen.reason,
             "destination": chosen.destination,
@@ -85,8 +88,9 @@ class Acknowledgement:
             id=name,
             operator=str(value["operator"]),
             note=str(value["note"]),
+            owner=str(value.get("owner", "")),
             made=_time(value["made"]),
-            until=_time(value["until"]),
+            until=None if value["until"] is None else _time(value["until"]),
             covers_new=bool(value["covers_new"]),
             selection=Selection(
                 state=State.REMAINING,
@@ -126,7 +130,7 @@ def no_acknowledgements(_: Cluster) -> Sequence[Acknowledgement]:
 def acknowledgements_of(
     entries: Mapping[str, Mapping[str, Any]], now: datetime
 ) -> tuple[Acknowledgement, ...]:
-    """The acknowledgements in effect at a time, the first to end first.
+    """The acknowledgements in effect at a time, the first to end first, those without end last.
 
     Args:
         entries: ``States.acknowledged``: entries by id. Those that can't be read are left out: a
@@ -139,9 +143,10 @@ def acknowledgements_of(
             one = Acknowledgement.of(name, value)
         except (KeyError, TypeError, ValueError, OverflowError):
             continue
-        if one.until > now and _UNDONE not in value:
+        if (one.until is None or one.until > now) and _UNDONE not in value:
             found.append(one)
-    return tuple(sorted(found, key=lambda one: (one.until, one.id)))
+    never = datetime.max.replace(tzinfo=UTC)
+    return tuple(sorted(found, key=lambda one: (one.until or never, one.id)))
 
 
 def _time(seconds: float) -> datetime:

@@ -126,6 +126,10 @@ class Group:
     """Identity of one of the messages."""
     acknowledged: int = 0
     """Of them, those that an operator acknowledged."""
+    owners: Sequence[str] = ()
+    """Who looks after these."""
+    is_archived: bool = False
+    """Whether all of them are acknowledged without end."""
 
     def condition(self) -> str:
         """The group as a condition in SQL, for ``Selection.where``."""
@@ -151,6 +155,8 @@ class Group:
             last=row["last"],
             example=row["example"],
             acknowledged=row["acknowledged"],
+            owners=sorted(one for one in row["owners"] or () if one),
+            is_archived=row["archived"] == row["n"],
         )
 
 
@@ -164,22 +170,28 @@ class Inventory:
 
     def __init__(self, ledger: Ledger, acknowledgements: Sequence[Acknowledgement] = ()) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="redrive-outcomes-")
-        tail = _table(Path(self._folder.name), ledger.tail)
-        self.tables: Mapping[str, LedgerFolder] = {"ledger": tail.path}
-        """Folder of each Delta table that holds outcomes, by its name in queries."""
         self.size = 0
         """Bytes of the ledger's files."""
         self._known = None if ledger.table is None else OpenLetters.of(ledger.table)
+        others = {} if self._known is None else {"known": self._known.table}
+        tail = {}
+        if ledger.table is None or ledger.tail:  # each table costs every query time
+            tail = {"tail": _table(Path(self._folder.name), ledger.tail)}
+        self.tables: Mapping[str, LedgerFolder]
+        """Folder of each Delta table that holds outcomes, by its name in queries."""
         if ledger.table is None:
-            self._engine, self._sources = tail, ["ledger"]
+            self._engine = tail["tail"]
+            self.tables = {"ledger": self._engine.path}
         else:
-            known = {} if self._known is None else {"known": self._known.table}
-            self._engine = ledger.table.beside(tail=tail, **known)
-            self._sources = ["ledger", "tail"]
-            self.tables = {"ledger": ledger.table.path, "tail": tail.path}
+            self._engine = ledger.table.beside(**tail, **others)
+            self.tables = {"ledger": ledger.table.path} | {it: tail[it].path for it in tail}
             self.size = ledger.table.bytes
+        self._sources = [*self.tables]
         self._knows_changed = False
-        self._acknowledged = acknowledged(filter(self._is_sound, acknowledgements))
+        sound = [*filter(self._is_sound, acknowledgements)]
+        self._acknowledged = acknowledged(sound)
+        self._archived = acknowledged(one for one in sound if one.until is None)
+        self._owners = _owners(sound)
 
     def __enter__(self) -> Self:
         return self
@@ -205,7 +217,7 @@ class Inventory:
         found = self._asked(
             selection,
             lambda where: (
-                f"{self._letters_of(selection)} SELECT outcomes_partition p, outcomes_offset o,"
+                "SELECT outcomes_partition p, outcomes_offset o,"
                 f" {'count(*) OVER ()' if is_small else f'(SELECT count(*) FROM letters {where})'}"
                 f" n, {self._acknowledged} acknowledged FROM letters {where}"
                 f" ORDER BY time DESC, o DESC LIMIT {limit} OFFSET {skipped}"
@@ -231,7 +243,7 @@ class Inventory:
         """How many dead letters there are; errors as for ``letters``."""
         [row] = self._asked(
             selection,
-            lambda where: f"{self._letters_of(selection)} SELECT count(*) n FROM letters {where}",
+            lambda where: f"SELECT count(*) n FROM letters {where}",
         )
         return int(row["n"])
 
@@ -273,7 +285,7 @@ class Inventory:
         return self._asked(
             selection,
             lambda where: (
-                f"{self._letters_of(selection)}, chosen AS (SELECT * FROM letters {where}),"
+                f", chosen AS (SELECT message_offset, {', '.join(PLACES)} FROM letters {where}),"
                 " tried AS (SELECT origin, count(*) n FROM outcomes WHERE replay IS NOT NULL"
                 " AND attempt > 0"
                 f" AND result NOT IN ({untouched}) GROUP BY origin)"
@@ -323,7 +335,9 @@ class Inventory:
         )
 
     def groups(self, selection: Selection, *, limit: int) -> tuple[Sequence[Group], int]:
-        """Dead letters by cause, the most frequent first; arguments and errors as for ``letters``.
+        """Dead letters by cause, the most frequent first and archived ones last.
+
+        Arguments and errors as for ``letters``.
 
         Returns:
             The groups, and the number of dead letters in all groups there are.
@@ -331,12 +345,13 @@ class Inventory:
         found = self._asked(
             selection,
             lambda where: (
-                f"{self._letters_of(selection)} SELECT handler, {_REASON} cause,"
+                f"SELECT handler, {_REASON} cause,"
                 f" {', '.join(_CAUSES)}, count(*) n,"
                 " min(first_time) first, max(time) last, max(message) example,"
                 f" count(CASE WHEN {self._acknowledged} THEN 1 END) acknowledged,"
+                f" count(CASE WHEN {self._archived} THEN 1 END) archived, {self._owners} owners,"
                 f" sum(count(*)) OVER () total FROM letters {where} GROUP BY {', '.join(_GROUPED)}"
-                f" ORDER BY n DESC LIMIT {limit}"
+                f" ORDER BY archived = n, n DESC LIMIT {limit}"
             ),
         )
         return [*map(Group.of, found)], found[0]["total"] if found else 0
@@ -357,7 +372,7 @@ class Inventory:
         return self._asked(
             selection,
             lambda where: (
-                f"{self._letters_of(selection)} SELECT handler, {_REASON} cause,"
+                f"SELECT handler, {_REASON} cause,"
                 f" {', '.join(_CAUSES)}, greatest(0, CAST({part} AS BIGINT)) part, count(*) n"
                 f" FROM letters {where} GROUP BY {', '.join(_GROUPED)}, part"
             ),
@@ -375,7 +390,7 @@ class Inventory:
         found = self._asked(
             selection,
             lambda where: (
-                f"{self._letters_of(selection)} SELECT {column} v, count(*) n FROM letters {where}"
+                f"SELECT {column} v, count(*) n FROM letters {where}"
                 f" AND starts_with({column}, {sql_text(start)}) GROUP BY {column}"
                 f" ORDER BY n DESC, v LIMIT {limit}"
             ),
@@ -408,12 +423,15 @@ class Inventory:
             f" ELSE {sql_text(State.REMAINING)} END"
         )
         rows = self._engine.asked(
-            f"{self._letters_of(Selection())} SELECT handler, {state} state, count(*) n,"
-            f" count(CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN 1 END) invalid,"
-            f" count(CASE WHEN {HELD} THEN 1 END) held,"
-            f" count(CASE WHEN {self._acknowledged} THEN 1 END) acknowledged,"
-            f" min(CASE WHEN NOT {self._acknowledged} THEN first_time END) unacknowledged,"
-            f" min(first_time) first FROM letters GROUP BY handler, {state}"
+            self._over_letters(
+                Selection(),
+                f"SELECT handler, {state} state, count(*) n,"
+                f" count(CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN 1 END) invalid,"
+                f" count(CASE WHEN {HELD} THEN 1 END) held,"
+                f" count(CASE WHEN {self._acknowledged} THEN 1 END) acknowledged,"
+                f" min(CASE WHEN NOT {self._acknowledged} THEN first_time END) unacknowledged,"
+                f" min(first_time) first FROM letters GROUP BY handler, {state}",
+            )
         )
         return {
             (row["handler"] or "", State(row["state"])): Standing(
@@ -459,9 +477,9 @@ class Inventory:
         return int(self._engine.asked(self._covered(acknowledgement))[0]["n"])
 
     def _covered(self, acknowledgement: Acknowledgement) -> str:
-        return (
-            f"{self._letters_of(Selection())}"
-            f" SELECT count(CASE WHEN {acknowledged([acknowledgement])} THEN 1 END) n FROM letters"
+        covered = acknowledged([acknowledgement])
+        return self._over_letters(
+            Selection(), f"SELECT count(CASE WHEN {covered} THEN 1 END) n FROM letters"
         )
 
     def _is_sound(self, acknowledgement: Acknowledgement) -> bool:
@@ -474,27 +492,31 @@ class Inventory:
         return not where or not self._engine.problem_with(self._covered(acknowledgement))
 
     def _asked(self, selection: Selection, query: Callable[[str], str]) -> list[Row]:
-        """The answer to a query, which is made from its WHERE clause."""
+        """The answer to a query over ``letters``, which is made from its WHERE clause."""
         check_condition(self._engine, self._outcomes(), selection.where)
+
+        def whole(selection: Selection) -> str:
+            return self._over_letters(selection, query(_where(selection)))
+
         try:
-            return self._engine.asked(query(_where(selection)))
+            return self._engine.asked(whole(selection))
         except EnvironmentFault:
             # A condition may fail at single rows: CAST of what is no number, a division by zero.
-            without = query(_where(replace(selection, where="")))
+            without = whole(replace(selection, where=""))
             if not selection.where or self._engine.problem_with(without):
                 raise
-            problem = self._engine.problem_with(query(_where(selection)))
-            raise refused(problem, selection.where) from None
+            raise refused(self._engine.problem_with(whole(selection)), selection.where) from None
 
     def _outcomes(self) -> str:
         return every_outcome(self._sources)
 
-    def _letters_of(self, selection: Selection) -> str:
+    def _over_letters(self, selection: Selection, query: str) -> str:
+        """A whole query from its part over the ``letters`` of a selection."""
         results = selection.state.results
         if not self._knows_changed and set(results) & set(OPEN):
             self._engine.keep(CHANGED, changed_letters(self._sources, self._known))
             self._knows_changed = True
-        return last_outcomes(results, self._sources, self._known)
+        return f"{last_outcomes(results, self._sources, self._known, query)} {query}"
 
 
 def _is(column: str, value: str | int | None) -> str:
@@ -504,6 +526,16 @@ def _is(column: str, value: str | int | None) -> str:
     if isinstance(value, int):
         return f"({column}) = {value}"
     return f"coalesce({column}, '') = {sql_text(value)}"
+
+
+def _owners(acknowledgements: Sequence[Acknowledgement]) -> str:
+    """The owners of the messages of a group, in SQL: of each message that of the first to end."""
+    cases = " ".join(
+        f"WHEN {acknowledged([one])} THEN {sql_text(one.owner)}"
+        for one in acknowledgements
+        if one.owner
+    )
+    return f"array_agg(DISTINCT CASE {cases} END)" if cases else "NULL"
 
 
 def _where(selection: Selection) -> str:

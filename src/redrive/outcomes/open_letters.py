@@ -50,7 +50,10 @@ _UNDONE: Final = frozenset({*OPEN, *UNTOUCHED})
 """Results after which a dead letter keeps its state, or waits."""
 _KEY: Final = "redrive.open"
 """Key of a commit's metadata that names its source."""
-_COLUMNS: Final = ", ".join(column.name for column in COLUMNS)
+_NAMES: Final = tuple(column.name for column in COLUMNS)
+_COLUMNS: Final = ", ".join(_NAMES)
+_NEEDED: Final = ("time", "result", "malformed", "outcomes_partition", "outcomes_offset")
+"""Columns that every query over dead letters looks at."""
 _FIRST: Final = "first_time"
 """The time of a dead letter's first outcome, a column beside those of the ledger."""
 _TOLD: Final = "origin, outcome, result, time, outcomes_partition, outcomes_offset"
@@ -86,7 +89,7 @@ class OpenLetters:
         except (DeltaError, OSError, LookupError, ValueError):
             return None
         fits = told["ledger"] == ledger.identity and told["version"] <= ledger.version
-        if not fits or names != [*(column.name for column in COLUMNS), _FIRST]:
+        if not fits or names != [*_NAMES, _FIRST]:
             return None
         return cls(
             LedgerTable(table, folder),
@@ -151,7 +154,8 @@ def write_open_letters(path: LedgerFolder) -> None:
         return
     engine = ledger if known is None else ledger.beside(known=known.table)
     engine.keep(CHANGED, changed_letters(["ledger"], known))
-    query = f"{last_outcomes(OPEN, ['ledger'], known)} SELECT {_COLUMNS}, {_FIRST} FROM letters"
+    rest = f"SELECT {_COLUMNS}, {_FIRST} FROM letters"
+    query = f"{last_outcomes(OPEN, ['ledger'], known, rest)} {rest}"
     counts = [(*what, number) for what, number in counts_of(ledger, known).items()]
     told = {
         "ledger": ledger.identity,
@@ -175,9 +179,9 @@ def write_open_letters(path: LedgerFolder) -> None:
         table.cleanup_metadata()
 
 
-def every_outcome(sources: Sequence[str]) -> str:
+def every_outcome(sources: Sequence[str], columns: str = _COLUMNS) -> str:
     """The beginning of a query over ``outcomes``, which are those of some tables."""
-    return f"WITH outcomes AS ({_union(sources, _COLUMNS)})"
+    return f"WITH outcomes AS ({_union(sources, columns)})"
 
 
 def changed_letters(sources: Sequence[str], known: OpenLetters | None) -> str:
@@ -214,7 +218,7 @@ def changed_letters(sources: Sequence[str], known: OpenLetters | None) -> str:
 
 
 def last_outcomes(
-    results: Collection[Result], sources: Sequence[str], known: OpenLetters | None
+    results: Collection[Result], sources: Sequence[str], known: OpenLetters | None, query: str
 ) -> str:
     """The beginning of a query over ``letters``: dead letters by their last outcome.
 
@@ -222,16 +226,20 @@ def last_outcomes(
         results: The last results of those that are wanted.
         sources: The tables that hold outcomes, the ledger first.
         known: Dead letters that were open at some time, in the table ``known``.
+        query: What follows.
 
     Returns:
-        SQL that defines ``outcomes`` and ``letters``. The latter has the ledger's columns and
-        ``first_time``: of an open dead letter the time of its first outcome, else of its last.
+        SQL that defines ``outcomes`` and ``letters``, with the ledger's columns as far as the query
+        may name them. The latter has ``first_time``, too: of an open dead letter the time of its
+        first outcome, else of its last.
     """
     wanted, parts = set(results), []
+    names = _names_in(query)
+    every = ", ".join(names)
     if wanted & set(OPEN):
-        columns = ", ".join(f"one.{column.name}" for column in COLUMNS)
+        columns = ", ".join(f"one.{name}" for name in names)
         parts.append(
-            f"SELECT {columns}, {CHANGED}.{_FIRST} FROM ({_newer(sources, known, _COLUMNS)}) one"
+            f"SELECT {columns}, {CHANGED}.{_FIRST} FROM ({_newer(sources, known, every)}) one"
             f" JOIN {CHANGED} ON one.outcomes_offset = last_offset"
             " AND one.outcomes_partition = last_partition WHERE is_open"
         )
@@ -243,10 +251,18 @@ def last_outcomes(
             )
     if final := sorted(wanted - set(OPEN)):
         parts.append(
-            f"SELECT {_COLUMNS}, time AS {_FIRST} FROM outcomes"
+            f"SELECT {every}, time AS {_FIRST} FROM outcomes"
             f" WHERE result IN {_texts(final)} AND malformed IS NULL"
         )
-    return f"{every_outcome(sources)}, letters AS ({' UNION ALL '.join(parts)})"
+    return f"{every_outcome(sources, every)}, letters AS ({' UNION ALL '.join(parts)})"
+
+
+def _names_in(query: str) -> Sequence[str]:
+    """The columns that a query may need: planning takes time for each one, used or not."""
+    text = query.replace("count(*)", "")
+    if "*" in text or "natural" in text.lower():  # columns without their names
+        return _NAMES
+    return [one for one in _NAMES if one in _NEEDED or one in text]
 
 
 def _newer(sources: Sequence[str], known: OpenLetters | None, columns: str) -> str:

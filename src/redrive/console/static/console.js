@@ -22,7 +22,7 @@ function localTimes(root) {
 // The job changed: parts of the page that follow it ask for themselves again.
 function follow() {
   const connection = document.getElementById("connection");
-  const source = new EventSource("/live");
+  const source = new EventSource(`/live?seen=${document.body.dataset.seen}`);
   let waiting = false;
   source.addEventListener("changed", () => {
     if (waiting) return;
