@@ -341,7 +341,8 @@ class EndDeadline:
         return 0 if self._error is None else self._error.exit_code
 
     def _tell(self, steps: str) -> None:
-        facts = {} if self._error is None else {"error": self._error.message}
+        error = self._error
+        facts = {} if error is None else {"error": error.message, "hint": error.hint}
         self._control.warning(
             "the process ends though not everything has ended; nothing is lost",
             seconds=round(_END),
