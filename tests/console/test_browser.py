@@ -172,7 +172,7 @@ class Reader:
 
         self.until(clicked)
         self.until(lambda: self.browser.find_element(By.TAG_NAME, "html") != root)
-        self.until(lambda: self.browser.execute_script("return document.readyState") == "complete")
+        self._settle()
 
     def text(self, selector: str = "main") -> str:
         """What stands there."""
@@ -192,7 +192,12 @@ def waiting(handler: str, state: str) -> str:
     """The number of a handler's messages in a state, on the first page."""
     return f'a[href="/groups?handler={handler}&status={state}"]'
 
+        self._settle()
 
+    def _settle(self) -> None:
+        """Waits for the page, and for a list that it asks for."""
+
+        self.until(lambda: not self.all("[aria-busy]"))
 def test_why_one_message_died_is_three_clicks_away(reader: Reader) -> None:
     """From what waits over the groups to the exception, the story and the rules."""
     reader.open("/")

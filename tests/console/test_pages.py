@@ -39,6 +39,8 @@ from redrive.settings import read_settings
 HOSTILE = f"<script>alert(1)</script>'\"><img src=x onerror=alert(2)>{{{{7*7}}}}{EVIL}"
 """A script, an attribute, a template, and what a terminal obeys."""
 BODY = json.dumps({"note": HOSTILE}).encode()
+BY_SCRIPT = {"HX-Request": "true"}
+"""What a page adds when it asks for its list."""
 SETTINGS = """\
 [application]
 name = "{name}"
@@ -210,6 +212,29 @@ def test_every_choice_of_messages_is_that_of_the_command(
     assert is_cut or sum(one["count"] for one in shown["groups"]) == shown["total"]
 
 
+def test_a_list_is_asked_for_by_its_page(browser: TestClient, topic: str) -> None:
+    """The page has filters and forms, and none of the messages; the same address has the list."""
+    for path in ("/groups", "/messages"):
+        place = f"{path}?status=all&destq={quote(HOSTILE)}"
+        page = browser.get(place).text
+        assert 'aria-busy="true"' in page
+        assert 'hx-trigger="load, ' in page
+        assert topic not in page
+        assert "Make a plan" in page
+        (link,) = re.findall(r'<noscript>.*href="([^"]+)"', page)
+        whole = browser.get(html.unescape(link))
+        for found in (whole, browser.get(place, headers=BY_SCRIPT)):
+            assert topic in found.text
+            assert "aria-busy" not in found.text
+
+
+def test_a_list_that_fails_says_why_in_its_place(browser: TestClient) -> None:
+    assert 'aria-busy="true"' in browser.get("/groups?where=no_column").text
+    found = browser.get("/groups?where=no_column", headers=BY_SCRIPT)
+    assert found.status_code == 400
+    assert re.search(r'<div id="live">\s*<p class="bad" role="alert">[^<]*no_column', found.text)
+
+
 def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(
     browser: TestClient,
 ) -> None:
@@ -229,7 +254,7 @@ def test_hostile_texts_are_shown_and_harmless(browser: TestClient, topic: str) -
              "/acknowledgements",
              f"/groups?where={quote(HOSTILE)}", f"/messages/{quote(HOSTILE, safe='')}",
              f"/plans/{quote(HOSTILE, safe='')}")  # fmt: skip
-    for page in pages:
+    for page in (*pages, *(f"{one}?whole=1" for one in ("/groups", "/messages"))):
         text = browser.get(page).text
         assert text.startswith("<!doctype html>")
         assert "<script>" not in text
@@ -371,12 +396,12 @@ def test_what_an_owner_archives_is_folded_away(browser: TestClient) -> None:
     (one,) = api(browser, "/acknowledgements", owner="team <b>")["acknowledgements"]
     assert (one["owner"], one["until"]) == ("team <b>", None)
     assert api(browser, "/acknowledgements", owner="ann")["acknowledgements"] == []
-    page = browser.get("/groups").text
-    assert page.count('<details class="archived">') == 1
+    page = browser.get("/groups?whole=1").text
+    assert page.count('<details class="archived"') == 1
     assert "team &lt;b&gt;" in page
     assert "forever" in browser.get("/acknowledgements").text
     post(browser, f"/api/acknowledgements/{one['id']}/undo")
-    assert '<details class="archived">' not in browser.get("/groups").text
+    assert '<details class="archived"' not in browser.get("/groups?whole=1").text
 
 
 def test_an_acknowledgement_is_about_what_remains(browser: TestClient) -> None:

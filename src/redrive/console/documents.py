@@ -112,21 +112,17 @@ class Documents:
             document["groups"], found.conditions, found.trends, strict=True
         ):
             one |= {"condition": condition, "trend": trend}
-        return {
-            **document,
-            "mq": shows_mq(settings.job, mq=False),
-            "handlers": [one.identity.name for one in settings.job.handlers],
-        }
+        return {**document, **_about(settings)}
 
     def messages(self, selection: Selection, limit: int, page: int) -> dict[str, Any]:
         """What ``redrive ls --json`` prints."""
         settings = self.settings()
         found = Letters.of(settings, selection, limit=limit, page=page)
-        return {
-            **found.document(),
-            "mq": shows_mq(settings.job, mq=False),
-            "handlers": [one.identity.name for one in settings.job.handlers],
-        }
+        return {**found.document(), **_about(settings)}
+
+    def outline(self) -> dict[str, Any]:
+        """What the page of a list shows before its rows are there."""
+        return _about(self.settings())
 
     def message(self, identity: str) -> dict[str, Any]:
         """What ``redrive show --json`` prints, and what ``redrive explain`` says of the rules."""
@@ -254,6 +250,14 @@ class Documents:
         job = self.settings().job
         with open_cluster(job.connection) as cluster:
             return status_with_results(job, cluster, plan).document()
+
+
+def _about(settings: Settings) -> dict[str, Any]:
+    """What filters and forms of a list offer."""
+    return {
+        "mq": shows_mq(settings.job, mq=False),
+        "handlers": [one.identity.name for one in settings.job.handlers],
+    }
 
 
 def _channels(network: Network, name: str) -> tuple[list[Any], list[str]]:
