@@ -18,6 +18,7 @@ from redrive.command.message_file import WrittenRecord, message_fields
 from redrive.command.opening import ask_inventory, open_cluster, schemes_of
 from redrive.command.put_options import checked_at, read_queue_names
 from redrive.command.replay_work import results_of_replays, status_with_results
+from redrive.command.selection import options_of
 from redrive.command.show import find_message, message_document
 from redrive.command.status import StatusView
 from redrive.command.topology import TopologyView
@@ -25,6 +26,7 @@ from redrive.console.access import EVERYTHING, Scope
 from redrive.engine.outcome import COLUMNS, Kind
 from redrive.errors import EnvironmentFault, RedriveError, TransientFault, UsageError
 from redrive.kafka.records import StoredRecord
+from redrive.masking import MASK
 from redrive.operations.channel import channel_status
 from redrive.operations.network import Network, network_of_settings
 from redrive.operations.put import NewMessage
@@ -33,7 +35,8 @@ from redrive.operations.replay.progress import statuses
 from redrive.operations.states import read_states
 from redrive.outcomes.bodies import Lost
 from redrive.outcomes.history import History
-from redrive.outcomes.inventory import Inventory, Selection, State
+from redrive.outcomes.inventory import Inventory, Selection, State, group_of
+from redrive.outcomes.open_letters import OPEN
 from redrive.rules import explain as explain_message
 from redrive.rules import parse
 from redrive.rules.analysis import hidden_field
@@ -133,6 +136,7 @@ class Documents:
             **message_document(settings, answer, found),
             "mq": shows_mq(settings.job, mq=False),
             "why": _why(settings, answer, found),
+            "group": _group(answer),
         }
 
     def body(self, identity: str) -> bytes:
@@ -151,7 +155,11 @@ class Documents:
         """
         settings = self.settings()
         found = Acknowledgements.of(settings, owner)
-        return {"acknowledgements": found.document(settings), "notes": found.notes, "owner": owner}
+        rows = [
+            {**row, "chosen": _chosen(settings, one.selection)}
+            for row, (one, _) in zip(found.document(settings), found.pairs, strict=True)
+        ]
+        return {"acknowledgements": rows, "notes": found.notes, "owner": owner}
 
     def completions(self, selection: Selection) -> dict[str, Any]:
         """Ways to go on with the condition of a selection: columns, or values of one.
@@ -252,6 +260,15 @@ class Documents:
             return status_with_results(job, cluster, plan).document()
 
 
+def _chosen(settings: Settings, selection: Selection) -> dict[str, str] | None:
+    """A selection as parameters of a list; None if they have a secret."""
+    options = options_of(selection)
+    if any(settings.mask.text(one) != one for one in options.values()):
+        return None
+    found = {name.removeprefix("--").replace("-", "_"): it for name, it in options.items()}
+    return {"status": selection.state.value, **found}
+
+
 def _about(settings: Settings) -> dict[str, Any]:
     """What filters and forms of a list offer."""
     return {
@@ -294,6 +311,14 @@ def _curves(inventory: Inventory, now: datetime, span: timedelta) -> dict[str, A
         results.setdefault(row["result"], [0] * _BARS)[place] += row["n"]
         came[place] += row["came"]
     return {"seconds": seconds, "since": start, "came": came, "results": results}
+
+
+def _group(answer: History | None) -> str:
+    """The condition of all messages with the cause of one; empty if it can't be asked for."""
+    if answer is None or answer.last["result"] not in set(OPEN):
+        return ""
+    found = group_of(answer.last)
+    return "" if MASK in found else found
 
 
 def _why(

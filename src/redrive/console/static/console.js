@@ -51,7 +51,10 @@ function takeAnswer(event) {
   const withoutTimes = (text) => text.replace(/<time[^>]*>[^<]*<\/time>/g, "");
   if (answer.isError) {
     if (!answer.target.ariaBusy) return;
-    if (fresh === undefined) answer.target.textContent = `${answer.xhr.status} ${answer.xhr.statusText}`;
+    if (fresh === undefined) {
+      answer.target.textContent = `${answer.xhr.status} ${answer.xhr.statusText}`;
+      answer.target.ariaBusy = "false";
+    }
     answer.isError = false;
     answer.shouldSwap = fresh !== undefined;
   } else if (fresh === undefined) {
