@@ -187,7 +187,9 @@ class Reader:
         root = self.browser.find_element(By.TAG_NAME, "html")
 
         def clicked() -> bool:
-            self.all(selector)[0].click()
+            # A click may be reported as stale after the next page has come.
+            if self.browser.find_element(By.TAG_NAME, "html") == root:
+                self.all(selector)[0].click()
             return True
 
         self.until(clicked)
@@ -297,6 +299,9 @@ def test_what_is_left_of_a_running_replay_is_cancelled(reader: Reader) -> None:
     reader.until(lambda: "being" not in reader.text("h1") and "cancelled" in reader.text("h1"))
     assert "(wrong group)" in reader.text()
     assert not reader.all(cancel)
+    reader.open("/messages?status=quarantined")
+    reader.click("tbody th a")
+    assert reader.all("form[action='/api/plans']"), "it can be sent back again"
 
 
 def test_a_group_is_acknowledged_with_its_owner(reader: Reader, settings: Path) -> None:

@@ -410,6 +410,7 @@ def test_what_is_acknowledged_is_marked(browser: TestClient) -> None:
     assert {name: shown[name] for name in one} == one
     assert "audit" in browser.get("/acknowledgements").text
     assert api(browser, "/messages", **shown["chosen"])["total"] == 3
+    assert 'href="/messages?status=remaining"' in browser.get("/acknowledgements").text
     undone = post(browser, f"/api/acknowledgements/{one['id']}/undo")
     assert undone.headers["Location"] == "/acknowledgements"
     assert command("ack", "--list") == []

@@ -34,7 +34,7 @@ from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.replay.progress import statuses
 from redrive.operations.states import read_states
 from redrive.outcomes.bodies import Lost
-from redrive.outcomes.history import History
+from redrive.outcomes.history import History, last_of
 from redrive.outcomes.inventory import Inventory, Selection, State, group_of
 from redrive.outcomes.open_letters import OPEN
 from redrive.rules import explain as explain_message
@@ -131,9 +131,12 @@ class Documents:
         """What ``redrive show --json`` prints, and what ``redrive explain`` says of the rules."""
         settings = self.settings()
         answer, found = find_message(settings, identity)
+        document = message_document(settings, answer, found)
+        outcomes = document["outcomes"]
         return {
             "message": identity,
-            **message_document(settings, answer, found),
+            **document,
+            "last": last_of(outcomes) if outcomes else None,
             "mq": shows_mq(settings.job, mq=False),
             "why": _why(settings, answer, found),
             "group": _group(answer),
