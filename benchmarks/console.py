@@ -4,7 +4,8 @@
 
 The ledger is the one of ``benchmarks.ask``, beside an embedded broker; a job made its topics and
 has ended. Debian's Chromium opens the pages: each figure is the median of some visits, as the
-browser counts them: from the click to the first paint, and to the whole page. The processor time
+browser counts them: from the click to the first paint, and to the whole page with its list, which
+comes after the page. The processor time
 is that of the console's process for a visit, a look at the job for the page's events among it; it
 says more than the others on a machine with other work. The memory is that of the same process after
 all of it.
@@ -72,7 +73,11 @@ document.body.addEventListener("htmx:afterSwap", () => window.changes.push(perfo
 """
 _TIMES: Final = """
 const paint = performance.getEntriesByName("first-contentful-paint")[0];
-return [paint ? paint.startTime : null, performance.getEntriesByType("navigation")[0].loadEventEnd];
+if (document.querySelector("[aria-busy]")) return [null, null];
+const lists = performance.getEntriesByType("resource")
+  .filter((one) => one.initiatorType === "xmlhttprequest").map((one) => one.responseEnd);
+const page = performance.getEntriesByType("navigation")[0].loadEventEnd;
+return [paint ? paint.startTime : null, page && Math.max(page, ...lists)];
 """
 
 
@@ -167,6 +172,8 @@ def live(
         deadline = time.monotonic() + _PATIENCE
         while True:
             browser.get(f"{address}/groups?limit={groups}")
+            while browser.execute_script("return document.querySelector('[aria-busy]') !== null"):
+                time.sleep(0.1)
             if browser.execute_script(rows) >= groups:
                 break
             if time.monotonic() > deadline:

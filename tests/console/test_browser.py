@@ -8,6 +8,7 @@ dark.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import shutil
@@ -51,6 +52,25 @@ return [...document.querySelectorAll("main *")]
   .map(one => one.outerHTML.slice(0, 80))
 """
 """What reaches beyond the screen of a small telephone, less what scrolls by itself."""
+
+_LONG = """
+return [...document.querySelectorAll("main p:not(.chips), main .story li, main .hint")]
+  .filter(one => one.clientWidth > 50 * parseFloat(getComputedStyle(one).fontSize))
+  .map(one => one.outerHTML.slice(0, 80))
+"""
+"""Texts with more than about a hundred characters in a line."""
+
+_PAINT = """
+let moved = 0;
+new PerformanceObserver((found) => found.getEntries().forEach((one) => (moved += one.value)))
+  .observe({ type: "layout-shift", buffered: true });
+const [paint] = performance.getEntriesByName("first-contentful-paint");
+const list = performance.getEntriesByType("resource")
+  .find((one) => one.initiatorType === "xmlhttprequest");
+const answer = arguments[0];
+setTimeout(() => answer([moved, paint.startTime, list.responseEnd]), 300);
+"""
+"""How much moved on the page, when it was painted, and when its list came."""
 
 _ANONYMOUS = """
 const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -149,7 +169,7 @@ class Reader:
     def open(self, path: str) -> None:
         """Opens a page."""
         self.browser.get(self.address + path)
-        self.until(lambda: self.browser.execute_script("return document.readyState") == "complete")
+        self._settle()
 
     def until(self, holds: Callable[[], Any]) -> Any:
         """Waits, whatever is replaced meanwhile."""
@@ -167,12 +187,19 @@ class Reader:
         root = self.browser.find_element(By.TAG_NAME, "html")
 
         def clicked() -> bool:
-            self.all(selector)[0].click()
+            # A click may be reported as stale after the next page has come.
+            if self.browser.find_element(By.TAG_NAME, "html") == root:
+                self.all(selector)[0].click()
             return True
 
         self.until(clicked)
         self.until(lambda: self.browser.find_element(By.TAG_NAME, "html") != root)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Waits for the page, and for a list that it asks for."""
         self.until(lambda: self.browser.execute_script("return document.readyState") == "complete")
+        self.until(lambda: not self.all("[aria-busy]"))
 
     def text(self, selector: str = "main") -> str:
         """What stands there."""
@@ -186,6 +213,15 @@ def reader(chromium: webdriver.Chrome, address: str) -> Iterator[Reader]:
     yield reader
     logged = [one["message"] for one in chromium.get_log("browser")]  # type: ignore[no-untyped-call]
     assert [one for one in logged if "Content Security" in one or "Uncaught" in one] == []
+
+
+def servers_of(settings: Path) -> str:
+    """Where the broker of a job listens."""
+    return next(
+        line.split('"')[1]
+        for line in settings.read_text().splitlines()
+        if line.startswith("bootstrap_servers")
+    )
 
 
 def waiting(handler: str, state: str) -> str:
@@ -211,12 +247,7 @@ def test_what_comes_is_shown_without_loading_the_page_again(reader: Reader, sett
     reader.browser.execute_script("window.same = true")
     number = waiting("counts.dlq", "remaining")
     before = int(reader.text(number))
-    servers = next(
-        line.split('"')[1]
-        for line in settings.read_text().splitlines()
-        if line.startswith("bootstrap_servers")
-    )
-    send_records(servers, "counts.dlq", [{"value": b"no header"}] * 5)
+    send_records(servers_of(settings), "counts.dlq", [{"value": b"no header"}] * 5)
 
     reader.until(lambda: int(reader.text(number)) == before + 5)
     assert reader.browser.execute_script("return window.same")
@@ -236,6 +267,98 @@ def test_all_of_one_cause_are_sent_back(reader: Reader) -> None:
     assert f"{count} of {count} done" in reader.text()
     reader.click("dl.facts dd a")
     assert f"of {count}, the newest first" in reader.text()
+
+
+def test_a_list_comes_after_its_page_and_moves_nothing(reader: Reader) -> None:
+    """The page is painted while the list is made; an error is shown in its place."""
+    reader.open("/groups?status=all")
+    moved, painted, came = reader.browser.execute_async_script(_PAINT)
+    assert moved == 0
+    assert painted < came
+    assert reader.all("#live tbody tr")
+    assert reader.all("#back")[0].is_displayed()
+    reader.open("/messages?where=no_column")
+    assert "no_column" in reader.text("#live [role=alert]")
+    assert not reader.all("#back")[0].is_displayed()
+    reader.open("/messages?status=all#back")
+    assert reader.browser.execute_script("return scrollY") > 0
+
+
+def test_what_is_left_of_a_running_replay_is_cancelled(reader: Reader) -> None:
+    """A slow one, while it runs: the page says who cancelled it and why."""
+    reader.open("/messages?status=quarantined")
+    reader.all("input[name=rate]")[0].send_keys("0.1")
+    reader.click("button.main")
+    reader.click("button.main")
+    cancel = "form[action$='/cancel']"
+    reader.until(lambda: reader.all(f"{cancel} button"))
+    reader.browser.execute_script(
+        f"document.querySelector(\"{cancel} input[name=because]\").value = 'wrong group'"
+    )
+    reader.click(f"{cancel} button")
+    reader.until(lambda: "being" not in reader.text("h1") and "cancelled" in reader.text("h1"))
+    assert "(wrong group)" in reader.text()
+    assert not reader.all(cancel)
+    reader.open("/messages?status=quarantined")
+    reader.click("tbody th a")
+    assert reader.all("form[action='/api/plans']"), "it can be sent back again"
+
+
+def test_a_group_is_acknowledged_with_its_owner(reader: Reader, settings: Path) -> None:
+    """Marked in the list of groups, which leads to the acknowledgement and on to its messages."""
+    send_records(servers_of(settings), "counts.dlq", [{"value": b"no header"}] * 2)
+    reader.open("/")
+    number = waiting("counts.dlq", "remaining")
+    reader.until(lambda: int(reader.text(number)) > 0)
+    reader.open("/groups?status=remaining&handler=counts.dlq")
+    form = "form[action='/api/acknowledgements']"
+    for name, value in (("until", "7d"), ("note", "ticket 12"), ("owner", "team-counts")):
+        reader.all(f"{form} input[name={name}]")[0].send_keys(value)
+    reader.click(f"{form} button")
+    assert "owner: team-counts" in reader.text("#live")
+    reader.click("#live a[href='/acknowledgements?owner=team-counts']")
+    assert "ticket 12" in reader.text()
+    count = int(reader.text("tbody td.n"))
+    reader.click("tbody td.value a")
+    assert f"of {count}, the newest first" in reader.text("#live p")
+
+
+def test_a_plan_takes_the_eyes_of_two(
+    chromium: webdriver.Chrome, settings: Path, tmp_path: Path
+) -> None:
+    """Who made it has no button to apply it; somebody else has."""
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(
+        "".join(
+            f'[[tokens]]\nname = "{one}"\nrole = "approver"\n'
+            f'sha256 = "{hashlib.sha256(one.encode()).hexdigest()}"\n'
+            for one in ("ann", "bob")
+        )
+    )
+    tokens.chmod(0o600)
+    listen = ("--listen", f"127.0.0.1:{free_port()}")
+    with console(settings, *listen, "--tokens", str(tokens), "--four-eyes-above", "0") as address:
+        reader = Reader(chromium, address)
+
+        def sign_in(name: str) -> None:
+            reader.open("/sign-in")
+            reader.all("input[name=token]")[0].send_keys(name)
+            reader.click("main form button")
+            reader.until(lambda: chromium.current_url == f"{address}/")
+
+        sign_in("ann")
+        reader.open("/messages?status=quarantined")
+        reader.click("tbody th a")
+        reader.click("button.main")
+        plan = chromium.current_url.removeprefix(address)
+        assert "is applied by somebody other than ann, who made it" in reader.text()
+        assert not reader.all("form[action$='/apply']")
+        reader.click("header form button")
+        sign_in("bob")
+        reader.open(plan)
+        reader.click("form[action$='/apply'] button")
+        reader.until(lambda: "done" in reader.text("h1"))
+        assert "by bob" in reader.text("dl.facts")
 
 
 def test_a_table_is_tried_on_what_waits_and_put_live(reader: Reader) -> None:
@@ -262,7 +385,7 @@ def test_a_table_is_tried_on_what_waits_and_put_live(reader: Reader) -> None:
 
 
 def look_at(reader: Reader, name: str, folder: Path) -> None:
-    """No violation that axe finds, in light and dark; not wider than a small telephone."""
+    """No violation that axe finds, in light and dark; from a small telephone to a wide screen."""
     pictures = os.environ.get("SCREENSHOTS")
     for theme in ("light", "dark"):
         reader.browser.execute_script(
@@ -284,6 +407,16 @@ def look_at(reader: Reader, name: str, folder: Path) -> None:
     finally:
         reader.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert (width, wide) == (320, []), name
+    reader.browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 3840, "height": 2160, "deviceScaleFactor": 1, "mobile": False},
+    )
+    try:
+        width = reader.browser.execute_script("return document.documentElement.scrollWidth")
+        long = reader.browser.execute_script(_LONG)
+    finally:
+        reader.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert (width <= 3840, long) == (True, []), name
 
 
 def test_everybody_can_use_every_page(reader: Reader, settings: Path) -> None:

@@ -39,6 +39,8 @@ from redrive.settings import read_settings
 HOSTILE = f"<script>alert(1)</script>'\"><img src=x onerror=alert(2)>{{{{7*7}}}}{EVIL}"
 """A script, an attribute, a template, and what a terminal obeys."""
 BODY = json.dumps({"note": HOSTILE}).encode()
+BY_SCRIPT = {"HX-Request": "true"}
+"""What a page adds when it asks for its list."""
 SETTINGS = """\
 [application]
 name = "{name}"
@@ -210,6 +212,29 @@ def test_every_choice_of_messages_is_that_of_the_command(
     assert is_cut or sum(one["count"] for one in shown["groups"]) == shown["total"]
 
 
+def test_a_list_is_asked_for_by_its_page(browser: TestClient, topic: str) -> None:
+    """The page has filters and forms, and none of the messages; the same address has the list."""
+    for path in ("/groups", "/messages"):
+        place = f"{path}?status=all&destq={quote(HOSTILE)}"
+        page = browser.get(place).text
+        assert 'aria-busy="true"' in page
+        assert 'hx-trigger="load, ' in page
+        assert topic not in page
+        assert "Make a plan" in page
+        (link,) = re.findall(r'<noscript>.*href="([^"]+)"', page)
+        whole = browser.get(html.unescape(link))
+        for found in (whole, browser.get(place, headers=BY_SCRIPT)):
+            assert topic in found.text
+            assert "aria-busy" not in found.text
+
+
+def test_a_list_that_fails_says_why_in_its_place(browser: TestClient) -> None:
+    assert 'aria-busy="true"' in browser.get("/groups?where=no_column").text
+    found = browser.get("/groups?where=no_column", headers=BY_SCRIPT)
+    assert found.status_code == 400
+    assert re.search(r'<div id="live">\s*<p class="bad" role="alert">[^<]*no_column', found.text)
+
+
 def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(
     browser: TestClient,
 ) -> None:
@@ -223,13 +248,37 @@ def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(
             assert found["total"] == one["count"]
 
 
+def test_a_message_leads_to_all_with_its_cause(browser: TestClient, topic: str) -> None:
+    """Not from one whose cause has a secret."""
+    groups = {one["count"]: one for one in api(browser, "/groups")["groups"]}
+    found = api(browser, f"/messages/{topic}:0:1")["group"]
+    assert found == groups[2]["condition"]
+    assert api(browser, "/messages", where=found)["total"] == 2
+    assert api(browser, f"/messages/{topic}:0:0")["group"] == ""
+
+
+def test_ten_megabytes_of_json_are_shown_and_harmless(
+    browser: TestClient, topics: Callable[..., Any], bootstrap_servers: str
+) -> None:
+    """The page has the beginning, the download has it all."""
+    large = topics("large", config={"max.message.bytes": str(16 << 20)})
+    body = json.dumps({"notes": [HOSTILE] * (10_000_000 // len(HOSTILE))}).encode()
+    send_records(bootstrap_servers, large, [{"value": body}])
+    page = browser.get(f"/messages/{large}:0:0")
+    assert page.status_code == 200
+    assert len(page.content) < 1_000_000
+    assert "<script>" not in page.text
+    assert "<script>alert(1)" in html.unescape(page.text)
+    assert browser.get(f"/api/messages/{large}:0:0/body").content == body
+
+
 def test_hostile_texts_are_shown_and_harmless(browser: TestClient, topic: str) -> None:
     """No script, no attribute, no control character, no secret, on any page."""
     pages = ("/", "/groups", "/messages", f"/messages/{topic}:0:1", "/plans", "/network",
              "/acknowledgements",
              f"/groups?where={quote(HOSTILE)}", f"/messages/{quote(HOSTILE, safe='')}",
              f"/plans/{quote(HOSTILE, safe='')}")  # fmt: skip
-    for page in pages:
+    for page in (*pages, *(f"{one}?whole=1" for one in ("/groups", "/messages"))):
         text = browser.get(page).text
         assert text.startswith("<!doctype html>")
         assert "<script>" not in text
@@ -357,8 +406,11 @@ def test_what_is_acknowledged_is_marked(browser: TestClient) -> None:
     assert sum(one["acknowledged"] for one in api(browser, "/groups")["groups"]) == 3
     (one,) = command("ack", "--list")
     assert (one["operator"], one["note"]) == ("ann", "audit")
-    assert api(browser, "/acknowledgements")["acknowledgements"] == [one]
+    (shown,) = api(browser, "/acknowledgements")["acknowledgements"]
+    assert {name: shown[name] for name in one} == one
     assert "audit" in browser.get("/acknowledgements").text
+    assert api(browser, "/messages", **shown["chosen"])["total"] == 3
+    assert 'href="/messages?status=remaining"' in browser.get("/acknowledgements").text
     undone = post(browser, f"/api/acknowledgements/{one['id']}/undo")
     assert undone.headers["Location"] == "/acknowledgements"
     assert command("ack", "--list") == []
@@ -371,12 +423,25 @@ def test_what_an_owner_archives_is_folded_away(browser: TestClient) -> None:
     (one,) = api(browser, "/acknowledgements", owner="team <b>")["acknowledgements"]
     assert (one["owner"], one["until"]) == ("team <b>", None)
     assert api(browser, "/acknowledgements", owner="ann")["acknowledgements"] == []
-    page = browser.get("/groups").text
-    assert page.count('<details class="archived">') == 1
+    page = browser.get("/groups?whole=1").text
+    assert page.count('<details class="archived"') == 1
     assert "team &lt;b&gt;" in page
     assert "forever" in browser.get("/acknowledgements").text
     post(browser, f"/api/acknowledgements/{one['id']}/undo")
-    assert '<details class="archived">' not in browser.get("/groups").text
+    assert '<details class="archived"' not in browser.get("/groups?whole=1").text
+
+
+def test_an_acknowledgement_leads_to_the_messages_of_its_selection(browser: TestClient) -> None:
+    """By the filters of the list; not if one of them has a secret."""
+    chosen = {"status": "remaining", "rule": "2", "where": "hop = 0", "destq": HOSTILE}
+    chosen |= {"key": f"0x{HOSTILE.encode().hex()}", "since": "2020-01-01T00:00:00Z"}
+    form = {"until": "7d", "note": "x"}
+    for more in ({}, {"where": "detail <> 'secret'"}):
+        done = post(browser, "/api/acknowledgements", **chosen | more, **form)
+        assert done.status_code == 303, done.text
+    found = [one["chosen"] for one in api(browser, "/acknowledgements")["acknowledgements"]]
+    assert sorted(found, key=bool) == [None, chosen]
+    assert api(browser, "/messages", **chosen)["total"] == 3
 
 
 def test_an_acknowledgement_is_about_what_remains(browser: TestClient) -> None:

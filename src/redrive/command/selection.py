@@ -98,6 +98,11 @@ def none_in_words(selection: Selection, *, is_complete: bool) -> str:
 
 def selection_text(selection: Selection) -> str:
     """The options that select the same, without ``--status``; empty for everything."""
+    return shlex.join(part for pair in options_of(selection).items() for part in pair)
+
+
+def options_of(selection: Selection) -> dict[str, str]:
+    """The options that select the same, without ``--status``, with their values."""
     key = selection.key
     given = {
         "--reason": selection.reason,
@@ -109,8 +114,7 @@ def selection_text(selection: Selection) -> str:
         "--older-than": selection.before and f"{selection.before:%Y-%m-%dT%H:%M:%S}Z",
         "--where": selection.where or None,
     }
-    parts = ((name, str(value)) for name, value in given.items() if value is not None)
-    return shlex.join(part for pair in parts for part in pair)
+    return {name: str(value) for name, value in given.items() if value is not None}
 
 
 def parse_key(text: str) -> bytes:

@@ -18,6 +18,7 @@ from redrive.command.message_file import WrittenRecord, message_fields
 from redrive.command.opening import ask_inventory, open_cluster, schemes_of
 from redrive.command.put_options import checked_at, read_queue_names
 from redrive.command.replay_work import results_of_replays, status_with_results
+from redrive.command.selection import options_of
 from redrive.command.show import find_message, message_document
 from redrive.command.status import StatusView
 from redrive.command.topology import TopologyView
@@ -25,6 +26,7 @@ from redrive.console.access import EVERYTHING, Scope
 from redrive.engine.outcome import COLUMNS, Kind
 from redrive.errors import EnvironmentFault, RedriveError, TransientFault, UsageError
 from redrive.kafka.records import StoredRecord
+from redrive.masking import MASK
 from redrive.operations.channel import channel_status
 from redrive.operations.network import Network, network_of_settings
 from redrive.operations.put import NewMessage
@@ -32,8 +34,9 @@ from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.replay.progress import statuses
 from redrive.operations.states import read_states
 from redrive.outcomes.bodies import Lost
-from redrive.outcomes.history import History
-from redrive.outcomes.inventory import Inventory, Selection, State
+from redrive.outcomes.history import History, last_of
+from redrive.outcomes.inventory import Inventory, Selection, State, group_of
+from redrive.outcomes.open_letters import OPEN
 from redrive.rules import explain as explain_message
 from redrive.rules import parse
 from redrive.rules.analysis import hidden_field
@@ -112,31 +115,31 @@ class Documents:
             document["groups"], found.conditions, found.trends, strict=True
         ):
             one |= {"condition": condition, "trend": trend}
-        return {
-            **document,
-            "mq": shows_mq(settings.job, mq=False),
-            "handlers": [one.identity.name for one in settings.job.handlers],
-        }
+        return {**document, **_about(settings)}
 
     def messages(self, selection: Selection, limit: int, page: int) -> dict[str, Any]:
         """What ``redrive ls --json`` prints."""
         settings = self.settings()
         found = Letters.of(settings, selection, limit=limit, page=page)
-        return {
-            **found.document(),
-            "mq": shows_mq(settings.job, mq=False),
-            "handlers": [one.identity.name for one in settings.job.handlers],
-        }
+        return {**found.document(), **_about(settings)}
+
+    def outline(self) -> dict[str, Any]:
+        """What the page of a list shows before its rows are there."""
+        return _about(self.settings())
 
     def message(self, identity: str) -> dict[str, Any]:
         """What ``redrive show --json`` prints, and what ``redrive explain`` says of the rules."""
         settings = self.settings()
         answer, found = find_message(settings, identity)
+        document = message_document(settings, answer, found)
+        outcomes = document["outcomes"]
         return {
             "message": identity,
-            **message_document(settings, answer, found),
+            **document,
+            "last": last_of(outcomes) if outcomes else None,
             "mq": shows_mq(settings.job, mq=False),
             "why": _why(settings, answer, found),
+            "group": _group(answer),
         }
 
     def body(self, identity: str) -> bytes:
@@ -155,7 +158,11 @@ class Documents:
         """
         settings = self.settings()
         found = Acknowledgements.of(settings, owner)
-        return {"acknowledgements": found.document(settings), "notes": found.notes, "owner": owner}
+        rows = [
+            {**row, "chosen": _chosen(settings, one.selection)}
+            for row, (one, _) in zip(found.document(settings), found.pairs, strict=True)
+        ]
+        return {"acknowledgements": rows, "notes": found.notes, "owner": owner}
 
     def completions(self, selection: Selection) -> dict[str, Any]:
         """Ways to go on with the condition of a selection: columns, or values of one.
@@ -256,6 +263,23 @@ class Documents:
             return status_with_results(job, cluster, plan).document()
 
 
+def _chosen(settings: Settings, selection: Selection) -> dict[str, str] | None:
+    """A selection as parameters of a list; None if they have a secret."""
+    options = options_of(selection)
+    if any(settings.mask.text(one) != one for one in options.values()):
+        return None
+    found = {name.removeprefix("--").replace("-", "_"): it for name, it in options.items()}
+    return {"status": selection.state.value, **found}
+
+
+def _about(settings: Settings) -> dict[str, Any]:
+    """What filters and forms of a list offer."""
+    return {
+        "mq": shows_mq(settings.job, mq=False),
+        "handlers": [one.identity.name for one in settings.job.handlers],
+    }
+
+
 def _channels(network: Network, name: str) -> tuple[list[Any], list[str]]:
     """What ``redrive channel status --json`` prints, and why it may be missing."""
     try:
@@ -290,6 +314,14 @@ def _curves(inventory: Inventory, now: datetime, span: timedelta) -> dict[str, A
         results.setdefault(row["result"], [0] * _BARS)[place] += row["n"]
         came[place] += row["came"]
     return {"seconds": seconds, "since": start, "came": came, "results": results}
+
+
+def _group(answer: History | None) -> str:
+    """The condition of all messages with the cause of one; empty if it can't be asked for."""
+    if answer is None or answer.last["result"] not in set(OPEN):
+        return ""
+    found = group_of(answer.last)
+    return "" if MASK in found else found
 
 
 def _why(

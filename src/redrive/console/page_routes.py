@@ -40,19 +40,30 @@ def _add_document(
     *,
     audited: str = "",
     whole_job: bool = False,
+    on_page: Callable[..., Any] | None = None,
 ) -> None:
-    """Routes of a document: ``/api/PATH`` is JSON, ``/PATH`` the same as a page."""
+    """Routes of a document: ``/api/PATH`` is JSON, ``/PATH`` the same as a page.
+
+    Args:
+        app: The application.
+        console: What its routes share.
+        path: Where.
+        template: That of the page.
+        document: Makes the document.
+        audited: What a look at it is called in the audit; empty if none is recorded.
+        whole_job: Whether it refuses users whose role is limited to some topics.
+        on_page: Makes what the page shows, if that is not always the whole document.
+    """
     checks = recorded(console, audited) if audited else []
     allowed = allowed_for(Role.VIEWER, *checks, whole_job=whole_job)
     Content = Annotated[dict[str, Any], Depends(document)]  # noqa: N806 - a type
+    Shown = Annotated[dict[str, Any], Depends(on_page or document)]  # noqa: N806 - a type
 
     async def seen(scope: Seen) -> str:
         return console.live.state(scope)
 
     # The state before the document is made: events tell what changed since.
-    def page(
-        request: Request, seen: Annotated[str, Depends(seen)], content: Content
-    ) -> HTMLResponse:
+    def page(request: Request, seen: Annotated[str, Depends(seen)], content: Shown) -> HTMLResponse:
         return console.page(request, template, content, seen=seen)
 
     def script(content: Content) -> Response:
@@ -95,9 +106,22 @@ def _add_pages(app: FastAPI, console: Console) -> None:
         """What ``redrive show --json`` prints, and what each rule says of it."""
         return within(scope).message(identity)
 
+    def list_on_page(document: Callable[..., Any]) -> Callable[..., Any]:
+        """A list that may take seconds: its page comes at once, and asks for the rows itself."""
+
+        def outline_or_list(
+            chosen: Annotated[ListedPage, Query()], scope: Seen, request: Request
+        ) -> dict[str, Any]:
+            if "HX-Request" in request.headers or "whole" in request.query_params:
+                found: dict[str, Any] = document(chosen, scope)
+                return found
+            return {**within(scope).outline(), "chosen": chosen.parameters()}
+
+        return outline_or_list
+
     add("/status", "now.html", status)
-    add("/groups", "groups.html", groups)
-    add("/messages", "messages.html", messages)
+    add("/groups", "groups.html", groups, on_page=list_on_page(groups))
+    add("/messages", "messages.html", messages, on_page=list_on_page(messages))
     add("/acknowledgements", "acknowledgements.html", acknowledgements)
     add("/completions", "completions.html", completions)
     add("/messages/{identity}", "message.html", message, audited="look at a message")

@@ -133,11 +133,10 @@ class Group:
 
     def condition(self) -> str:
         """The group as a condition in SQL, for ``Selection.where``."""
-        values = (
+        return _in_group(
             self.handler, self.reason, self.destination, self.application, self.error_class,
             self.consumer_group, self.failure,
         )  # fmt: skip
-        return " AND ".join(map(_is, _GROUPED, values))
 
     @classmethod
     def of(cls, row: Row) -> Self:
@@ -536,6 +535,16 @@ def _owners(acknowledgements: Sequence[Acknowledgement]) -> str:
         if one.owner
     )
     return f"array_agg(DISTINCT CASE {cases} END)" if cases else "NULL"
+
+
+def group_of(row: Row) -> str:
+    """The condition in SQL of the group of a message, by its last outcome."""
+    reason = None if row["form"] == NO_VALID_SCHEME else row["field_reason"]
+    return _in_group(row["handler"] or "", reason, *(row[one] or "" for one in _CAUSES))
+
+
+def _in_group(*values: str | int | None) -> str:
+    return " AND ".join(map(_is, _GROUPED, values))
 
 
 def _where(selection: Selection) -> str:

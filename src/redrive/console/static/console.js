@@ -23,26 +23,57 @@ function localTimes(root) {
 function follow() {
   const connection = document.getElementById("connection");
   const source = new EventSource(`/live?seen=${document.body.dataset.seen}`);
-  let waiting = false;
   source.addEventListener("changed", () => {
-    if (waiting) return;
-    waiting = true;
-    setTimeout(() => {
-      waiting = false;
-      if (!document.hidden) document.body.dispatchEvent(new Event("changed"));
-    }, 200);
+    isBehind = true;
+    setTimeout(catchUp, 200);
   });
-  source.onopen = () => (connection.textContent = "");
+  source.onopen = () => {
+    connection.textContent = "";
+    catchUp();
+  };
   source.onerror = () => (connection.textContent = connection.dataset.lost);
 }
 
-// What looks the same stays: a selection, an open part, the focus. Only the times move on.
-function keepWhatIsTheSame(event) {
-  const page = new DOMParser().parseFromString(event.detail.xhr.responseText, "text/html");
+// Asks again, once the page is looked at and the answer before is there: that one may be older.
+function catchUp() {
+  if (!isBehind || document.hidden || live()?.classList.contains("htmx-request")) return;
+  isBehind = false;
+  document.body.dispatchEvent(new Event("changed"));
+}
+
+// What looks the same stays: a selection, the focus. Only the times move on. A list that was never
+// there shows its error; others stay as they were.
+function takeAnswer(event) {
+  const answer = event.detail;
+  if (answer.target.id !== "live") return;
+  const page = new DOMParser().parseFromString(answer.xhr.responseText, "text/html");
   const fresh = page.getElementById("live")?.innerHTML;
-  const withoutTimes = (text) => text?.replace(/<time[^>]*>[^<]*<\/time>/g, "");
-  if (fresh !== undefined && withoutTimes(fresh) === withoutTimes(shown)) event.detail.shouldSwap = false;
+  const withoutTimes = (text) => text.replace(/<time[^>]*>[^<]*<\/time>/g, "");
+  if (answer.isError) {
+    if (!answer.target.ariaBusy) return;
+    if (fresh === undefined) {
+      answer.target.textContent = `${answer.xhr.status} ${answer.xhr.statusText}`;
+      answer.target.ariaBusy = "false";
+    }
+    answer.isError = false;
+    answer.shouldSwap = fresh !== undefined;
+  } else if (fresh === undefined) {
+    answer.shouldSwap = false;
+    location.reload(); // the session ended
+  } else if (withoutTimes(fresh) === withoutTimes(shown)) answer.shouldSwap = false;
   else shown = fresh;
+  opened = [...answer.target.querySelectorAll("details[open]")].map((one) => one.id);
+}
+
+// What was open stays open. A list that came late is where the reader was, or the address leads.
+function afterSwap(event) {
+  for (const id of opened.filter(Boolean)) document.getElementById(id)?.setAttribute("open", "");
+  localTimes(document);
+  if (!isLate || event.detail.target.id !== "live") return;
+  isLate = false;
+  const place = location.hash && document.getElementById(location.hash.slice(1));
+  if (place) place.scrollIntoView();
+  else if (history.state?.scrolled) scrollTo(0, history.state.scrolled);
 }
 
 function keys(event) {
@@ -69,11 +100,19 @@ function otherTheme() {
   localStorage.setItem("theme", root.dataset.theme);
 }
 
-let shown = document.getElementById("live")?.innerHTML;
-document.body.addEventListener("htmx:beforeSwap", keepWhatIsTheSame);
+const live = () => document.getElementById("live");
+let shown = live()?.innerHTML;
+let isLate = live()?.ariaBusy === "true";
+let isBehind = false;
+let opened = [];
+document.body.addEventListener("htmx:beforeSwap", takeAnswer);
+document.body.addEventListener("htmx:afterSwap", afterSwap);
+document.body.addEventListener("htmx:afterRequest", catchUp);
+document.body.addEventListener("htmx:sendError", () => (isBehind ||= live()?.ariaBusy === "true"));
+document.addEventListener("visibilitychange", catchUp);
+addEventListener("pagehide", () => history.replaceState({ scrolled: scrollY }, ""));
 localTimes(document);
 setInterval(() => localTimes(document), 10000);
-document.body.addEventListener("htmx:afterSwap", () => localTimes(document));
 document.addEventListener("keydown", keys);
 document.getElementById("theme").addEventListener("click", otherTheme);
 follow();
