@@ -463,7 +463,7 @@ def _released_early() -> Iterable[AbstractContextManager[Any]]:
     )
 
 
-@mutation("a clock that is set forward is believed")
+@mutation("a clock that is set forward is believed", schedules=600)
 def _clock_believed() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(SteadyClock, "now", lambda _: TIME.time())
 
@@ -544,7 +544,7 @@ def _copy_not_renewed(
     return written[1:] if is_kept and isinstance(decision, Keep) else written
 
 
-@mutation("a plan's own instructions not subtracted", schedules=1_750)
+@mutation("a plan's own instructions not subtracted", schedules=5_000)
 def _asked_again() -> Iterable[AbstractContextManager[Any]]:
     original = LastOutcome.add
 
@@ -615,7 +615,7 @@ def _remaining_passed_over(original: Any, self: Any, record: Any) -> None:
         original(self, record)
 
 
-@replaced("copies do not say where a lane stands", progress, "_in_copies")
+@replaced("copies do not say where a lane stands", progress, "_in_copies", schedules=1_000)
 def _copies_not_asked(*_: object) -> dict[Any, int]:
     return {}
 
@@ -675,11 +675,11 @@ def _goes_on(original: Any, self: Any, configuration: Any, record: Any, **more: 
         raise
 
 
-@replaced("held lanes keep what the old table said", held.HeldPartitions, "change")
+@replaced("held lanes keep what the old table said", held.HeldPartitions, "change", schedules=1_000)
 def _not_told(*_: object) -> None: ...
 
 
-@replaced("changed tables followed late", control.TableFollower, "waits")
+@replaced("changed tables followed late", control.TableFollower, "waits", schedules=3_000)
 def _followed_late(original: Any, self: Any) -> Any:
     known = self._waits
     original(self)
@@ -707,7 +707,7 @@ def _replays_forgotten(original: Any, self: Any, before: Any, *more: Any) -> Any
     return replace(original(self, before, *more), replayed=before.replayed)
 
 
-@mutation("a run that was overtaken records its tables", schedules=1_500)
+@mutation("a run that was overtaken records its tables", schedules=5_000)
 def _records_though_overtaken() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(preparation, "_check_current", lambda *_: None)
 
