@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -66,8 +67,8 @@ class Report:
 
     seed: int
     rounds: list[dict[str, Any]] = field(default_factory=list)
-    failures: int = 0
-    """How often the job ended by itself, with an error, and was started again."""
+    endings: list[str] = field(default_factory=list)
+    """What the job said whenever it ended by itself, with an error, and was started again."""
     commands: Mapping[str, int] = field(default_factory=dict)
     """Operators' commands, by what they were and how they were killed."""
     figures: dict[str, Any] = field(default_factory=dict)
@@ -278,7 +279,7 @@ class CrashProgram:
                 scene.problems.append(f"the last job ended with exit code {code}")
             report.findings = self.audit(scene)
             report.findings.wrong += [*scene.problems, *scene.load.refused[:3]]
-            report.failures = scene.job.failures
+            report.endings = scene.job.endings
             report.commands = dict(sorted(scene.operators.started.items()))
         return report
 
@@ -409,7 +410,9 @@ def finished(report: Report, file: str) -> int:
     if report.figures:
         print(json.dumps(report.figures, indent=2))
     print(f"{sum(report.commands.values())} operators' commands were started and killed")
-    print(f"the job ended by itself and was started again {report.failures} times")
+    print(f"the job ended by itself and was started again {len(report.endings)} times")
+    for ending, times in Counter(report.endings).items():
+        print(f"  {times} times: {ending}")
     print(findings.line())
     for name in ("lost", "duplicated", "disordered", "early", "wrong"):
         for text in getattr(findings, name)[:10]:

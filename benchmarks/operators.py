@@ -92,7 +92,7 @@ class Operators:
         """Sees every replay through to its end; what was wrong with that."""
         self.kill()
         deadline, problem = time.monotonic() + _PATIENCE, "no answer"
-        is_settled = False
+        is_settled, before = False, list[str]()
         while time.monotonic() < deadline:
             try:
                 if not is_settled:
@@ -101,6 +101,8 @@ class Operators:
                 if not (left := self._undone()):
                     return []
                 problem = ", ".join(left)
+                if left != before:  # the job goes on
+                    deadline, before = time.monotonic() + _PATIENCE, left
             except ProtocolError as error:  # a broker that has just come back
                 problem = error.message
             time.sleep(1)
@@ -126,7 +128,11 @@ class Operators:
 
     def _undone(self) -> list[str]:
         every = statuses(self._job, self._cluster)
-        return [f"{one.replay.plan} {one.state}" for one in every if not one.is_done]
+        return [
+            f"{one.replay.plan} {one.state}, {one.waiting} waiting"
+            for one in every
+            if not one.is_done
+        ]
 
     def _start(self, name: str, arguments: Sequence[str]) -> None:
         step = self._chance.choice([*_STEPS, "", "", ""])

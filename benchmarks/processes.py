@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -107,8 +107,8 @@ class Job:
     log: Path
     clock: Clock
     process: subprocess.Popen[bytes] | None = None
-    failures: int = 0
-    """How often it ended by itself, with an error."""
+    endings: list[str] = field(default_factory=list)
+    """What it said whenever it ended by itself, with an error."""
     started_at: float = 0.0
 
     @property
@@ -130,7 +130,9 @@ class Job:
     def supervise(self) -> None:
         """Starts the job if it does not run, as a supervisor does."""
         if not self.is_running:
-            self.failures += self.process is not None and self.process.returncode > 0
+            if self.process is not None and self.process.returncode > 0:
+                said = [it for it in self.log.read_text().splitlines() if it.startswith("error:")]
+                self.endings.append((said or ["nothing"])[-1])
             self.start()
 
     def kill(self, victims: str, pause: float = 0.0) -> None:
