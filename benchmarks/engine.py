@@ -16,7 +16,6 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -68,7 +67,7 @@ class Report:
     seed: int
     rounds: list[dict[str, Any]] = field(default_factory=list)
     endings: list[str] = field(default_factory=list)
-    """What the job said whenever it ended by itself, with an error, and was started again."""
+    """The end of the job's log whenever it ended by itself, with an error, and was begun again."""
     commands: Mapping[str, int] = field(default_factory=dict)
     """Operators' commands, by what they were and how they were killed."""
     figures: dict[str, Any] = field(default_factory=dict)
@@ -411,8 +410,8 @@ def finished(report: Report, file: str) -> int:
         print(json.dumps(report.figures, indent=2))
     print(f"{sum(report.commands.values())} operators' commands were started and killed")
     print(f"the job ended by itself and was started again {len(report.endings)} times")
-    for ending, times in Counter(report.endings).items():
-        print(f"  {times} times: {ending}")
+    for ending in report.endings:
+        print("  " + next((it for it in ending.splitlines()[::-1] if "error:" in it), "no error"))
     print(findings.line())
     for name in ("lost", "duplicated", "disordered", "early", "wrong"):
         for text in getattr(findings, name)[:10]:

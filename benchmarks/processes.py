@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+_KEPT: Final = 6_000
+"""Characters of the end of a log that tell why a job ended."""
 INJECTED: Final = Path(__file__).with_name("injected")
 """Folder of the module that injects faults into a process."""
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -108,7 +110,7 @@ class Job:
     clock: Clock
     process: subprocess.Popen[bytes] | None = None
     endings: list[str] = field(default_factory=list)
-    """What it said whenever it ended by itself, with an error."""
+    """The end of its log whenever it ended by itself, with an error."""
     started_at: float = 0.0
 
     @property
@@ -131,8 +133,7 @@ class Job:
         """Starts the job if it does not run, as a supervisor does."""
         if not self.is_running:
             if self.process is not None and self.process.returncode > 0:
-                said = [it for it in self.log.read_text().splitlines() if it.startswith("error:")]
-                self.endings.append((said or ["nothing"])[-1])
+                self.endings.append(self.log.read_text()[-_KEPT:])
             self.start()
 
     def kill(self, victims: str, pause: float = 0.0) -> None:
@@ -158,7 +159,7 @@ class Job:
 
     def last_lines(self) -> str:
         """The end of its log."""
-        return f"its log {self.log} ends in\n{self.log.read_text()[-3000:]}"
+        return f"its log {self.log} ends in\n{self.log.read_text()[-_KEPT:]}"
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
