@@ -432,6 +432,8 @@ class Reader:
             How many inputs each partition has.
         """
         inputs, deadline = self.inputs(), time.monotonic() + patience
+        with contextlib.suppress(KafkaError):  # a broker that has just come back
+            self.read_all(patience)  # a replay may have taken up again what had ended
         while not self.reconciliation.has_ended(inputs) and time.monotonic() < deadline:
             time.sleep(1)
             taken = self.reconciliation.taken
