@@ -5,10 +5,9 @@
 The ledger is the one of ``benchmarks.ask``, beside an embedded broker; a job made its topics and
 has ended. Debian's Chromium opens the pages: each figure is the median of some visits, as the
 browser counts them: from the click to the first paint, and to the whole page with its list, which
-comes after the page. The processor time
-is that of the console's process for a visit, a look at the job for the page's events among it; it
-says more than the others on a machine with other work. The memory is that of the same process after
-all of it.
+comes after the page. The processor time is that of the console's process for a visit, a look at the
+job for the page's events among it; it says more than the others on a machine with other work. The
+memory is that of the same process after all of it.
 
 Then a job handles five dead letters a second of 200 causes, while the page of groups is open:
 how far apart changes of the page are, how much of what is on it moves (the browser's measure of

@@ -397,26 +397,20 @@ def look_at(reader: Reader, name: str, folder: Path) -> None:
             Path(pictures).mkdir(parents=True, exist_ok=True)
             reader.browser.execute_script(_ANONYMOUS, this_user(), f"{folder}/")
             assert reader.browser.save_screenshot(f"{pictures}/{name}-{theme}.png")
-    reader.browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": 320, "height": 640, "deviceScaleFactor": 1, "mobile": True},
-    )
-    try:
-        width = reader.browser.execute_script("return document.documentElement.scrollWidth")
-        wide = reader.browser.execute_script(_WIDE)
-    finally:
-        reader.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    assert (width, wide) == (320, []), name
-    reader.browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": 3840, "height": 2160, "deviceScaleFactor": 1, "mobile": False},
-    )
-    try:
-        width = reader.browser.execute_script("return document.documentElement.scrollWidth")
-        long = reader.browser.execute_script(_LONG)
-    finally:
-        reader.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert at_size(reader, 320, 640, _WIDE) == (320, []), name
+    width, long = at_size(reader, 3840, 2160, _LONG)
     assert (width <= 3840, long) == (True, []), name
+
+
+def at_size(reader: Reader, width: int, height: int, script: str) -> tuple[int, Any]:
+    """How wide the page is in a window of so many pixels, and what a script finds there."""
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < height}
+    reader.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        scrolled = reader.browser.execute_script("return document.documentElement.scrollWidth")
+        return scrolled, reader.browser.execute_script(script)
+    finally:
+        reader.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_everybody_can_use_every_page(reader: Reader, settings: Path) -> None:

@@ -198,7 +198,7 @@ def _list(settings: Settings, owner: str, *, as_json: bool) -> None:
         }
         for one, number in pairs
     ]
-    print_table(rows, right=["messages"], folded=[*rows[0]][4:])
+    print_table(rows, right=["messages"], folded=["owner", "by", "note", "selection"])
     print_notes(notes)
 
 
