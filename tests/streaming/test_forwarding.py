@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -55,8 +56,19 @@ def there(abroad: EmbeddedBroker) -> Iterator[Callable[..., str]]:
     client.close()
 
 
-def forward(configuration: JobConfiguration) -> None:
-    """Forward as a run of the job does, until somebody kills the process."""
+@contextmanager
+def forwarding(configuration: JobConfiguration) -> Iterator[None]:
+    """A run that forwards meanwhile."""
+    ended = threading.Event()
+    thread = threading.Thread(target=forward, args=(configuration, ended))
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
+
+
+def forward(configuration: JobConfiguration, ended: threading.Event | None = None) -> None:
+    """Forward as a run of the job does, until it is to end or somebody kills the process."""
     with ControlTopic(Cluster(configuration.connection), configuration.control_topic) as entries:
         run = begin_run(
             entries,
@@ -65,7 +77,7 @@ def forward(configuration: JobConfiguration) -> None:
             share=Share(1, 1),
             details={},
         )
-    Forwarder(configuration, run, "eu", lambda *_, **__: None).run(threading.Event())
+    Forwarder(configuration, run, "eu", lambda *_, **__: None).run(ended or threading.Event())
 
 
 @pytest.fixture
@@ -143,6 +155,32 @@ def test_each_message_arrives_once_and_in_order_or_returns_once_whenever_the_pro
     assert values(abroad.bootstrap_servers, known) == sent[known]
     assert values(abroad.bootstrap_servers, small) == fits
     assert Counter(record.value for record in read_all(dead_letters)) == Counter(returned)
+
+
+def test_a_topic_of_the_same_name_has_an_offset_of_its_own_on_the_other_cluster(
+    application: JobConfiguration,
+    abroad: EmbeddedBroker,
+    there: Callable[..., str],
+    produce: Callable[..., None],
+) -> None:
+    """A recreated topic, or that of a job of the same name elsewhere: nothing is passed over."""
+    known = there(f"{application.application}.known")
+    topic = cluster_topic(application.application, "eu")
+    header = own.FORWARD, own.Forward(known, "DLQ").value
+    topics = TopicAdministration(application.connection)
+
+    def has_arrived(expected: list[bytes]) -> bool:
+        return values(abroad.bootstrap_servers, known) == expected
+
+    for count in (5, 3):
+        before = values(abroad.bootstrap_servers, known)
+        sent = [b"%d of %d" % (number, count) for number in range(count)]
+        produce(topic, [{"value": value, "headers": [header]} for value in sent])
+        with forwarding(application):
+            eventually(partial(has_arrived, before + sent), "they arrive once")
+        topics.delete([topic])
+        eventually(lambda: topic not in topics.partitions(), "the topic is gone")
+        topics.ensure([topic_of(topic)])
 
 
 def test_a_message_is_forwarded_by_a_rule_and_what_the_other_cluster_refuses_remains(

@@ -3,7 +3,9 @@
 A rule puts a message for another cluster on a topic of Redrive's own, in the transaction that
 decides it. From there it is forwarded in order by transactions of the other cluster. They carry the
 offset of the message on the topic that it comes from: the other cluster has an empty topic of the
-same name, and the application's consumer group there says what was forwarded.
+same name, and a consumer group there says what was forwarded. Group and transactions are named
+after Kafka's id of the topic: a topic that was recreated, and an application of the same name on
+a third cluster, have offsets of their own.
 
 What the other cluster refuses returns to its dead-letter queue as a failed attempt, in a
 transaction of the job's own cluster that carries the same offset. The greater of both offsets is
@@ -39,7 +41,6 @@ from redrive.streaming.emission import SystemClock
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
-    from redrive.kafka.connection import Connection
     from redrive.kafka.records import StoredRecord
     from redrive.kafka.reports import Batching
     from redrive.streaming.lifecycle import JobControl
@@ -152,12 +153,11 @@ class Forwarder:
         self._refusing: dict[str, tuple[Refused, float]] = {}
         self._refused: dict[int, Refused] = {}
         self._warn, self._warned_at = warn, -_REMINDER
+        self._group_there = ""
         entry = RunEntry(self._home, configuration.control_topic, run)
         emitter = partial(Emitter, cluster=self, run=entry, clock=SystemClock())
-        # Each run uses the same id there, so that it fences what an older one left open.
-        self._forward = emitter(partial(self._producer, configuration.clusters[name], self._topic))
-        here = run.new_transactional_id()
-        self._return = emitter(partial(self._producer, configuration.connection, here))
+        self._forward = emitter(self._producer_there)
+        self._return = emitter(partial(self._producer_here, run.new_transactional_id()))
 
     def run(self, ended: threading.Event) -> None:
         """Forwards until the run ends, and repeats what fails."""
@@ -183,6 +183,8 @@ class Forwarder:
         cleared_at = time.monotonic()
         while not ended.is_set():
             first, end = self._home.extents([self._lane])[self._lane]
+            if self._position > end:  # the topic was recreated
+                self._position = 0
             self.waiting = max(0, end - max(first, self._position))
             if end <= max(first, self._position):
                 self.is_done, self.problem = True, ""
@@ -204,6 +206,13 @@ class Forwarder:
         """Finds the position, and makes the topic there that stands for the one here."""
         if self._topic not in self._there.topics():
             TopicAdministration(self._connections[1]).ensure([own_topic(self._topic)])
+        identities = self._home.topic_ids([self._topic])
+        if self._topic not in identities:
+            raise TransientFault(
+                f"the broker does not describe {self._topic}", hint="grant Describe on the topic"
+            )
+        self._group_there = f"{self._topic}-{identities[self._topic]}"
+        self._forward.drop_producer()
         self._forward.open()  # ends what an older run left open, which would hide its offset
         self._position = max(first, self.committed([self._lane])[self._lane] or 0)
 
@@ -307,20 +316,21 @@ class Forwarder:
             self._warned_at = time.monotonic()
             self._warn("messages wait for another cluster", cluster=self.name, error=fault.message)
 
-    def _producer(
-        self, connection: Connection, transactional_id: str, batching: Batching
-    ) -> KafkaProducer:
-        client = connection.librdkafka()
+    def _producer_here(self, transactional_id: str, batching: Batching) -> KafkaProducer:
+        client = self._connections[0].librdkafka()
         return KafkaProducer(client, transactional_id, self._application, batching=batching)
+
+    def _producer_there(self, batching: Batching) -> KafkaProducer:
+        # Each run uses the same id, so that it fences what an older one left open.
+        name, client = self._group_there, self._connections[1].librdkafka()
+        return KafkaProducer(client, name, name, batching=batching)
 
     # -- the cluster, as ``redrive.checkpoints.protocol`` asks it ---------------------------------
 
     def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """See ``protocol.Cluster.committed``."""
-        here, there = (
-            cluster.committed(self._application, lanes, stable=True)
-            for cluster in (self._home, self._there)
-        )
+        here = self._home.committed(self._application, lanes, stable=True)
+        there = self._there.committed(self._group_there, lanes, stable=True)
         return {lane: max(here[lane] or 0, there[lane] or 0) for lane in lanes}
 
     def answers(self, questions: Questions) -> Answers:
