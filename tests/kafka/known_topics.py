@@ -26,6 +26,7 @@ class KnownTopics:
     """What is committed."""
     is_silent: bool = False
     """Whether it does not give records in time."""
+    identity: str = "known"
 
     def topics(self) -> Mapping[str, int]:
         return self.partitions({lane.topic for lane in self.logs})

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import count
 from typing import Any
 from unittest.mock import patch
@@ -137,6 +138,19 @@ def test_a_plan_whose_messages_a_table_placed_long_ago_puts_none_of_them_again()
     assert old.puts() == dict.fromkeys(range(5), 1)
     assert (replay.planned, replay.instructed, replay.placed) == (5, 0, 5)
     assert replay.is_complete
+
+
+def test_a_plan_of_another_cluster_is_refused() -> None:
+    """Its offsets would mean other messages; a plan that does not tell its cluster is applied."""
+    old = Old(2)
+    plan = old.plan("p", range(2))
+    with pytest.raises(UsageError, match="made on the cluster elsewhere"):
+        old.apply(replace(plan, cluster="elsewhere"))
+    old.run()
+    assert not old.puts()
+    old.apply(replace(plan, cluster=SimulatedCluster.identity))
+    old.run()
+    assert old.puts() == {0: 1, 1: 1}
 
 
 def test_what_waits_for_its_next_attempt_is_not_restored() -> None:

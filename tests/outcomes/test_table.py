@@ -114,6 +114,26 @@ def test_another_table_is_not_taken_for_a_ledger(tmp_path: Path) -> None:
     assert (tmp_path / "ledger" / "_delta_log").exists()
 
 
+def test_the_ledger_of_another_cluster_is_not_taken_for_this_ones(tmp_path: Path) -> None:
+    """Offsets of one say nothing about the other; an earlier version's is taken as it is."""
+    path = tmp_path / "ledger"
+    append(path, rows([outcome(1)]))
+    assert LedgerTable.open(path, "A/outcomes") is not None
+    assert LedgerTable.create(path, "A/outcomes").size == 1
+    for _ in range(2):
+        assert LedgerTable.create(path, "A/outcomes").size == 1
+        with pytest.raises(EnvironmentFault, match="outcomes on the cluster A") as refused:
+            LedgerTable.open(path, "B/outcomes")
+        assert "a ledger of its own" in str(refused.value.hint)
+        with pytest.raises(EnvironmentFault, match="not those of other on A"):
+            LedgerTable.create(path, "A/other")
+        LedgerTable.create(path).compact()
+    assert _open(path).size == 1
+    remove(path)
+    LedgerTable.create(path, "B/outcomes")
+    assert LedgerTable.open(path, "B/outcomes") is not None
+
+
 def test_a_broken_ledger_says_how_to_make_it_again(tmp_path: Path) -> None:
     """A log that can't be read is one clear error."""
     path = tmp_path / "ledger"

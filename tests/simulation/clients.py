@@ -763,6 +763,7 @@ class _Metadata:
     """What ``list_topics`` answers; mostly nobody looks at it."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster_id = cluster.identity
         self._partitions = {one.name: one.partitions for one in cluster.topics.values()}
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import chain
-from typing import Final
+from typing import ClassVar, Final
 
 from redrive.messages import OutputRecord, TopicPartition, wire_size
 
@@ -99,6 +99,8 @@ class Topic:
 class SimulatedCluster:
     """Topics, committed offsets and transactions."""
 
+    identity: ClassVar[str] = "simulated"
+    """What brokers tell as the id of the cluster."""
     now: Callable[[], float] = lambda: 0.0
     owners: dict[str, str] = field(default_factory=dict)
     """The process that initialised each transactional id last."""

@@ -92,6 +92,7 @@ class Cluster:
         self._appender = Appender(connection)
         self._timeout = timeout
         self._topics: Mapping[str, int] = {}
+        self._identity = ""
 
     @classmethod
     def open(cls, connection: Connection, *, timeout: float) -> Self:
@@ -121,6 +122,17 @@ class Cluster:
         """Every topic that exists now, with its number of partitions."""
         self._topics = self._clients.asked("list of topics", self._list_topics)
         return self._topics
+
+    @property
+    def identity(self) -> str:
+        """Kafka's id of the cluster, which no other cluster has.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        if not self._identity:
+            self.topics()
+        return self._identity
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
         """The partitions of those topics that existed at the last look."""
@@ -400,8 +412,9 @@ class Cluster:
         self._appender.append(topic, key, value)
 
     def _list_topics(self, timeout: float) -> Mapping[str, int]:
-        topics = self._clients.admin.list_topics(timeout=timeout).topics.items()
-        return {name: len(topic.partitions) for name, topic in topics}
+        answer = self._clients.admin.list_topics(timeout=timeout)
+        self._identity = str(answer.cluster_id)
+        return {name: len(topic.partitions) for name, topic in answer.topics.items()}
 
     def _offsets(
         self,

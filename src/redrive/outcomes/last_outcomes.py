@@ -19,7 +19,7 @@ from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.kafka.cluster import settled_ends
 from redrive.outcomes.rows import GONE, Row, row_of
 from redrive.outcomes.storage import explained
-from redrive.outcomes.table import LedgerTable, sql_text
+from redrive.outcomes.table import LedgerTable, own_ledger, sql_text
 from redrive.outcomes.unseen import outcomes_unseen
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class LastOutcomes:
             EnvironmentFault: The ledger is there and can't be read.
             TransientFault: The broker gave no answer in time.
         """
-        ledger = LedgerTable.open(job.ledger.path) if job.ledger.enabled else None
+        ledger = own_ledger(job, cluster)
         found: dict[str, LastOutcome] = {}
         gone: dict[int, int] = {}
         if ledger is not None:

@@ -15,7 +15,7 @@ from redrive.messages import TopicPartition
 from redrive.outcomes.criteria import Criteria, time_from
 from redrive.outcomes.open_letters import OpenLetters, counts_of, counts_where
 from redrive.outcomes.rows import Row, row_of
-from redrive.outcomes.table import LedgerTable
+from redrive.outcomes.table import LedgerTable, source_of
 
 if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster, Extent
@@ -71,10 +71,11 @@ class Ledger:
             handlers: Handlers whose outcomes matter, in the table too; None for all.
 
         Raises:
-            EnvironmentFault: The table is there and can't be read.
+            EnvironmentFault: The table is there and can't be read, or is another one's.
             TransientFault: The broker gave no answer in time.
         """
-        table = whole = LedgerTable.open(path)
+        source = "" if cluster is None else source_of(cluster, topic)
+        table = whole = LedgerTable.open(path, source)
         if whole is not None and handlers is not None:
             table = whole.restricted_to(handlers)
         if cluster is None:

@@ -20,7 +20,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import incarnation_of, read_own
 from redrive.outcomes.rows import INCARNATION
-from redrive.outcomes.table import LedgerTable, sql_text
+from redrive.outcomes.table import LedgerTable, own_ledger, sql_text
 from redrive.outcomes.unseen import outcomes_unseen
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def positions_from_outcomes(
         ConfigurationError: Outcomes are gone that neither the ledger nor the topic holds.
         TransientFault: The broker gave no answer in time.
     """
-    ledger = LedgerTable.open(configuration.ledger.path) if configuration.ledger.enabled else None
+    ledger = own_ledger(configuration, cluster)
     seen = {} if ledger is None else ledger.positions()
     found = {} if ledger is None else _in_ledger(ledger, lanes)
     for lane, offset in _in_tail(configuration, cluster, lanes, seen).items():

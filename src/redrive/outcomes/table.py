@@ -7,12 +7,13 @@ duplicate.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Schema, write_deltalake
@@ -24,6 +25,10 @@ from redrive.engine.outcome import COLUMNS
 from redrive.errors import EnvironmentFault
 from redrive.outcomes.rows import Row, moment
 from redrive.outcomes.storage import arguments, explained, in_use, is_remote, open_letters_folder
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.kafka.cluster import Cluster
 
 _FIELDS: Final = {column.name: Field(column.name, PrimitiveType(column.kind)) for column in COLUMNS}
 _SCHEMA: Final = Schema(list(_FIELDS.values()))
@@ -40,6 +45,8 @@ _FORMAT: Final = 1
 _LOG_IS_GONE: Final = "Invalid table version"
 """Of a version whose log entry was deleted: nothing was written."""
 _FORMAT_KEY: Final = "redrive.format"
+_SOURCE_KEY: Final = "redrive.outcomes"
+"""What the ledger is made from, as ``source_of`` names it; earlier versions did not tell it."""
 _PROPERTIES: Final = {
     _FORMAT_KEY: str(_FORMAT),
     # Rows are added and never changed.
@@ -117,11 +124,16 @@ class LedgerTable:
         self.stream(view).read_all()
 
     @classmethod
-    def open(cls, path: LedgerFolder) -> Self | None:
+    def open(cls, path: LedgerFolder, source: str = "") -> Self | None:
         """The ledger of a folder, or None if there is none yet.
 
+        Args:
+            path: The folder.
+            source: What it has to be made from, as ``source_of`` names it; empty for anything.
+
         Raises:
-            EnvironmentFault: There is something, but no ledger that can be read.
+            EnvironmentFault: There is something, but no ledger that can be read, or the ledger of
+                another application or cluster.
         """
         with explained(path):
             try:
@@ -129,6 +141,7 @@ class LedgerTable:
             except TableNotFoundError:
                 return None
             _check_format(table, path)
+            _check_source(table, path, source)
             missing = _FIELDS.keys() - {field.name for field in table.schema().fields}
             if missing and missing <= set(ADDED):
                 missing = set()
@@ -141,16 +154,20 @@ class LedgerTable:
         return cls(table, path)
 
     @classmethod
-    def create(cls, path: LedgerFolder) -> Self:
-        """The ledger of a folder, made if there is none yet; errors as for ``open``."""
-        if (existing := cls.open(path)) is not None:
-            return existing
-        with explained(path):
-            try:
-                return cls(_created(path, "ignore"), path)
-            except CommitFailedError:
-                # Another machine made it at the same moment.
-                return cls(DeltaTable(**arguments(path)), path)
+    def create(cls, path: LedgerFolder, source: str = "") -> Self:
+        """The ledger of a folder, made if there is none yet; arguments and errors as for ``open``.
+
+        A ledger of an earlier version, which does not tell its source, is taken for this one's.
+        """
+        existing = cls.open(path, source)
+        with explained(path), contextlib.suppress(CommitFailedError):  # another machine does it
+            if existing is None:
+                return cls(_created(path, "ignore", source), path)
+            if source and not _source_of(existing.delta):
+                existing.delta.alter.set_table_properties(
+                    {_SOURCE_KEY: source}, raise_if_not_exists=False
+                )
+        return cls(DeltaTable(**arguments(path)), path)
 
     @property
     def delta(self) -> DeltaTable:
@@ -344,14 +361,18 @@ def arrow_of(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
-def _created(path: LedgerFolder, mode: Literal["ignore", "overwrite"]) -> DeltaTable:
+def _created(
+    path: LedgerFolder, mode: Literal["ignore", "overwrite"], source: str = ""
+) -> DeltaTable:
     return DeltaTable.create(
         **arguments(path),
         schema=_SCHEMA,
         mode=mode,
         partition_by=["day"],
         # What is overwritten in an object store is not append-only.
-        configuration=_PROPERTIES | ({"delta.appendOnly": "false"} if is_remote(path) else {}),
+        configuration=_PROPERTIES
+        | ({_SOURCE_KEY: source} if source else {})
+        | ({"delta.appendOnly": "false"} if is_remote(path) else {}),
         raise_if_key_not_exists=False,  # one of them is ours
     )
 
@@ -374,6 +395,44 @@ def _check_format(table: DeltaTable, path: LedgerFolder) -> None:
             f"the ledger in {path} has the format {found}, and this version reads {_FORMAT}",
             hint="another version of redrive made it: run that one, or move the folder away and let"
             " `redrive ledger rebuild` make it again",
+        )
+
+
+def source_of(cluster: Cluster, topic: str) -> str:
+    """What a ledger is made from: an outcomes topic, by a name that no other cluster's has.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    return f"{cluster.identity}/{topic}"
+
+
+def own_ledger(job: JobConfiguration, cluster: Cluster) -> LedgerTable | None:
+    """The ledger of a job; None if it has none, or none yet.
+
+    Raises:
+        EnvironmentFault: See ``LedgerTable.open``.
+        TransientFault: The broker gave no answer in time.
+    """
+    if not job.ledger.enabled:
+        return None
+    return LedgerTable.open(job.ledger.path, source_of(cluster, job.outcomes_topic))
+
+
+def _source_of(table: DeltaTable) -> str:
+    return (table.metadata().configuration or {}).get(_SOURCE_KEY) or ""
+
+
+def _check_source(table: DeltaTable, path: LedgerFolder, source: str) -> None:
+    found = _source_of(table)
+    if source and found and found != source:
+        cluster, _, topic = source.partition("/")
+        other_cluster, _, other_topic = found.partition("/")
+        raise EnvironmentFault(
+            f"the ledger in {path} has the outcomes of {other_topic} on the cluster"
+            f" {other_cluster}, and not those of {topic} on {cluster}",
+            hint="give each application on each cluster a ledger of its own, by ledger.path; if"
+            " that cluster is gone, move the ledger away to keep it, or `redrive ledger rebuild`",
         )
 
 

@@ -44,7 +44,7 @@ from redrive.messages import TopicPartition
 from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.rows import GONE, row_of
 from redrive.outcomes.storage import in_use, is_remote, local_path, lock_file
-from redrive.outcomes.table import LedgerTable, arrow_of, remove
+from redrive.outcomes.table import LedgerTable, arrow_of, remove, source_of
 from redrive.streaming.kafka_options import kafka_options
 from redrive.streaming.query import RunningQuery
 from redrive.streaming.session import Spark
@@ -188,7 +188,7 @@ def start_projection(
     if not configuration.ledger.enabled or not _lock(path):
         return None
     interval = f"{round(configuration.ledger.interval * 1000)} milliseconds"
-    table = LedgerTable.create(path)
+    table = _ledger(configuration)
     writer = _writer(spark, configuration, table, superseded)
     prepared = _projection(spark, configuration, table, writer, most)
     query = prepared.trigger(processingTime=interval).start()
@@ -338,7 +338,7 @@ def rebuild(
     # Delete nothing before it is known that a source for the rebuild exists.
     _starting_offsets(configuration, {})
     remove(path)
-    table, superseded = LedgerTable.create(path), Event()
+    table, superseded = _ledger(configuration), Event()
     writer = _writer(spark, configuration, table, superseded.set)
     prepared = _projection(spark, configuration, table, writer, _MOST)
     query = prepared.trigger(availableNow=True).start()
@@ -419,6 +419,13 @@ def _lock(path: LedgerFolder) -> bool:
         return False
     _locks[file] = opened
     return True
+
+
+def _ledger(configuration: JobConfiguration) -> LedgerTable:
+    """The ledger of the job, made if there is none."""
+    with Cluster.open(configuration.connection, timeout=SILENCE) as cluster:
+        source = source_of(cluster, configuration.outcomes_topic)
+    return LedgerTable.create(configuration.ledger.path, source)
 
 
 def _starting_offsets(

@@ -51,6 +51,12 @@ class AppliedPlan:
         self._operator = operator
         self._purpose = purpose
         self._written = written
+        if plan.cluster and plan.cluster != cluster.identity:
+            raise UsageError(
+                f"the plan was made on the cluster {plan.cluster}, and this is {cluster.identity}:"
+                " its offsets mean other messages here",
+                hint="name the settings that it was made with, or make another plan",
+            )
         self._lanes = list(_lanes_of(job, plan))
 
 

@@ -108,6 +108,8 @@ class ReplayPlan:
     plan: str
     """Its id."""
     application: str
+    cluster: str = ""
+    """Kafka's id of its cluster; empty in plans of earlier versions."""
     created: str
     """When, as ISO 8601 in UTC."""
     order: Order
@@ -159,6 +161,7 @@ class ReplayPlan:
             "redrive_plan": _WITH_EDIT if self.order.edit else _VERSION,
             "plan": self.plan,
             "application": self.application,
+            "cluster": self.cluster,
             "created": self.created,
             "to": self.order.to.value,
             "queue": self.order.target.queue,
@@ -221,6 +224,7 @@ class ReplayPlan:
         return cls(
             plan=str(document["plan"]),
             application=str(document["application"]),
+            cluster=str(document.get("cluster", "")),
             created=str(document["created"]),
             order=Order(
                 to=To(document["to"]),

@@ -125,6 +125,7 @@ class Planner:
         return ReplayPlan(
             plan=new_plan_id(),
             application=self._job.application,
+            cluster=self._cluster.identity,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             order=order,
             messages=_messages(mine),
