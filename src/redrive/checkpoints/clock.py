@@ -22,8 +22,6 @@ from redrive.checkpoints import machine
 from redrive.checkpoints.epoch import EntryStore
 from redrive.checkpoints.instances import Share
 
-__all__ = ["SetForward", "SteadyClock", "begin_clock"]
-
 _CLOCK: Final = "clock/"
 _SINCE_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """A clock that also counts while the machine sleeps, if there is one."""

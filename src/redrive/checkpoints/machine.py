@@ -12,8 +12,6 @@ import uuid
 from pathlib import Path
 from typing import Final
 
-__all__ = ["boot", "process_table", "runs"]
-
 _PROC: Final = Path("/proc")
 _UNKNOWN: Final = f"unknown-{uuid.uuid4().hex}"
 """Stands for a machine whose kernel has no boot id: no other process has the same value."""

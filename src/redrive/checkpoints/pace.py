@@ -8,8 +8,6 @@ from typing import Final
 
 from redrive.messages import TopicPartition
 
-__all__ = ["Pace"]
-
 _SAVED: Final = 1.0
 """Seconds of a rate that a lane may catch up after it could not be read: more would be a burst on a
 target that just recovered."""

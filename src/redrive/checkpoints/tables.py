@@ -24,8 +24,6 @@ from redrive.engine.commands import STATE_KINDS
 from redrive.kafka.cluster import Cluster
 from redrive.messages.schemes import OwnScheme
 
-__all__ = ["KeptTable", "Layout", "RunningTable", "TablesRead", "keep_tables", "read_tables"]
-
 _LARGEST_ENTRY: Final = MAX_MESSAGE_BYTES - 64 * 1024
 """Largest entry, in bytes; the rest is left for Kafka's overhead per record."""
 

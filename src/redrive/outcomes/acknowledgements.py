@@ -21,11 +21,6 @@ from redrive.outcomes.table import sql_text
 if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster
 
-__all__ = [
-    "Acknowledgement", "ReadAcknowledgements", "acknowledged", "acknowledgements_of",
-    "no_acknowledgements",
-]  # fmt: skip
-
 ReadAcknowledgements: TypeAlias = Callable[["Cluster"], "Sequence[Acknowledgement]"]
 """Reads the acknowledgements in effect; raises ``TransientFault`` if the broker gives no answer."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration
     from redrive.kafka.cluster import Cluster
 
-__all__ = ["Lost", "find_record"]
-
 
 @dataclass(frozen=True, slots=True)
 class Lost:

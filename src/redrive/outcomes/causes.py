@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from redrive.outcomes.rows import Row
     from redrive.outcomes.table import LedgerTable
 
-__all__ = ["Cause", "CauseCounter"]
-
 _INVALID: Final = "no valid dead-letter header"
 _COLUMNS: Final = "handler, form, error_class, field_reason, field_destq, consumer_group"
 

@@ -12,8 +12,6 @@ from redrive.errors import UsageError
 if TYPE_CHECKING:
     from redrive.outcomes.table import LedgerTable
 
-__all__ = ["check_condition", "enclosed", "refused"]
-
 _HINT: Final = (
     "it is SQL over the columns of the ledger, such as"
     " \"field_destq LIKE 'orders.%' AND attempt > 2\"; docs/ledger.md lists them"

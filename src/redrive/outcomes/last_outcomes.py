@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.kafka.cluster import Cluster
 
-__all__ = ["LastOutcome", "LastOutcomes"]
-
 _COLUMNS: Final = ("origin", "result", "replay", "outcomes_partition", "outcomes_offset")
 
 

@@ -27,19 +27,6 @@ from redrive.engine.outcome import COLUMNS, UNTOUCHED, Result
 from redrive.outcomes.storage import explained, open_letters_folder
 from redrive.outcomes.table import LedgerTable, sql_text
 
-__all__ = [
-    "CHANGED",
-    "OPEN",
-    "OpenLetters",
-    "changed_letters",
-    "counts_of",
-    "counts_where",
-    "every_outcome",
-    "last_outcomes",
-    "newer_than",
-    "write_open_letters",
-]
-
 OPEN: Final = (Result.PARKED, Result.REMAINS)
 """Results of dead letters that are not settled."""
 

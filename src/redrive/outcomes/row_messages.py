@@ -18,8 +18,6 @@ from redrive.rules import Dialect
 if TYPE_CHECKING:
     from redrive.rules import RulesTable
 
-__all__ = ["attempts_of", "is_wait", "message_of", "missing_fields"]
-
 _KNOWN: Final = frozenset({*FIELDS, "SCHEME", "GROUP"})
 """Fields of patterns that outcomes keep."""
 

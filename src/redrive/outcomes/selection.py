@@ -15,8 +15,6 @@ from redrive.outcomes.open_letters import OPEN
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action
 
-__all__ = ["HELD", "QUARANTINED", "Selection", "State"]
-
 QUARANTINED: Final = f"action = {sql_text(Action.QUARANTINE.value)}"
 """Of remaining messages: whether no table evaluates them again."""
 HELD: Final = f"(result = {sql_text(Result.PARKED)} AND attempt = 0)"

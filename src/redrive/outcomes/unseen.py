@@ -10,8 +10,6 @@ from redrive.messages import TopicPartition
 if TYPE_CHECKING:
     from redrive.kafka.cluster import Extent
 
-__all__ = ["Unseen", "outcomes_unseen"]
-
 
 class Unseen(NamedTuple):
     """Where the outcomes topic goes on behind the ledger."""
