@@ -322,9 +322,7 @@ def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
         )
 
 
-def lost_positions(
-    entries: Mapping[str, Mapping[str, Any]],
-) -> dict[TopicPartition, LostPosition]:
+def lost_positions(entries: Mapping[str, Mapping[str, Any]]) -> dict[TopicPartition, LostPosition]:
     """The lanes where the job can't go on, by the entries of its control topic."""
     found = {}
     for key, entry in entries.items():

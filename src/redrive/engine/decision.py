@@ -17,13 +17,7 @@ import orjson
 from redrive.engine.commands import Replay
 from redrive.engine.message import NO_ATTEMPTS, Attempts
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.outcome import (
-    FIELDS,
-    Outcome,
-    Result,
-    replay_members,
-    static_members,
-)
+from redrive.engine.outcome import FIELDS, Outcome, Result, replay_members, static_members
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile, Headers
 from redrive.messages import own_headers as own
 from redrive.messages.own_headers import Rounds

@@ -17,14 +17,7 @@ from redrive.engine.commands import Entry as CommandEntry
 from redrive.engine.commands import Replay, channel_entry, discovered_entry
 from redrive.engine.context import Entry, SliceContext
 from redrive.engine.deciders import Decided
-from redrive.engine.decision import (
-    Decision,
-    DecisionWriter,
-    Discard,
-    Keep,
-    Park,
-    Put,
-)
+from redrive.engine.decision import Decision, DecisionWriter, Discard, Keep, Park, Put
 from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
@@ -186,14 +179,7 @@ class PutDecider:
         """
         refusal = refusal or Refusal(0, "")
         topic = destination.topic if destination else ""
-        key = (
-            result,
-            names,
-            refusal.reason,
-            refusal.detail,
-            topic,
-            attempt,
-        )
+        key = (result, names, refusal.reason, refusal.detail, topic, attempt)
         decision = self._known.get(key)
         if decision is None:
             if len(self._known) >= REMEMBERED:

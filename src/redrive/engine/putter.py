@@ -112,11 +112,7 @@ class Putter:
         return self._put_to(descriptor.names, message.hops, seed)
 
     def put(
-        self,
-        entry: int,
-        message: Message,
-        descriptor: PutDescriptor,
-        destination: Destination,
+        self, entry: int, message: Message, descriptor: PutDescriptor, destination: Destination
     ) -> OutputRecord | Refusal:
         """The record that a put writes, or why it fails.
 

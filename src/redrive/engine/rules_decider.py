@@ -35,18 +35,11 @@ from redrive.engine.profiles import ProfileMatcher
 from redrive.engine.put_record import persistence_of, record_of
 from redrive.engine.rule_targets import Resolvers, RuleTargets
 from redrive.engine.transforms import Transform
-from redrive.messages import (
-    DeadLetterProfile,
-    TopicPartition,
-)
+from redrive.messages import DeadLetterProfile, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
 from redrive.messages.schemes import KNOWN, SchemeTable
-from redrive.rules import (
-    Action,
-    Rule,
-    RulesTable,
-)
+from redrive.rules import Action, Rule, RulesTable
 from redrive.rules.backoff import jitter_of
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Refusal

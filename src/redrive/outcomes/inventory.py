@@ -240,10 +240,7 @@ class Inventory:
 
     def count(self, selection: Selection) -> int:
         """How many dead letters there are; errors as for ``letters``."""
-        [row] = self._asked(
-            selection,
-            lambda where: f"SELECT count(*) n FROM letters {where}",
-        )
+        [row] = self._asked(selection, lambda where: f"SELECT count(*) n FROM letters {where}")
         return int(row["n"])
 
     def stories(self, messages: Sequence[str]) -> Mapping[str, Sequence[Row]]:
