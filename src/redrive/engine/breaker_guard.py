@@ -25,20 +25,12 @@ class BreakerGuard:
         attempts: AttemptCounter,
         decisions: DecisionWriter,
     ) -> None:
-        """Take what the decider of the table shares.
-
-        Args:
-            handler: Name of the handler.
-            settings: Its breakers.
-            attempts: Counts the attempts of the table.
-            decisions: Writes the decisions of the handler.
-        """
         self.failures = settings.failures
         self._handler = handler
         self._attempts = attempts
         self._decisions = decisions
 
-    def decided(
+    def decide(
         self,
         message: Message,
         decision: Decision,
@@ -63,19 +55,19 @@ class BreakerGuard:
             is_put = not facts.is_waiting(message, decision.wait)
         if not is_put and not is_refused(decision):
             return attempt(decision)
-        shared = facts.cache.shared
+        derive = facts.cache.derive
         if breaker is not None and not facts.breakers.admits(key, breaker):
-            return Decided(message, shared(self._suspended, decision, attempts, breaker.detail))
+            return Decided(message, derive(self._suspend, decision, attempts, breaker.detail))
         tried = decision
         if breaker is not None and not breaker.is_tried and isinstance(decision, Put):
-            tried = shared(self._probe, decision, attempts, breaker.detail)
+            tried = derive(self._probe, decision, attempts, breaker.detail)
         decided = attempt(tried)
         if not is_refused(decided.decision):
             return decided
         facts.breakers.refuse(key, decided.decision.detail)
         if breaker is None:
             return decided
-        return Decided(message, shared(self._suspended, decision, attempts, breaker.detail))
+        return Decided(message, derive(self._suspend, decision, attempts, breaker.detail))
 
     def note_return(
         self, profile: DeadLetterProfile, attempts: Attempts, put_at: int, facts: SliceContext
@@ -90,7 +82,7 @@ class BreakerGuard:
         """
         key = breaker_of(self._handler, self._attempts.last_tried(attempts), profile)
         if key is not None:
-            facts.breakers.came_back(key, put_at)
+            facts.breakers.note_return(key, put_at)
 
     def open_breaker(self, decision: Decision, facts: SliceContext) -> OpenBreaker | None:
         """The breaker that a decision has to ask, if it is open."""
@@ -99,8 +91,7 @@ class BreakerGuard:
         key = breaker_of(self._handler, decision.rule, decision.profile)
         return None if key is None else facts.breakers.of(key)
 
-    def _suspended(self, decision: Decision, attempts: Attempts, why: str) -> Suspend:
-        """The decision to wait for an open breaker, without an attempt."""
+    def _suspend(self, decision: Decision, attempts: Attempts, why: str) -> Suspend:
         return self._decisions.write(
             Suspend,
             Result.PARKED,
@@ -117,5 +108,5 @@ class BreakerGuard:
         """A put whose round does not count."""
         rounds = put.rounds
         if rounds is not None and put.rule is not None:
-            rounds = self._attempts.uncounted(put.rule, rounds, attempts)
+            rounds = self._attempts.rounds_of_probe(put.rule, rounds, attempts)
         return with_detail(replace(put, rounds=rounds), f"{PROBE}: {why}")

@@ -168,21 +168,12 @@ class Replay:
 
 
 def cancelled_entry(plan: str, operator: str) -> Entry:
-    """The entry that cancels the rest of a replay.
-
-    Args:
-        plan: The id of the plan.
-        operator: The operator who cancels it.
-    """
+    """The entry by which an operator cancels the rest of a replay, named by the id of its plan."""
     return f"{CANCELLED}{plan}", {"by": operator}
 
 
 def free_by_order(replays: Iterable[Replay]) -> dict[TopicPartition, int]:
-    """The offsets up to which replays read retry topics before their messages are due.
-
-    Args:
-        replays: Accepted replays.
-    """
+    """The offsets up to which replays read retry topics before their messages are due."""
     free: dict[TopicPartition, int] = {}
     for replay in replays:
         if replay.to.is_about_parked and not replay.cancelled_by:
@@ -215,7 +206,7 @@ def read_replays(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Replay]:
 
 def _replay(plan: str, value: Mapping[str, Any], cancelled_by: str) -> Replay | None:
     try:
-        told = {name: value[name] for name in value if name not in {"to", "spans", "edit"}}
+        plain = {name: value[name] for name in value if name not in {"to", "spans", "edit"}}
         edit = Edit.of(value.get("edit", ()))
         spans = {
             TopicPartition(topic, number): Span(
@@ -224,7 +215,12 @@ def _replay(plan: str, value: Mapping[str, Any], cancelled_by: str) -> Replay | 
             for topic, number, first, count, end, read, until, *named in value["spans"]
         }
         return Replay(
-            plan=plan, to=To(value["to"]), edit=edit, cancelled_by=cancelled_by, spans=spans, **told
+            plan=plan,
+            to=To(value["to"]),
+            edit=edit,
+            cancelled_by=cancelled_by,
+            spans=spans,
+            **plain,
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
@@ -390,11 +386,7 @@ class States:
     """Entries of acknowledgements, by id; deciding does not ask them."""
 
     def as_of(self, now: int) -> States:
-        """The states without the dynamic queues that are closed at a time.
-
-        Args:
-            now: Milliseconds since 1970.
-        """
+        """The states without the dynamic queues that are closed at a time, in ms since 1970."""
         if all(one.is_open(now) for one in self.dynamic_queues):
             return self
         is_open = frozenset(one for one in self.dynamic_queues if one.is_open(now))

@@ -100,14 +100,7 @@ class SliceContext:
     def check(
         self, entry: int, put: OutputRecord, persistence: int, destination: Destination
     ) -> Refusal | None:
-        """Why a put fails: the broker refused it, or its queue or topic would; else counts it.
-
-        Args:
-            entry: Its entry number.
-            put: The record.
-            persistence: Of the message.
-            destination: Where it leads.
-        """
+        """Why a put fails: the broker refused it, or its queue or topic would; else counts it."""
         refused = self.refused.get(entry)
         if refused is not None:
             return Refusal(refused.reason, refused.detail)

@@ -137,11 +137,7 @@ class Edit:
         return ", ".join(map(str, self.operations))
 
     def applied(self, content: Content) -> Content | Refusal:
-        """The content after all operations, or why one of them can't be made.
-
-        Args:
-            content: What the put would write.
-        """
+        """The content of a put after all operations, or why one of them can't be made."""
         try:
             for one in self.operations:
                 content = one.applied(content)
@@ -217,14 +213,14 @@ def changes(before: Content, after: Content) -> str:
     Returns:
         A text without any value; empty exactly if nothing is different.
     """
-    told = []
+    parts = []
     if names := _changed_names(before.headers, after.headers):
-        told.append(f"headers {', '.join(names)}")
+        parts.append(f"headers {', '.join(names)}")
     elif before.headers != after.headers:
-        told.append("order of headers")
+        parts.append("order of headers")
     if before.value != after.value:
-        told.append(f"value {_hash(before.value)} -> {_hash(after.value)}")
-    return "; ".join(told)
+        parts.append(f"value {_hash(before.value)} -> {_hash(after.value)}")
+    return "; ".join(parts)
 
 
 def _changed_names(before: Headers, after: Headers) -> list[str]:

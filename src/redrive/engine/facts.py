@@ -258,11 +258,7 @@ class Facts:
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Know nothing yet.
-
-        Args:
-            clock: Seconds from an arbitrary start.
-        """
+        """Know nothing yet; the clock gives seconds from an arbitrary start."""
         self._clock = clock
         self._asked_at = clock()
         self._asked_records: frozenset[RecordQuestion] = frozenset()
@@ -298,11 +294,7 @@ class Facts:
         return self._records.get(question)
 
     def copies(self, lane: TopicPartition) -> Copies | None:
-        """What remains on a partition; None and a question if unknown for this slice.
-
-        Args:
-            lane: A partition of a remaining topic.
-        """
+        """What remains on a partition of a remaining topic; None and a question if unknown."""
         return self._copies.get(lane)
 
     def replay(self, plan: str) -> Replay | None:
@@ -310,11 +302,7 @@ class Facts:
         return self._replays.get(plan)
 
     def orders(self, lane: TopicPartition) -> Sequence[Replay]:
-        """The replays of parked messages; none and a question if unknown.
-
-        Args:
-            lane: A partition of a retry topic.
-        """
+        """The replays of a retry partition's parked messages; none and a question if unknown."""
         return self._orders.get(lane) or ()
 
     def replayed(self, question: ReplayedQuestion) -> Replayed | None:

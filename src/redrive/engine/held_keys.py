@@ -26,30 +26,16 @@ class HeldKeys:
         interval: Callable[[TopicPartition], float],
         decisions: DecisionWriter,
     ) -> None:
-        """Take what the decider of the table shares.
-
-        Args:
-            identity: The handler's names.
-            table: A table with ORDER(KEY).
-            interval: See ``Decider.interval``.
-            decisions: Writes the decisions of the handler.
-        """
         self._identity = identity
         self._delays = table.backoff_partitions
         self._interval = interval
         self._decisions = decisions
 
-    def held(self, message: Message, attempts: Attempts, ahead: Ahead, now: int) -> Hold:
-        """The decision that a message waits behind an earlier one of its key.
+    def hold(self, message: Message, attempts: Attempts, ahead: Ahead, now: int) -> Hold:
+        """The decision that a message waits behind what is ahead of it; ``now`` in milliseconds.
 
-        It is looked at again soon after what it waits for may have moved, and the later the more
-        messages are in front of it.
-
-        Args:
-            message: The message.
-            attempts: The failed ones, to which none is added.
-            ahead: What waits in front of it.
-            now: Milliseconds.
+        It is decided again soon after what it waits for may have moved, and the later the more
+        messages are in front of it. No failed attempt is added.
         """
         seconds = float(min(ahead.messages, HOLDS[-1]))
         lane, (position, since) = ahead.lane, ahead.first

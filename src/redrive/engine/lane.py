@@ -144,7 +144,7 @@ class Lane:
         # An operator who names a message decides about its order too.
         ahead = None if key is None or replay else order.ahead(key, message.identity)
         if ahead is not None:
-            held = keys.held(message, attempts, ahead, now)
+            held = keys.hold(message, attempts, ahead, now)
             if self._was_held(row):
                 yield INTERNAL, self._held_again(row, message, held)
             else:
@@ -231,7 +231,7 @@ class Lane:
         decider = self._part.decider
         assert isinstance(decider, RulesDecider), "only dead-letter queues have a flood limit"
         profile = message.profile or NO_PROFILE
-        return self._facts.cache.shared(decider.flooded, profile, attempts, self._excess[row])
+        return self._facts.cache.derive(decider.keep_flooded, profile, attempts, self._excess[row])
 
     def _written(self, row: int, decided: Decided) -> Iterator[Entry]:
         triggers = self._facts.triggers
@@ -245,7 +245,7 @@ class Lane:
         """Like ``_decided``, for fresh dead letters, most of which have a prepared put."""
         decider, facts, records = source.decider, self._facts, self._part.records
         layout, prefix, base = source.layout, self._prefix, self._base
-        decisions, prepared = facts.decisions, facts.cache.prepared(decider, layout)
+        decisions, prepared = facts.decisions, facts.cache.prepared_puts(decider, layout)
         for row, profile in enumerate(self._profiles(source, first), first):
             value, timestamp = records.values[row], records.timestamps[row]
             try:
@@ -294,7 +294,7 @@ class Lane:
         if not matcher.is_varied:
             return map(matcher.shared, source.profiles[first:])
         return (
-            matcher.first(source.profiles[row], rule_input(source.read(row)[0], now))
+            matcher.match_first(source.profiles[row], rule_input(source.read(row)[0], now))
             for row in source.rows(first)
         )
 
@@ -320,7 +320,7 @@ class Lane:
         if message.cut or wire_size(message.key, message.value, message.headers) <= _SURELY_TAKEN:
             return message, decision
         topic = self._waiting_place(message, decision).topic
-        fitted = waiting.fitted(message, self._facts.facts.topic(topic).max_message_bytes)
+        fitted = waiting.fit(message, self._facts.facts.topic(topic).max_message_bytes)
         if not fitted.cut:
             return message, decision
         return fitted, with_detail(decision, cut_sentence(fitted.cut, message.origin))

@@ -159,7 +159,7 @@ class RulesDecider:
         mine = own_headers_of_original(message, self.schemes, facts.facts)
         if isinstance(mine, Gone):
             return message, attempts, mine
-        return *self.attempts.returned(message, mine), None
+        return *self.attempts.with_earlier_rounds(message, mine), None
 
     def _decided(
         self,
@@ -173,7 +173,7 @@ class RulesDecider:
     ) -> Decided:
         """The decision about a message, a part of which may be gone."""
         if self.profiles.is_kafka:
-            profile = self.profiles.matched(message, facts.now)
+            profile = self.profiles.match(message, facts.now)
         else:
             profile = message.profile or NO_PROFILE
         decision = facts.cache.decide(self, profile, attempts, message, replay)
@@ -185,7 +185,7 @@ class RulesDecider:
         def attempt(tried: Decision) -> Decided:
             return self._tried(message, tried, attempts, facts, entry=entry, gone=gone)
 
-        return self.guard.decided(message, decision, attempts, facts, attempt)
+        return self.guard.decide(message, decision, attempts, facts, attempt)
 
     def _tried(
         self,
@@ -202,7 +202,7 @@ class RulesDecider:
             if gone is not None:
                 return Decided(message, self._without_payload(decision, gone, facts))
             if message.failed_at and facts.is_waiting(message, decision.wait):
-                return Decided(message, facts.cache.shared(self.waiting, decision))
+                return Decided(message, facts.cache.derive(self.waiting, decision))
             return self._put(message, decision, attempts, facts, entry)
         if gone is not None and isinstance(decision, Keep):
             decision = with_detail(decision, gone.detail)
@@ -228,13 +228,13 @@ class RulesDecider:
             return Decided(message, self.on_refusal(decision, record))
         refusal = facts.check(entry, record, persistence_of(decision), decision.destination)
         if refusal is not None:
-            return Decided(message, facts.cache.shared(self.on_refusal, decision, refusal))
+            return Decided(message, facts.cache.derive(self.on_refusal, decision, refusal))
         return Decided(message, with_edit(decision, edit), ((entry, record),))
 
     def _without_payload(self, put: Put, gone: Gone, facts: SliceContext) -> Decision:
         """The decision to keep a dead letter whose payload cannot be read."""
         if gone.may_come:
-            return facts.cache.shared(self.on_refusal, put, Refusal(NO_PAYLOAD, gone.detail))
+            return facts.cache.derive(self.on_refusal, put, Refusal(NO_PAYLOAD, gone.detail))
         case = _Case(put.profile, put.attempts, replay=put.replay)
         return self._keep(
             case, put.rule, gone.detail, NO_PAYLOAD, target=put.target, is_worth_logging=True
@@ -279,7 +279,7 @@ class RulesDecider:
         if attempts.is_quarantined:
             return self._keep(case, None, "in quarantine, no rule is asked")
         candidates = self.profiles.candidates_of(profile)
-        index = self.attempts.following(candidates, attempts)
+        index = self.attempts.next_rule(candidates, attempts)
         if index is None:
             why = f"all {attempts.failures} attempts failed" if candidates else "no rule matches"
             return self._keep(case, None, why)
@@ -297,7 +297,7 @@ class RulesDecider:
 
     def waiting(self, decision: Put) -> Wait:
         """The decision to wait until a put's delay is over."""
-        name = self.attempts.following_name(decision.rule, decision.attempts)
+        name = self.attempts.next_attempt(decision.rule, decision.attempts)
         return self._decisions.write(
             Wait,
             Result.PARKED,
@@ -310,7 +310,7 @@ class RulesDecider:
             of_kind={"delay": self.attempts.delay(decision.rule, decision.attempts)},
         )
 
-    def flooded(self, profile: DeadLetterProfile, attempts: Attempts, why: str) -> Keep:
+    def keep_flooded(self, profile: DeadLetterProfile, attempts: Attempts, why: str) -> Keep:
         """The decision to keep a dead letter beyond the flood limit.
 
         Args:
@@ -421,8 +421,8 @@ class RulesDecider:
         following = None
         # Otherwise the table decided nothing, or its next attempt would lack the edit.
         if replay is None or (replay.to in {To.RULES, To.ATTEMPT} and not replay.edit):
-            attempts = self.attempts.counted(rule, attempts)
-            following = self.attempts.following(self.profiles.candidates_of(profile), attempts)
+            attempts = self.attempts.add_failure(rule, attempts)
+            following = self.attempts.next_rule(self.profiles.candidates_of(profile), attempts)
         if following is not None:
             of_kind["delay"] = self.attempts.delay(self.table.rules[following], attempts)
         header = profile.header

@@ -223,7 +223,7 @@ class DeadLetterSource:
                 key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp,
                 mine.group_topic,
             )  # fmt: skip
-            return *self.decider.attempts.returned(message, mine), None
+            return *self.decider.attempts.with_earlier_rounds(message, mine), None
         if part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}:
             key, value = mine.key, None if mine.is_null else value
             if key is None and value is None:
@@ -299,7 +299,7 @@ class InstructionSource:
             letters.load(part, first)
             is_plain = not part.released and not letters.decider.profiles.is_varied
             self.columns = letters.copy_columns() if is_plain else None
-            self._prepared = self._facts.cache.prepared(letters.decider, letters.layout)
+            self._prepared = self._facts.cache.prepared_puts(letters.decider, letters.layout)
             return True
         for plan in {dict(headers).get(own.REPLAY) for headers in part.records.headers[first:]}:
             facts.replay(own.read_own([(own.REPLAY, plan)]).replay)

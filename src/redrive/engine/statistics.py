@@ -76,16 +76,15 @@ class Ages:
         if not isinstance(decider, RulesDecider) or part.kind not in _ATTEMPTED:
             return
         first = bisect_left(records.offsets, done)
-        came = records.timestamps[first:]
-        if not came:
+        timestamps = records.timestamps[first:]
+        if not timestamps:
             return
         name = decider.identity.name
         if part.kind is SourceKind.RETRIES:
-            _count(
-                self.lateness, name, LATENESS_BOUNDS, now - 1000 * decider.interval(part.lane), came
-            )
-            came = list(_own_times(records.headers[first:], came))
-        _count(self.ages, name, AGE_BOUNDS, now, came)
+            due = now - 1000 * decider.interval(part.lane)
+            _count(self.lateness, name, LATENESS_BOUNDS, due, timestamps)
+            timestamps = list(_own_times(records.headers[first:], timestamps))
+        _count(self.ages, name, AGE_BOUNDS, now, timestamps)
 
     def add(self, other: Ages) -> None:
         """Adds the timing of another slice or process."""
@@ -105,7 +104,7 @@ def _own_times(headers: Iterable[Headers], copied: Iterable[int]) -> Iterator[in
 
 
 def _count(
-    found: dict[str, Distribution],
+    distributions: dict[str, Distribution],
     name: str,
     bounds: tuple[float, ...],
     until: float,
@@ -114,7 +113,7 @@ def _count(
     times = np.asarray(since, dtype=np.float64)
     # A record without a timestamp has -1. A wrong clock must not give negative seconds.
     seconds = np.maximum(0, until - times[times >= 0]) / 1000
-    found.setdefault(name, Distribution(bounds)).count(seconds)
+    distributions.setdefault(name, Distribution(bounds)).count(seconds)
 
 
 class Failure(NamedTuple):

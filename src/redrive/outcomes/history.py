@@ -426,7 +426,7 @@ def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
     home = int(message.origin.split(":")[-2])
     place = decider.waiting_place(message, decider.parked(message, rule, attempts), home)
     due = row["time"] + timedelta(seconds=decider.interval(place))
-    name = decider.attempts.following_name(rule, attempts)
+    name = decider.attempts.next_attempt(rule, attempts)
     attempt = f"attempt {attempts.failures + 1}"
     if missing:
         text = f"{attempt} by the rule that matches then"
