@@ -132,24 +132,21 @@ class RulesDecider:
                 gone = whole
             else:
                 message = whole
-        message, attempts, unknown = self.identified(message, attempts, facts)
+        message, attempts, unknown = self.identify(message, attempts, facts)
         if unknown is not None and unknown.may_come:
             gone = unknown
-        decided = self._decided(message, attempts, facts, entry=entry, replay=replay, gone=gone)
+        decided = self._decide_known(
+            message, attempts, facts, entry=entry, replay=replay, gone=gone
+        )
         if unknown is None or unknown.may_come:
             return decided
         detail = f"how often it was tried is not known: {unknown.detail}"
         return decided._replace(decision=with_detail(decided.decision, detail))
 
-    def identified(
+    def identify(
         self, message: Message, attempts: Attempts, facts: SliceContext
     ) -> tuple[Message, Attempts, Gone | None]:
         """A message with the identity and the rounds that its program may have dropped.
-
-        Args:
-            message: The message as it was read.
-            attempts: The failed ones, as they were read.
-            facts: What is known of the cluster.
 
         Returns:
             The message, its failed attempts, and why they are not known if so.
@@ -161,7 +158,7 @@ class RulesDecider:
             return message, attempts, mine
         return *self.attempts.with_earlier_rounds(message, mine), None
 
-    def _decided(
+    def _decide_known(
         self,
         message: Message,
         attempts: Attempts,
@@ -178,16 +175,16 @@ class RulesDecider:
             profile = message.profile or NO_PROFILE
         decision = facts.cache.decide(self, profile, attempts, message, replay)
         if self.guard is None or replay is not None:
-            return self._tried(message, decision, attempts, facts, entry=entry, gone=gone)
+            return self._attempt(message, decision, attempts, facts, entry=entry, gone=gone)
         if message.put_at:
             self.guard.note_return(profile, attempts, message.put_at, facts)
 
         def attempt(tried: Decision) -> Decided:
-            return self._tried(message, tried, attempts, facts, entry=entry, gone=gone)
+            return self._attempt(message, tried, attempts, facts, entry=entry, gone=gone)
 
         return self.guard.decide(message, decision, attempts, facts, attempt)
 
-    def _tried(
+    def _attempt(
         self,
         message: Message,
         decision: Decision,
@@ -202,7 +199,7 @@ class RulesDecider:
             if gone is not None:
                 return Decided(message, self._without_payload(decision, gone, facts))
             if message.failed_at and facts.is_waiting(message, decision.wait):
-                return Decided(message, facts.cache.derive(self.waiting, decision))
+                return Decided(message, facts.cache.derive(self.wait, decision))
             return self._put(message, decision, attempts, facts, entry)
         if gone is not None and isinstance(decision, Keep):
             decision = with_detail(decision, gone.detail)
@@ -211,18 +208,17 @@ class RulesDecider:
     def _put(
         self, message: Message, put: Put, attempts: Attempts, facts: SliceContext, entry: int
     ) -> Decided:
-        """A put, or the decision after it failed."""
         source, decision = message, put
         if put.profile.view.pointer:
-            found = original_of(message, self.schemes, facts.facts)
-            if isinstance(found, Gone):
-                return Decided(message, self._without_payload(put, found, facts))
-            if found.hops > message.hops:
-                again = facts.cache.decide(self, put.profile, attempts, found, put.replay)
+            original = original_of(message, self.schemes, facts.facts)
+            if isinstance(original, Gone):
+                return Decided(message, self._without_payload(put, original, facts))
+            if original.hops > message.hops:
+                again = facts.cache.decide(self, put.profile, attempts, original, put.replay)
                 if not isinstance(again, Put):
                     return Decided(message, again)
                 decision = again
-            source = found
+            source = original
         record, edit = record_of(source, decision, facts, self._transforms)
         if isinstance(record, Refusal):  # its sentence may be of this message alone: not cached
             return Decided(message, self.on_refusal(decision, record))
@@ -232,7 +228,6 @@ class RulesDecider:
         return Decided(message, with_edit(decision, edit), ((entry, record),))
 
     def _without_payload(self, put: Put, gone: Gone, facts: SliceContext) -> Decision:
-        """The decision to keep a dead letter whose payload cannot be read."""
         if gone.may_come:
             return facts.cache.derive(self.on_refusal, put, Refusal(NO_PAYLOAD, gone.detail))
         case = _Case(put.profile, put.attempts, replay=put.replay)
@@ -268,7 +263,7 @@ class RulesDecider:
         if replay.to is To.REMAIN:
             return self._keep(case, None, f"{replay.operator} wants no more attempts")
         if replay.rule is not None:
-            return self._applied(case, replay.rule)
+            return self._apply(case, replay.rule)
         return self._by_table(case._replace(attempts=NO_ATTEMPTS))
 
     def _by_table(self, case: _Case) -> Decision:
@@ -288,14 +283,14 @@ class RulesDecider:
             loop = self._targets.loop(profile, attempts, case.hops)
             if loop is not None:
                 return self._keep(case.in_quarantine, None, loop.detail, loop.reason)
-        return self._applied(case, rule)
+        return self._apply(case, rule)
 
     def on_refusal(self, decision: Put, refusal: Refusal) -> Decision:
         """The decision after a failed put: the next attempt, or the message remains."""
         case = _Case(decision.profile, decision.attempts, replay=decision.replay)
         return self._after_failure(case, decision.rule, decision.target, refusal)
 
-    def waiting(self, decision: Put) -> Wait:
+    def wait(self, decision: Put) -> Wait:
         """The decision to wait until a put's delay is over."""
         name = self.attempts.next_attempt(decision.rule, decision.attempts)
         return self._decisions.write(
@@ -311,26 +306,13 @@ class RulesDecider:
         )
 
     def keep_flooded(self, profile: DeadLetterProfile, attempts: Attempts, why: str) -> Keep:
-        """The decision to keep a dead letter beyond the flood limit.
-
-        Args:
-            profile: The messages.
-            attempts: Their failed attempts.
-            why: What the limit says.
-        """
+        """The decision to keep a dead letter beyond the flood limit."""
         return self._keep(_Case(profile, attempts), None, why)
 
     def skip(
         self, profile: DeadLetterProfile, result: Result, detail: str, replay: Replay | None
     ) -> Skip:
-        """The decision to leave a message as it is.
-
-        Args:
-            profile: Its failure, as its headers describe it.
-            result: ``SKIPPED`` or ``CANCELLED``.
-            detail: Why.
-            replay: The replay that is about it, if known.
-        """
+        """The decision to leave a message as it is; the result is ``SKIPPED`` or ``CANCELLED``."""
         return self._decisions.write(Skip, result, profile, attempt=0, detail=detail, replay=replay)
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
@@ -344,10 +326,7 @@ class RulesDecider:
     def parked(self, message: Message, rule: Rule | None, attempts: Attempts) -> Park:
         """The decision that parked a message, with only the time of the next attempt.
 
-        Args:
-            message: The message.
-            rule: The rule of the next attempt; None if unknown.
-            attempts: The failed ones.
+        The rule is that of the next attempt, None if unknown; the attempts are the failed ones.
         """
         return self._decisions.write(
             Park,
@@ -365,7 +344,7 @@ class RulesDecider:
             return self.table.backoff_partitions.seconds(lane.partition)
         return self.table.control.retry_interval
 
-    def _applied(self, case: _Case, rule: Rule) -> Decision:
+    def _apply(self, case: _Case, rule: Rule) -> Decision:
         profile, attempts, replay = case.profile, case.attempts, case.replay
         match rule.action:
             case Action.IGNORE:
