@@ -47,9 +47,7 @@ class AttemptCounter:
     def next_rule(self, candidates: int, attempts: Attempts) -> int | None:
         """The number of the rule that applies after failed attempts; None if none is left.
 
-        Args:
-            candidates: The rules that match, as bits.
-            attempts: The failed ones.
+        The candidates are the rules that match, as bits.
         """
         if not self._is_kafka:
             return select_rule(self._table, candidates, attempts.failures)
@@ -61,12 +59,7 @@ class AttemptCounter:
         return dict(attempts.by_rule).get(self._numbers[id(rule)], 0)
 
     def next_attempt(self, rule: Rule | None, attempts: Attempts) -> str:
-        """The name of a rule's next attempt: ``round 3 of 5``, or ``attempt 3`` of a put.
-
-        Args:
-            rule: The rule; None if none is left.
-            attempts: The failed ones.
-        """
+        """The name of a rule's next attempt: ``round 3 of 5``, or ``attempt 3`` of a put."""
         if rule is None or not self._is_kafka or rule.action is not Action.RETRY:
             return f"attempt {attempts.failures + 1}"
         return f"round {self.attempts_by(rule, attempts) + 1} of {rule.retry}"
@@ -102,17 +95,11 @@ class AttemptCounter:
     def with_earlier_rounds(
         self, message: Message, mine: own.OwnHeaders
     ) -> tuple[Message, Attempts]:
-        """A dead letter with the earlier rounds that Redrive's headers count.
+        """A dead letter and its failed attempts, by the rounds that Redrive's headers count.
 
         A service may copy headers to the events that it derives from a message. They count only if
-        the message comes back from the topic that it was put to.
-
-        Args:
-            message: The dead letter as it was read, with its own identity.
-            mine: Redrive's headers, of the dead letter or of its original.
-
-        Returns:
-            The message, and its failed attempts.
+        the message comes back from the topic that it was put to. The headers are those of the dead
+        letter, or of its original.
         """
         if mine.group_topic and not message.group_topic:  # read from the record that failed
             message = self._with_original(message, mine.group_topic)
@@ -170,11 +157,7 @@ class AttemptCounter:
 def loop_of(profile: DeadLetterProfile, hops: int, counted: int, limit: int) -> Refusal | None:
     """The refusal of a message that loops more often than its RETRY rules explain.
 
-    Args:
-        profile: The message's.
-        hops: Redrive's puts of it on queues.
-        counted: The puts among them that a RETRY of the queue counted.
-        limit: The most hops that are allowed.
+    Of its ``hops``, Redrive's puts of it on queues, a RETRY of the queue ``counted`` some.
     """
     # Loops through other programs leave traces in their headers; so do our own rounds.
     returns = (profile.view.hop or 1) - 1 if profile.comes_from_kafka and not counted else 0

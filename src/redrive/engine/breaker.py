@@ -111,13 +111,7 @@ class BreakerCounts:
 
 
 def breaker_of(handler: str, rule: Rule | None, profile: DeadLetterProfile) -> BreakerKey | None:
-    """The breaker that watches the puts of a profile by a rule; None if it has none.
-
-    Args:
-        handler: Name of the handler.
-        rule: The rule that applies, if any.
-        profile: The messages.
-    """
+    """The breaker that watches the puts of a profile by a rule; None if it has none."""
     if rule is None or rule.action is not Action.RETRY:
         return None
     names, group = original_names(profile), failed_group(profile)
@@ -158,7 +152,6 @@ class SliceBreakers:
         self.probed.clear()
 
     def __bool__(self) -> bool:
-        """Whether any breaker is open."""
         return bool(self._known or self._opened_here)
 
     def of(self, key: BreakerKey) -> OpenBreaker | None:
@@ -187,11 +180,8 @@ class SliceBreakers:
     def opens(self, failures: Mapping[str, int], decisions: Counter[Decision]) -> bool:
         """Whether the refusals of this slice alone open a breaker: decide the slice again then.
 
-        So no message of a large slice uses up an attempt.
-
-        Args:
-            failures: By handler, the failures that open a breaker.
-            decisions: What the slice decided.
+        So no message of a large slice uses up an attempt. ``failures`` has by handler how many
+        open a breaker.
         """
         failing = [
             key

@@ -40,12 +40,7 @@ class BreakerGuard:
     ) -> Decided:
         """The result of a decision under its breaker: an attempt, a probe, or a wait.
 
-        Args:
-            message: The message.
-            decision: The decision of the table about it.
-            attempts: Its failed attempts.
-            facts: The breakers, as the slice sees them.
-            attempt: Carries a decision about the message out.
+        ``attempt`` carries out a decision about the message.
         """
         key = breaker_of(self._handler, decision.rule, decision.profile)
         if key is None:
@@ -72,13 +67,9 @@ class BreakerGuard:
     def note_return(
         self, profile: DeadLetterProfile, attempts: Attempts, put_at: int, facts: SliceContext
     ) -> None:
-        """Counts a round that came back for the breaker of its rule.
+        """Counts a round that came back for the breaker of its rule, put at a time in milliseconds.
 
-        Args:
-            profile: The message's.
-            attempts: Its failed attempts, the last of them by that rule.
-            put_at: Time of the round's put, in milliseconds.
-            facts: The breakers, as the slice sees them.
+        The last of the failed attempts was by that rule.
         """
         key = breaker_of(self._handler, self._attempts.last_tried(attempts), profile)
         if key is not None:

@@ -27,7 +27,6 @@ class DecisionCache:
     """Decisions of rules tables under the facts of one moment, shared by equal messages."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
         # Decisions keep their profiles alive, so the id in a key stays unique.
         self._profiles: dict[int, DeadLetterProfile] = {}
         self._decisions: dict[tuple[int, int, Attempts, int, int, str], Decision] = {}
@@ -86,10 +85,7 @@ class DecisionCache:
     ) -> _Result:
         """A decision that follows from another one, or from a profile, made once.
 
-        Args:
-            make: Makes it.
-            source: The other decision or the profile; equal ones are not taken for the same.
-            more: What else it depends on.
+        The source is that other decision or profile; equal ones are not taken for the same.
         """
         key = (make, id(source), *more)
         known = self._derived.get(key)

@@ -268,22 +268,17 @@ def queue_entry(*, queue: str, queue_manager: str, put_enabled: bool) -> Entry:
 
 
 def release_entry(lane: TopicPartition, offset: int) -> Entry:
-    """The entry that releases the messages held on one partition, once (``triggerTransmission``).
+    """The entry that releases the messages of one partition once (``triggerTransmission``).
 
-    Args:
-        lane: The partition.
-        offset: Messages below it are released, whatever the state of the channel.
+    Messages below the offset are released, whatever the state of the channel.
     """
     return f"{_RELEASE}{lane.topic}/{lane.partition}", {"offset": offset}
 
 
 def discovered_entry(at: str, queue: str, queue_manager: str) -> Entry:
-    """The entry that keeps a definition which queue discovery created.
+    """The entry that keeps a definition which queue discovery created at a manager.
 
-    Args:
-        at: The manager that has the definition.
-        queue: Its queue.
-        queue_manager: The queue's manager.
+    The queue and its queue manager are what the definition is of.
     """
     key = f"{_DISCOVERED}{at}/{queue}@{queue_manager}"
     return key, {"at": at, "queue": queue, "queue_manager": queue_manager}
@@ -301,7 +296,6 @@ def removal(entry: Entry) -> Removal:
 
 
 def _key_at(kind: str, queue_manager: str, name: str) -> tuple[str, dict[str, str]]:
-    """The key of an object's entry, and the queue manager if its name has a slash."""
     return f"{kind}{queue_manager}/{name}", {"at": queue_manager} if "/" in queue_manager else {}
 
 
@@ -351,7 +345,6 @@ def _read_resumes(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Resume]
 
 
 def _resume(topic: str, value: Mapping[str, Any]) -> Resume | None:
-    """A resume; None for an entry of another form."""
     try:
         lanes = {TopicPartition(name, number): found for name, number, found in value["lanes"]}
         begin, operator = ResumeFrom(value["from"]), str(value["operator"])
@@ -407,10 +400,7 @@ class States:
     ) -> bool:
         """Whether a channel moves messages: it runs, and every connection that it goes over.
 
-        Args:
-            channel: Its queue manager and its name.
-            via: The further connections on the way.
-            is_running: Whether it runs if no operator started or stopped it.
+        It runs as given if no operator started or stopped it.
         """
         return self.running.get(channel, is_running) and self.stopped.isdisjoint(via)
 

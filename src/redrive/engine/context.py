@@ -147,7 +147,6 @@ class SliceContext:
 
 
 def _problem(put: OutputRecord, facts: TopicFacts, now: int) -> Refusal | None:
-    """Why the broker would refuse a put; None if it would not."""
     if facts.silent:
         detail = f"topic {put.topic} takes nothing now: {facts.silent}"
         return Refusal(Reason.RESOURCE_PROBLEM, detail)

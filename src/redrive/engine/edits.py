@@ -49,7 +49,6 @@ class SetHeader(NamedTuple):
         return {"set_header": self.name, "to": _text(self.value)}
 
     def __str__(self) -> str:
-        """The operation in words, without the value."""
         return f"header {self.name} set"
 
 
@@ -67,7 +66,6 @@ class DropHeader(NamedTuple):
         return {"drop_header": self.name}
 
     def __str__(self) -> str:
-        """The operation in words."""
         return f"header {self.name} dropped"
 
 
@@ -89,7 +87,6 @@ class PatchValue(NamedTuple):
         return {"json_patch": list(self.patch.document)}
 
     def __str__(self) -> str:
-        """The operation in words."""
         return "value patched"
 
 
@@ -116,7 +113,6 @@ class ReplaceContent(NamedTuple):
         return {"edited": self.edited, "value": _text(self.content.value), "headers": headers}
 
     def __str__(self) -> str:
-        """The operation in words."""
         return "edited"
 
 
@@ -133,7 +129,6 @@ class Edit:
         return bool(self.operations)
 
     def __str__(self) -> str:
-        """The operations in words, without values."""
         return ", ".join(map(str, self.operations))
 
     def applied(self, content: Content) -> Content | Refusal:
@@ -178,9 +173,6 @@ def _operation(document: Mapping[str, Any]) -> Operation:
 
 def checked_name(name: str) -> str:
     """The name of a header that an edit may set or drop.
-
-    Args:
-        name: The name.
 
     Raises:
         ValueError: It is empty, or one of Redrive's own.

@@ -195,7 +195,6 @@ class Questions:
     new_topics: frozenset[NewTopicQuestion] = frozenset()
 
     def __bool__(self) -> bool:
-        """Whether anything is asked."""
         plain = self.topics or self.depths or self.records or self.new_topics
         return bool(plain or self.about_replays or self.about_order)
 
@@ -335,11 +334,7 @@ class Facts:
     def answered(
         self, decide: Callable[[], _Decided], answers: Callable[[Questions], Answers]
     ) -> _Decided:
-        """A decision once every question is answered that it leads to.
-
-        Args:
-            decide: Decides by what is known; called again after each answer.
-            answers: Asks the cluster.
+        """A decision once every question that it leads to is answered; made anew after each answer.
 
         Raises:
             TransientFault: Every answer led to another question.

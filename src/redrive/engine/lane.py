@@ -75,12 +75,10 @@ class Lane:
         )
 
     def outputs(self, part: PartitionRecords, base: int, first: int) -> Iterator[Entry]:
-        """The outputs for some records of the lane.
+        """The outputs for some records of the lane; those of an earlier call are done with.
 
-        Args:
-            part: The records; those of an earlier call are done with.
-            base: Entry number of the first of them.
-            first: Row of the first that is still to do.
+        The first record has the entry number ``base``, and the first that is still to do the row
+        ``first``.
         """
         self._part, self._base = part, base
         self._traces = traceparents(part.records)
@@ -163,7 +161,6 @@ class Lane:
         return Place(self._part.lane, self._part.records.offsets[row])
 
     def _round_at(self, row: int) -> Round | None:
-        """The round that a record is a note of; None for a message."""
         records = self._part.records
         if self._part.kind is not SourceKind.RETRIES:
             return None

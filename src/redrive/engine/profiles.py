@@ -51,7 +51,6 @@ class ProfileMatcher:
     """Matches messages, or whole profiles of them, with the rules of one table."""
 
     def __init__(self, table: RulesTable, schemes: SchemeTable = KNOWN) -> None:
-        """Build the index of the table."""
         self.is_kafka = table.control.dialect is Dialect.KAFKA
         """Whether rules match messages, not only the fields of profiles."""
         names = table.asked if self.is_kafka else frozenset()

@@ -169,12 +169,8 @@ class PutDecider:
     ) -> Decision:
         """The decision about a message that is not put to its own destination.
 
-        Args:
-            result: The result that the outcome names.
-            names: The names that came with the message.
-            refusal: Why it is not put; None if nothing refused it.
-            destination: The dead-letter queue, if it goes there.
-            attempt: Number of the attempt, from 1.
+        The refusal says why not, None if nothing refused it; the destination is the dead-letter
+        queue, if the message goes there. Attempts count from 1.
         """
         refusal = refusal or Refusal(0, "")
         topic = destination.topic if destination else ""
@@ -190,26 +186,14 @@ class PutDecider:
     def on_refusal(self, names: Names, refusal: Refusal, failures: int) -> Decision | None:
         """The decision to try a put again later, as a receiving channel does (MRRTY).
 
-        Args:
-            names: Those that came with the message.
-            refusal: Why it cannot be put.
-            failures: The earlier tries that failed.
-
-        Returns:
-            None if it is not tried again: the reason is not temporary, or MRRTY is exhausted.
+        None after too many failures, or if the reason is not temporary.
         """
         if refusal.reason not in TEMPORARY or failures >= self._message_retries:
             return None
         return self.end(Result.PARKED, names, refusal, attempt=failures + 1)
 
     def with_detail(self, decision: Decision, detail: str = "", *, attempt: int = 0) -> Decision:
-        """A decision with more detail in its outcomes.
-
-        Args:
-            decision: A decision of this decider.
-            detail: What to add to its detail; empty for nothing.
-            attempt: Number of the attempt; 0 keeps the decision's.
-        """
+        """A decision with more detail in its outcomes; attempt 0 keeps that of the decision."""
         attempt = attempt or decision.attempt
         if not detail and attempt == decision.attempt:
             return decision
@@ -330,7 +314,6 @@ class _PutAttempt:
         return self._put(put) if isinstance(put, Put) else put
 
     def _put(self, put: Put) -> Decision | Refusal:
-        """A put, with the copy for the queue's STREAMQ."""
         # Discovered definitions stay even if the remote queue refuses the message (A.5).
         for one in put.destination.discovered:
             if one not in self._facts.discovered:

@@ -149,11 +149,7 @@ def as_put(message: Message, queue_manager: str) -> Message:
 
     What the record has already stays, as with MQPMO_SET_ALL_CONTEXT: Kafka does not say who wrote
     it. The identifier is made of the message's identity, so a put that is decided again has the
-    same one.
-
-    Args:
-        message: The message, as an application wrote it to an intake.
-        queue_manager: The manager to which the application is connected.
+    same one. The application is connected to the queue manager.
     """
     present = dict(message.headers)
     made: dict[str, str | int] = {}

@@ -137,14 +137,9 @@ class PreparedPut:
         *,
         hops: int,
     ) -> None:
-        """Prepare.
+        """Prepare puts of messages that have these header names, without Redrive's own, in order.
 
-        Args:
-            put: The decision.
-            layout: The header names of every message, without Redrive's own, in their order.
-            bounds: See ``put_bounds``.
-            facts: What is known of the cluster.
-            hops: Redrive's earlier puts of every message.
+        The bounds are those of ``put_bounds``, the hops Redrive's earlier puts of every message.
         """
         self.decision = put
         self.hops = hops

@@ -78,15 +78,7 @@ class RuleTargets:
     def of(
         self, rule: Rule, profile: DeadLetterProfile, attempts: Attempts, *, hops: int, seed: int
     ) -> Target:
-        """The target of a rule.
-
-        Args:
-            rule: A rule that puts.
-            profile: The messages.
-            attempts: Their failed attempts.
-            hops: Redrive's puts of them on queues.
-            seed: Decides among equal instances of a cluster queue.
-        """
+        """The target of a rule that puts; the seed decides among instances of a cluster queue."""
         is_retry = rule.action is Action.RETRY
         names = original_names(profile) if is_retry else _forward_names(rule, profile)
         original = self.loop(profile, attempts, hops) or self._resolve_names(

@@ -110,11 +110,7 @@ class Source(Protocol):
     """Reads the records of one lane, part by part."""
 
     def load(self, part: PartitionRecords, first: int) -> bool:
-        """Take some records; those of an earlier call are finished.
-
-        Args:
-            part: The records.
-            first: Row of the first that is still to do.
+        """Take some records, from the row ``first`` on; those of an earlier call are finished.
 
         Returns:
             False if nothing can be read before more is known of the cluster.
@@ -431,7 +427,6 @@ class PutSource:
     """Reads puts: from an intake, a transmission queue, or the topic where its messages wait."""
 
     def __init__(self, *, by_priority: bool) -> None:
-        """Nothing is loaded yet; ``by_priority`` is that of the decider."""
         self._by_priority = by_priority
 
     def load(self, part: PartitionRecords, first: int) -> bool:

@@ -65,12 +65,9 @@ class Ages:
     """Seconds from the due time of a retry to its attempt."""
 
     def note(self, part: PartitionRecords, done: int, now: int) -> None:
-        """Adds the attempts on some records.
+        """Adds the attempts on records from an offset on, made at a time in milliseconds.
 
-        Args:
-            part: The records; only dead letters and due retries count.
-            done: The first offset that was attempted now.
-            now: Milliseconds; the time of the attempts.
+        Only dead letters and due retries count.
         """
         decider, records = part.decider, part.records
         if not isinstance(decider, RulesDecider) or part.kind not in _ATTEMPTED:

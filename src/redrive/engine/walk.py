@@ -164,7 +164,6 @@ def walk(
 
 
 def _read(record: OutputRecord, offset: int) -> Records:
-    """A written record, in the form in which it is read."""
     headers = record.headers or []
     return Records([record.key], [record.value], [headers], [record.timestamp], [offset])
 
