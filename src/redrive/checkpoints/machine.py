@@ -28,11 +28,7 @@ def process_table() -> str:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process of this pid namespace exists, of any user.
-
-    Args:
-        pid: Its number.
-    """
+    """Whether a process with this number exists in this pid namespace, of any user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
