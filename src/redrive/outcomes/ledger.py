@@ -38,6 +38,16 @@ class Batch(NamedTuple):
     results: Mapping[str, int]
 
 
+class Unseen(NamedTuple):
+    """Where the outcomes topic goes on behind the ledger."""
+
+    starts: Mapping[TopicPartition, int]
+    """Where to read; partitions with nothing new are left out."""
+    gone: Mapping[TopicPartition, int]
+    """Partitions where the topic does not go on where the ledger ends, and the offset from which on
+    no outcome is missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """All outcomes up to this moment, or as near to it as possible."""
@@ -102,12 +112,7 @@ class Ledger:
         return cls(table, tuple(rows), tuple(notes))
 
     def find(self, criteria: Criteria, *, limit: int) -> list[Row]:
-        """The newest outcomes that fulfil the criteria, oldest first.
-
-        Args:
-            criteria: Which ones.
-            limit: How many at most.
-        """
+        """The newest outcomes that fulfil the criteria, oldest first."""
         rows = [row for row in self.tail if criteria.matches(row)]
         if self.table is not None:
             newest = "ORDER BY time DESC, outcomes_offset DESC"
@@ -117,14 +122,7 @@ class Ledger:
         return rows[-limit:]
 
     def flows(self, *earliest: datetime) -> list[Counter[Flow]]:
-        """The number of outcomes of each kind.
-
-        Args:
-            earliest: Times to count from as well.
-
-        Returns:
-            The counts of all times, then those from each time on.
-        """
+        """The number of outcomes of each kind: of all times, then from each of some times on."""
         counts: list[Counter[Flow]] = [Counter() for _ in range(1 + len(earliest))]
         for row in self.tail:
             if row["malformed"] is None:
@@ -133,9 +131,9 @@ class Ledger:
                 for count, moment in zip(counts[1:], earliest, strict=True):
                     count[flow] += row["time"] >= moment
         if self.table is not None:
-            found = [counts_of(self.table, OpenLetters.of(self.table))]
-            found += [Counter(counts_where(self.table, time_from(it))) for it in earliest]
-            for count, one in zip(counts, found, strict=True):
+            projected = [counts_of(self.table, OpenLetters.of(self.table))]
+            projected += [Counter(counts_where(self.table, time_from(it))) for it in earliest]
+            for count, one in zip(counts, projected, strict=True):
                 count.update({Flow(*what): number for what, number in one.items()})
         return [+count for count in counts]
 
@@ -163,6 +161,25 @@ class Ledger:
             f" GROUP BY time, result ORDER BY time DESC LIMIT {_BATCH_WINDOW}",
             columns="time, result, count(*) n",
         )
+
+
+def outcomes_unseen(seen: Mapping[int, int], extents: Mapping[TopicPartition, Extent]) -> Unseen:
+    """Compares what the ledger has seen with what the topic holds.
+
+    Args:
+        seen: By partition, the next outcome that the ledger wants; empty without a ledger.
+        extents: What each partition of the outcomes topic holds.
+    """
+    starts, gone = {}, {}
+    for lane, extent in extents.items():
+        position = seen.get(lane.partition, 0)
+        if position < extent.first:
+            gone[lane] = extent.first
+        elif position > extent.end:  # the topic was made anew
+            gone[lane] = position
+        starts[lane] = extent.first if lane in gone else position
+    unread = {lane: start for lane, start in starts.items() if start < extents[lane].end}
+    return Unseen(unread, gone)
 
 
 def _starts(

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 import pyarrow as pa
@@ -152,6 +153,12 @@ class LedgerTable:
                 # Another machine made it at the same moment.
                 return cls(DeltaTable(**arguments(path)), path)
 
+    @classmethod
+    def of_rows(cls, folder: Path, rows: pa.Table) -> Self:
+        """A new table of some rows in a folder, for queries ``beside`` a ledger."""
+        write_deltalake(folder, rows)
+        return cls(DeltaTable(folder), folder)
+
     @property
     def delta(self) -> DeltaTable:
         """The table as the library knows it."""
@@ -189,21 +196,15 @@ class LedgerTable:
         return sum(self._files().column("size_bytes").to_pylist())
 
     def _files(self) -> pa.Table:
-        """The table's files, with their statistics."""
         # Not by pa.table: it imports pandas, which takes longer than any query here, and 36 MB.
         actions = self._table.get_add_actions(flatten=True)
         return pa.RecordBatchReader.from_stream(actions).read_all()
 
     def rows(self, clauses: str, *, columns: str = "*") -> list[Row]:
-        """Rows by SQL.
+        """Columns of rows by SQL; the clauses follow ``SELECT ... FROM ledger``."""
+        return self.answer(f"SELECT {columns} FROM {_NAME} {clauses}")  # noqa: S608 - read only, and quoted by its callers
 
-        Args:
-            clauses: What follows ``SELECT ... FROM ledger``.
-            columns: What to select.
-        """
-        return self.asked(f"SELECT {columns} FROM {_NAME} {clauses}")  # noqa: S608 - read only, and quoted by its callers
-
-    def asked(self, query: str) -> list[Row]:
+    def answer(self, query: str) -> list[Row]:
         """The answer to a whole query, in which the table is called ``ledger``."""
         with explained(self._path):
             return _rows(self.stream(query).read_all())
@@ -213,13 +214,8 @@ class LedgerTable:
         return pa.RecordBatchReader.from_stream(self._query.execute(query))
 
     def keep(self, name: str, query: str) -> None:
-        """Keeps the answer to a query in memory, as a table for other queries.
-
-        Args:
-            name: The name of that table.
-            query: A whole query.
-        """
-        self.asked(f"CREATE TABLE {name} AS {query}")
+        """Keeps the answer to a query in memory, as a table with this name for other queries."""
+        self.answer(f"CREATE TABLE {name} AS {query}")
 
     def problem_with(self, query: str) -> str:
         """What the engine does not understand about a query; empty if it does."""
@@ -330,14 +326,7 @@ class LedgerTable:
 
 
 def arrow_of(rows: Sequence[Row]) -> pa.Table:
-    """Rows as columns.
-
-    Args:
-        rows: What ``rows.row_of`` made.
-
-    Returns:
-        A table with all columns of ``SCHEMA``.
-    """
+    """Rows, as ``rows.row_of`` makes them, as a table with all columns of ``SCHEMA``."""
     if not rows:
         # Not SCHEMA.empty_table() nor from_pylist: they import pandas.
         return pa.Table.from_batches([], SCHEMA)
