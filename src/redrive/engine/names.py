@@ -112,6 +112,11 @@ class HandlerIdentity:
         """The topic where dead letters wait for their next attempt."""
         return self.retry_topic, self.backoff_topic
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics where dead letters are before they are placed."""
+        return self.topic, *self.waiting_topics, self.remaining_topic
+
 
 def instances_group(application: str) -> str:
     """The consumer group whose members are the live instances of an application."""

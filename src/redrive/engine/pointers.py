@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from redrive.engine.facts import Facts, Gone, Original, RecordQuestion
 from redrive.engine.message import Message
+from redrive.engine.ordering import position_of
 from redrive.messages import cuts, decode_dead_letter, with_original
 from redrive.messages import own_headers as own
 from redrive.messages.cuts import Content
@@ -19,9 +20,8 @@ def restored(message: Message, facts: Facts) -> Message | Gone:
     """
     if not message.cut:
         return message
-    topic, partition, offset = message.origin.rsplit(":", 2)
-    place = RecordQuestion(topic.partition("~")[0], int(partition), int(offset))
-    found = facts.record(place)
+    place = position_of(message.origin)
+    found = facts.record(RecordQuestion(place.topic, place.partition, place.offset))
     if found is None:
         return message
     if isinstance(found, Gone):

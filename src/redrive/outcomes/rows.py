@@ -98,7 +98,6 @@ def pattern_fields(row: Row) -> dict[str, str | int]:
 
 
 def _record(value: bytes | None) -> dict[str, Any] | None:
-    """The JSON object of an outcome record, or None if it is none."""
     try:
         record = orjson.loads(value or b"")
     except orjson.JSONDecodeError:
