@@ -100,12 +100,10 @@ class Pace:
     """
 
     def __init__(self, clock: Callable[[], float], *, at_most: bool = False) -> None:
-        """Know no lane yet.
+        """Know no lane yet; the clock gives seconds and is never set back.
 
-        Args:
-            clock: Seconds from an arbitrary start, never set back.
-            at_most: Whether the answers must be an upper bound of another pace, which began
-                earlier.
+        With ``at_most`` the answers are an upper bound of those of another pace, which began
+        earlier.
         """
         self._clock = clock
         self._saved = _SAVED if at_most else 0.0
@@ -173,11 +171,8 @@ class HeldPartitions:
     ) -> dict[TopicPartition, int]:
         """The offset up to which each partition is free, never below ``begin``.
 
-        Args:
-            begin: The position of each partition.
-            ends: Where each ends. They must be older than this call: else a message that is parked
-                meanwhile would be free at once.
-            states: Which channels run.
+        The ends must be older than this call: else a message that is parked meanwhile would be free
+        at once. The states say which channels run.
 
         Raises:
             TransientFault: The broker gave no answer in time.

@@ -264,14 +264,9 @@ class Emitter:
     ) -> None:
         """Create an emitter without a producer yet.
 
-        Args:
-            make_producer: Makes a producer with this emitter's transactional id; it is not
-                initialised yet.
-            cluster: Answers questions.
-            run: The run that this emitter works for.
-            clock: Time.
-            policy: When to give up; the default suits a broker restart.
-            failed: Called for every failed try that is repeated.
+        The producers that it makes have its transactional id and are not initialised yet. The
+        default policy suits a broker restart. ``failed`` is called for every failed try that is
+        repeated.
         """
         self._make_producer = make_producer
         self._cluster = cluster

@@ -85,8 +85,7 @@ class Registration:
     def assigned(self, partitions: int) -> Share | None:
         """The share that this instance is to have, among those that are alive now.
 
-        Args:
-            partitions: How many there are, of all topics that are read.
+        The partitions are those of all topics that are read.
 
         Returns:
             None if it has none: it stands by, as there are more instances than partitions, or is

@@ -64,11 +64,8 @@ class StatesFollower:
     def states(self, *, to_the_end: bool = False) -> States:
         """The states known now; the same value while nothing changes.
 
-        The first call reads everything that is visible.
-
-        Args:
-            to_the_end: Whether every call does: it then sees at least what any other follower has
-                seen.
+        The first call reads everything that is visible. With ``to_the_end`` every call does: it
+        then sees at least what any other follower has seen.
 
         Raises:
             TransientFault: Nothing could be read yet, or not everything required. A channel that
@@ -92,10 +89,8 @@ class StatesFollower:
         Instructions are written in one transaction with their plan, but may be visible before it:
         markers are written one by one, and another command's open transaction may hide the plan.
         The plan was written by the time they became visible, so they count once everything written
-        by then is visible. Nothing else waits meanwhile.
-
-        Args:
-            ends: Where partitions of replay topics end for readers; fetched before this call.
+        by then is visible. Nothing else waits meanwhile. The ends of the replay topics are those
+        for readers, fetched before this call.
         """
         if any(end > self._known.get(lane, 0) for lane, end in ends.items()):
             with contextlib.suppress(TransientFault):

@@ -36,12 +36,7 @@ def find_record(
 
     The dead letter is tried first, as its place is known; a copy must be searched. A record at that
     place counts only if it has the size and the key from the ledger: the topic may have been
-    recreated since.
-
-    Args:
-        cluster: The cluster.
-        handler: The handler of the dead letter; None if the settings do not have it any more.
-        row: The last outcome of the dead letter.
+    recreated since. The row is the last outcome; the handler may not be in the settings any more.
     """
     waiting: dict[str, Sequence[str]] = {}
     if handler is not None:

@@ -255,7 +255,7 @@ class Archive:
         return (*self._notes, *ledger.notes)
 
     def _not_found(self, text: str, ledger: Ledger) -> NotFound:
-        hints = [*self._whereabouts(text)]
+        hints = [*self._place_on_topic(text)]
         if similar := list(dict.fromkeys(self._similar(text, ledger))):
             hints.append(f"did you mean {' or '.join(similar)}?")
         return NotFound(
@@ -264,7 +264,7 @@ class Archive:
             notes=self._all_notes(ledger),
         )
 
-    def _whereabouts(self, text: str) -> Iterator[str]:
+    def _place_on_topic(self, text: str) -> Iterator[str]:
         """The broker's information about a record without an outcome."""
         identity = Identity.parse(text)
         if identity is None:

@@ -418,13 +418,10 @@ class Inventory:
     def first_seen(
         self, handler: str, since: datetime | None, engine: Engine | None = None
     ) -> Iterator[Row]:
-        """The dead letters of a handler, those with the same match fields together.
+        """The dead letters of a handler since a time, those with the same match fields together.
 
-        Args:
-            handler: Its name.
-            since: When they were first decided about at the earliest; None for all.
-            engine: Answers the query over the tables ``ledger`` and ``tail``, such as Spark's SQL;
-                None for the embedded engine.
+        The engine answers the query over the tables ``ledger`` and ``tail``, such as Spark's SQL;
+        by default it is the embedded one.
 
         Yields:
             ``form`` and ``field_...``, with the number ``n`` and one ``example``.

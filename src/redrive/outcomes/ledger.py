@@ -166,9 +166,7 @@ class Ledger:
 def outcomes_unseen(seen: Mapping[int, int], extents: Mapping[TopicPartition, Extent]) -> Unseen:
     """Compares what the ledger has seen with what the topic holds.
 
-    Args:
-        seen: By partition, the next outcome that the ledger wants; empty without a ledger.
-        extents: What each partition of the outcomes topic holds.
+    ``seen`` is by partition the next outcome that the ledger wants; empty without a ledger.
     """
     starts, gone = {}, {}
     for lane, extent in extents.items():

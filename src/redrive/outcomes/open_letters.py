@@ -117,10 +117,7 @@ def newer_than(positions: Mapping[int, int]) -> str:
 
 
 def write_open_letters(path: LedgerFolder) -> None:
-    """Records the open dead letters; the caller must hold the ledger's lock.
-
-    Args:
-        path: The folder of the ledger.
+    """Records the open dead letters of a ledger; the caller must hold the ledger's lock.
 
     Raises:
         EnvironmentFault: The ledger can't be read, or this can't be written.
@@ -172,13 +169,9 @@ def changed_letters(sources: Sequence[str], known: OpenLetters | None) -> str:
     them out makes the query fast. All outcomes of a dead letter are on one partition, so numbers
     identify its last one, and are read faster than its name.
 
-    Args:
-        sources: The tables that hold outcomes, the ledger first.
-        known: Dead letters that were open at some time, in the table ``known``.
-
     Returns:
         SQL for a row of numbers for each dead letter that is open after its newer outcomes, or was
-        recorded as open and is settled by now.
+        recorded as open and is settled by now; arguments as for ``last_outcomes``.
     """
     first, before, join = _FIRST, "NULL", ""
     if known is not None:

@@ -137,10 +137,7 @@ def status_of(
 ) -> Status:
     """Asks the broker and the ledger where a job stands.
 
-    Args:
-        configuration: The job.
-        acknowledgements: Reads what operators acknowledged.
-        now: The end of the last minute and hour; None for this moment.
+    The last minute and hour end at ``now``, by default this moment.
 
     Raises:
         EnvironmentFault: The ledger is there and can't be read, nor can the broker be asked.
@@ -232,7 +229,6 @@ class _Outcomes:
     def _by_topics(
         cls, configuration: JobConfiguration, cluster: Cluster | None, notes: Sequence[str]
     ) -> Self:
-        """What the topics on which messages wait tell by themselves."""
         notes = [f"{note}; results are not known" for note in notes]
         if cluster is None:
             return cls(notes=notes)

@@ -268,13 +268,10 @@ class LedgerTable:
         return max(maxima, default=None)
 
     def append(self, parts: Sequence[pa.Table]) -> None:
-        """Adds rows in one commit, if the ledger still ends where it did after the last one.
+        """Adds rows, as ``arrow_of`` makes them, in one commit, if no other process has added any.
 
         So of several processes that project the same outcomes at once each row is from one, also
         where no lock holds: a commit is made at one version of the table or not at all.
-
-        Args:
-            parts: The rows, as ``arrow_of`` makes them.
 
         Raises:
             AlreadyRunningError: Another process has added rows; none of these is in the ledger.
