@@ -187,7 +187,7 @@ class HeldPartitions:
             held.lane: max(begin[held.lane], min(ends[held.lane], self._release(held, states)))
             for held in self._partitions
         }
-        paused = self._paused(begin, ends) | {
+        paused = self._paused_lanes(begin, ends) | {
             held.lane
             for held in self._partitions
             if held.head is not None and released.get(held.head, 0) > begin.get(held.head, 0)
@@ -256,7 +256,7 @@ class HeldPartitions:
                 begin[lane] if waits else self._pace.limit(lane, begin[lane], ends[lane], rate),
             )
 
-    def _paused(
+    def _paused_lanes(
         self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> set[TopicPartition]:
         """Transmission queues with new messages whose receiver retries a message (MRRTY).

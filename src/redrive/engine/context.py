@@ -53,7 +53,7 @@ class SliceContext:
     """The number of inputs of each decision."""
     replayed: set[str] = field(default_factory=set)
     """Origins of the instructions that this slice carried out."""
-    noted: set[object] = field(default_factory=set)
+    recorded: set[object] = field(default_factory=set)
     """Definitions that the slice keeps, and channels that it stops."""
     orders: dict[WaitingQuestion, KeyOrder] = field(default_factory=dict)
     """What waits for the keys of a partition, with what this slice did."""
@@ -70,7 +70,7 @@ class SliceContext:
         self.puts.clear()
         self.decisions.clear()
         self.replayed.clear()
-        self.noted.clear()
+        self.recorded.clear()
         self.breakers.begin()
         self.floods.begin()
         self.triggers.begin()

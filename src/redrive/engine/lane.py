@@ -263,7 +263,7 @@ class Lane:
     def _write_instructions(self, source: InstructionSource, first: int) -> Iterator[Entry]:
         """Like ``_decide_rows``, for instructions, most of which have a prepared put."""
         for row, profile in enumerate(self._profiles(source.letters, first), first):
-            put = source.prepared(row, profile)
+            put = source.prepared_put(row, profile)
             message = None if put is None else source.plain(row, put.hops)
             written = None if put is None or message is None else put.record(message)
             if put is None or message is None or written is None:

@@ -12,7 +12,7 @@ from redrive.messages.dead_letters import read_view
 from redrive.messages.schemes import SchemeTable
 
 
-def restored(message: Message, facts: Facts) -> Message | Gone:
+def restore_message(message: Message, facts: Facts) -> Message | Gone:
     """A message, completed with what its copy had to cut, or why it cannot be read.
 
     If the rest is unknown, it is asked for, and the copy is returned meanwhile: it will be decided
@@ -33,9 +33,9 @@ def restored(message: Message, facts: Facts) -> Message | Gone:
     return message._replace(**whole._asdict())
 
 
-def restored_letter(message: Message, schemes: SchemeTable, facts: Facts) -> Message | Gone:
-    """A dead letter, completed like ``restored``, with the profile of the whole message."""
-    whole = restored(message, facts)
+def restore_dead_letter(message: Message, schemes: SchemeTable, facts: Facts) -> Message | Gone:
+    """A dead letter, completed like ``restore_message``, with the profile of the whole message."""
+    whole = restore_message(message, facts)
     if isinstance(whole, Gone) or whole.cut:
         return whole
     profile = decode_dead_letter(whole.value, whole.headers, key=whole.key, schemes=schemes)

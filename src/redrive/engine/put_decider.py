@@ -22,7 +22,7 @@ from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import Result, bounded
-from redrive.engine.pointers import restored
+from redrive.engine.pointers import restore_message
 from redrive.engine.put_copies import make_publications, make_stream_copy
 from redrive.engine.put_descriptor import as_put, is_late
 from redrive.engine.putter import Effect, Putter
@@ -280,7 +280,7 @@ class _PutAttempt:
 
     def decide(self) -> Decided:
         channel = self._decider.channel
-        if channel is not None and channel in self._facts.noted:
+        if channel is not None and channel in self._facts.recorded:
             behind = Refusal(0, "the channel stopped at a message before it")
             return Decided(
                 self._message,
@@ -297,7 +297,7 @@ class _PutAttempt:
 
     def _decision(self) -> Decision | Refusal:
         message = self._message
-        whole = restored(message, self._facts.facts)
+        whole = restore_message(message, self._facts.facts)
         if isinstance(whole, Gone):
             refusal = Refusal(NO_PAYLOAD, whole.detail)
             return self._decider.end(Result.REMAINS, self._names, refusal)
@@ -317,7 +317,7 @@ class _PutAttempt:
         # Discovered definitions stay even if the remote queue refuses the message (A.5).
         for one in put.destination.discovered:
             if one not in self._facts.discovered:
-                self._note(one, discovered_entry(*one))
+                self._record(one, discovered_entry(*one))
         if put.destination.publication is not None:
             return self._publish(put, put.destination.publication)
         record = self._putter.put(self._entry, self._message, self._descriptor, put.destination)
@@ -376,12 +376,12 @@ class _PutAttempt:
         decider, result = self._decider, Result.REMAINS
         if not (refusal.is_kept or decider.receiver.keeps_refused):
             number = Effect.DEAD_LETTER.entry(self._entry)
-            letter = self._putter.dead_letter(number, self._message, self._descriptor, refusal)
-            if not isinstance(letter, Refusal):
-                place, record = letter
+            written = self._putter.dead_letter(number, self._message, self._descriptor, refusal)
+            if not isinstance(written, Refusal):
+                place, record = written
                 self._records.append((number, record))
                 return decider.end(Result.DEAD_LETTERED, self._names, refusal, destination=place)
-            detail = f"{refusal.detail}; no dead letter, because {letter.detail}"
+            detail = f"{refusal.detail}; no dead letter, because {written.detail}"
             refusal = replace(refusal, detail=detail)
             if decider.receiver.is_lost(self._descriptor.persistence):
                 result = Result.DISCARDED
@@ -409,13 +409,13 @@ class _PutAttempt:
         channel = self._decider.channel
         if channel is not None and isinstance(decision, Keep):
             because = bounded(f"{decision.reason} {decision.detail}")
-            self._note(channel, channel_entry(*channel, is_running=False, because=because))
+            self._record(channel, channel_entry(*channel, is_running=False, because=because))
 
-    def _note(self, what: object, entry: CommandEntry) -> None:
+    def _record(self, what: object, entry: CommandEntry) -> None:
         """Add an entry for the tables topic, once per slice."""
-        if what in self._facts.noted:
+        if what in self._facts.recorded:
             return
-        self._facts.noted.add(what)
+        self._facts.recorded.add(what)
         key, value = entry
         record = OutputRecord(
             self._facts.tables_topic, key.encode(), orjson.dumps(value), None, self._facts.now

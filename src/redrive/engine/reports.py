@@ -92,10 +92,10 @@ def make_report(
     if not isinstance(put, Refusal):
         return MadeReport(((number, put),), f"report of {kind} to {reply_to}")
     number = Effect.DEAD_REPORT.entry(entry)
-    letter = putter.dead_letter(number, report, about, put)
-    if isinstance(letter, Refusal):
-        why = f"{put.detail}; no dead letter, because {letter.detail}"
+    dead = putter.dead_letter(number, report, about, put)
+    if isinstance(dead, Refusal):
+        why = f"{put.detail}; no dead letter, because {dead.detail}"
         return MadeReport(detail=f"no report of {kind}: {why}")
-    place, written = letter
+    place, written = dead
     where = f"report of {kind} on {place.queue}@{place.queue_manager}"
     return MadeReport(((number, written),), f"{where}: {put.reason} {put.detail}")

@@ -30,7 +30,7 @@ from redrive.engine.held_keys import HeldKeys
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import Result
-from redrive.engine.pointers import original_of, own_headers_of_original, restored_letter
+from redrive.engine.pointers import original_of, own_headers_of_original, restore_dead_letter
 from redrive.engine.profiles import ProfileMatcher
 from redrive.engine.put_record import persistence_of, record_of
 from redrive.engine.rule_targets import Resolvers, RuleTargets
@@ -127,7 +127,7 @@ class RulesDecider:
         """See ``Decider.decide``."""
         gone: Gone | None = None
         if message.cut:
-            whole = restored_letter(message, self.schemes, facts.facts)
+            whole = restore_dead_letter(message, self.schemes, facts.facts)
             if isinstance(whole, Gone):
                 gone = whole
             else:
@@ -323,7 +323,7 @@ class RulesDecider:
         partition = self.table.backoff_partitions.partition(partition, decision.delay, jitter)
         return TopicPartition(self.identity.backoff_topic, partition)
 
-    def parked(self, message: Message, rule: Rule | None, attempts: Attempts) -> Park:
+    def park(self, message: Message, rule: Rule | None, attempts: Attempts) -> Park:
         """The decision that parked a message, with only the time of the next attempt.
 
         The rule is that of the next attempt, None if unknown; the attempts are the failed ones.

@@ -293,7 +293,7 @@ class InstructionSource:
         profile = message.profile or NO_PROFILE
         return Decided(message, self.letters.decider.skip(profile, result, why, replay))
 
-    def prepared(self, row: int, profile: DeadLetterProfile) -> PreparedPut | None:
+    def prepared_put(self, row: int, profile: DeadLetterProfile) -> PreparedPut | None:
         """The prepared put of a row, if ``columns`` are known; None if it has to be read.
 
         A table in a dialect has matched the profile.

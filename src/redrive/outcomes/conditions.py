@@ -25,7 +25,7 @@ _END: Final = "found: )"
 _UNKNOWN: Final = re.compile(r'No field named "?(?P<name>[^".]+)')
 
 
-def enclosed(condition: str) -> str:
+def enclose(condition: str) -> str:
     """A condition as a part of a query: in parentheses, and a comment in it ends with it."""
     return f"(\n{condition}\n)"
 
@@ -41,7 +41,7 @@ def check_condition(engine: LedgerTable, outcomes: str, condition: str) -> None:
     if not condition:
         return
     whole = f"{outcomes} SELECT 1 FROM outcomes WHERE"  # noqa: S608 - it is meant to be SQL
-    if problem := engine.problem_with(f"{whole} {enclosed(condition)} LIMIT 0"):
+    if problem := engine.problem_with(f"{whole} {enclose(condition)} LIMIT 0"):
         raise condition_error(problem, condition)
     # A condition that closes the enclosing parentheses would disable the other filters.
     if engine.problem_with(f"{whole} CASE WHEN\n{condition}\nTHEN TRUE END LIMIT 0"):
@@ -49,10 +49,10 @@ def check_condition(engine: LedgerTable, outcomes: str, condition: str) -> None:
 
 
 def condition_error(problem: str, condition: str) -> UsageError:
-    """The error of a condition, by the engine's message about a query that has it ``enclosed``."""
+    """The error of a condition, by the engine's message about a query that has it in parentheses."""
     text = _cause(problem)
     if unknown := _UNKNOWN.search(text):
-        return _unknown(unknown["name"], condition)
+        return _unknown_column(unknown["name"], condition)
     place = _PLACE.search(text)
     if place is None:
         return _error(text, _HINT)
@@ -76,7 +76,7 @@ def _cause(problem: str) -> str:
     return re.sub(r"^(?:[A-Z]\w*(?: \w+)? error|Error during planning): ", "", text)
 
 
-def _unknown(name: str, condition: str) -> UsageError:
+def _unknown_column(name: str, condition: str) -> UsageError:
     known = next((one for one in (f"field_{name.lower()}", name.lower()) if one in _NAMES), "")
     hint = f"did you mean {known}?" if known else did_you_mean(name, _NAMES)
     if not known and f'"{name}"' in condition:

@@ -403,7 +403,7 @@ def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
     tried = next((one for one in table.rules if one.line == row["rule_line"]), None)
     rule = tried if missing else decision.rule
     home = int(message.origin.split(":")[-2])
-    place = decider.waiting_place(message, decider.parked(message, rule, attempts), home)
+    place = decider.waiting_place(message, decider.park(message, rule, attempts), home)
     due = row["time"] + timedelta(seconds=decider.interval(place))
     name = decider.attempts.next_attempt(rule, attempts)
     attempt = f"attempt {attempts.failures + 1}"

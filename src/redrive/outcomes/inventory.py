@@ -441,9 +441,9 @@ class Inventory:
     def covered(self, acknowledgement: Acknowledgement) -> int:
         """How many remaining messages an acknowledgement covers; errors as for ``letters``."""
         check_condition(self._engine, self._outcomes(), acknowledgement.selection.where)
-        return int(self._engine.answer(self._covered(acknowledgement))[0]["n"])
+        return int(self._engine.answer(self._covered_query(acknowledgement))[0]["n"])
 
-    def _covered(self, acknowledgement: Acknowledgement) -> str:
+    def _covered_query(self, acknowledgement: Acknowledgement) -> str:
         covered = acknowledged([acknowledgement])
         return self._over_letters(
             Selection(), f"SELECT count(CASE WHEN {covered} THEN 1 END) n FROM letters"
@@ -456,7 +456,7 @@ class Inventory:
         acknowledged by it then, so the alerts are about too much and never about too little.
         """
         where = acknowledgement.selection.where
-        return not where or not self._engine.problem_with(self._covered(acknowledgement))
+        return not where or not self._engine.problem_with(self._covered_query(acknowledgement))
 
     def _answer(self, selection: Selection, query: Callable[[str], str]) -> list[Row]:
         """The answer to a query over ``letters``, which is made from its WHERE clause."""

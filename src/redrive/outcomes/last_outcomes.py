@@ -76,7 +76,7 @@ class LastOutcomes:
         if ledger is not None:
             gone = _gone_in(ledger)
             for row in _in_ledger(ledger, origins):
-                _known(found, row).add(row)
+                _outcome_of(found, row).add(row)
         cluster.topics()
         lanes = cluster.lanes([job.outcomes_topic])
         ends = settled_ends(cluster, lanes)
@@ -89,7 +89,7 @@ class LastOutcomes:
             place = record.lane.partition, record.offset
             row = row_of(record.value, record.timestamp, *place)
             if row["origin"] in wanted:
-                _known(found, row).add(row)
+                _outcome_of(found, row).add(row)
         return cls(found, {lane.partition: end for lane, end in ends.items()}, gone)
 
     def result_of(self, origin: str) -> str | None:
@@ -104,7 +104,7 @@ class LastOutcomes:
         )
 
 
-def _known(found: dict[str, LastOutcome], row: Row) -> LastOutcome:
+def _outcome_of(found: dict[str, LastOutcome], row: Row) -> LastOutcome:
     return found.setdefault(row["origin"], LastOutcome(row["outcomes_partition"]))
 
 

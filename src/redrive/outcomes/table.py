@@ -133,7 +133,7 @@ class LedgerTable:
             missing = _FIELDS.keys() - {field.name for field in table.schema().fields}
             if missing and missing <= set(ADDED):
                 missing = set()
-                table = _completed(table)
+                table = _add_columns(table)
         if missing:
             raise EnvironmentFault(
                 f"the table in {path} is no ledger: it has no column {min(missing)}",
@@ -148,7 +148,7 @@ class LedgerTable:
             return existing
         with explained(path):
             try:
-                return cls(_created(path, "ignore"), path)
+                return cls(_create(path, "ignore"), path)
             except CommitFailedError:
                 # Another machine made it at the same moment.
                 return cls(DeltaTable(**arguments(path)), path)
@@ -330,7 +330,7 @@ def arrow_of(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
-def _created(path: LedgerFolder, mode: Literal["ignore", "overwrite"]) -> DeltaTable:
+def _create(path: LedgerFolder, mode: Literal["ignore", "overwrite"]) -> DeltaTable:
     return DeltaTable.create(
         **arguments(path),
         schema=_SCHEMA,
@@ -394,12 +394,12 @@ def remove(path: LedgerFolder) -> None:
         shutil.rmtree(open_letters_folder(path), ignore_errors=True)
         if isinstance(path, RemoteFolder):
             # Another version without rows, and under another identity, in one commit.
-            _created(path, "overwrite")
+            _create(path, "overwrite")
         else:
             shutil.rmtree(path)
 
 
-def _completed(table: DeltaTable) -> DeltaTable:
+def _add_columns(table: DeltaTable) -> DeltaTable:
     """The ledger of an earlier version, with the columns that came since."""
     there = {field.name for field in table.schema().fields}
     table.alter.add_columns([_FIELDS[name] for name in ADDED if name not in there])
