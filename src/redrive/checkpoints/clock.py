@@ -176,12 +176,10 @@ def _shift(known: Iterable[SetForward], by: float) -> list[SetForward]:
 
 def _merge_oldest(known: Iterable[SetForward]) -> tuple[SetForward, ...]:
     """The changes, with the oldest merged into the latest of them to respect the limit."""
-    found = sorted(known)
-    oldest, newest = (
-        found[: len(found) - _MOST_CHANGES + 1],
-        found[len(found) - _MOST_CHANGES + 1 :],
-    )
+    changes = sorted(known)
+    surplus = len(changes) - _MOST_CHANGES + 1
+    oldest, newest = changes[:surplus], changes[surplus:]
     if len(oldest) <= 1:
-        return tuple(found)
+        return tuple(changes)
     together = SetForward(oldest[-1].at, max(one.seconds for one in oldest))
     return (together, *newest)

@@ -183,10 +183,10 @@ class HeldPartitions:
             if held.interval is not None and ends[held.lane] > begin[held.lane]
         }
         due = self._offsets.offsets_at(times) if times else {}
-        released = {
-            held.lane: max(begin[held.lane], min(ends[held.lane], self._release(held, states)))
-            for held in self._partitions
-        }
+        released = {}
+        for held in self._partitions:
+            release = max(held.release, states.releases.get(held.lane, 0))
+            released[held.lane] = max(begin[held.lane], min(ends[held.lane], release))
         paused = self._paused_lanes(begin, ends) | {
             held.lane
             for held in self._partitions
@@ -205,10 +205,6 @@ class HeldPartitions:
             free[lane] = max(begin[lane], min(ends[lane], freed))
         instructions = dict(self._instructions(begin, ends, released, states))
         return {**free, **self._at_rate(begin, free, released), **instructions}
-
-    @staticmethod
-    def _release(held: HeldPartition, states: States) -> int:
-        return max(held.release, states.releases.get(held.lane, 0))
 
     def _at_rate(
         self,

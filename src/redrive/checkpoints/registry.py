@@ -58,7 +58,7 @@ class Registration:
     def __init__(self, cluster: Cluster, application: str, share: Share | None) -> None:
         """Prepare a registration; nothing is claimed yet.
 
-        The share is a fixed one; without it the live instances share the partitions out.
+        A given share is fixed; without one the live instances share the partitions out.
         """
         self._cluster = cluster
         self._application = application
@@ -103,7 +103,9 @@ class Registration:
         return assigned(members, self.member, partitions)
 
     def take(self, share: Share, topic: str) -> str:
-        """Takes another share, once no live instance works on a part of it by the control topic.
+        """Takes another share, once no live instance works on a part of it.
+
+        The topic is the control topic.
 
         Returns:
             Names of the instances that still work on a part; empty if the share is taken. What

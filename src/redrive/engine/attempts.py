@@ -81,9 +81,8 @@ class AttemptCounter:
         """Seconds to wait before a rule's next attempt; None for RETRYINT."""
         if rule is None or rule.backoff is None:
             return None
-        return rule.wait_before(
-            self.attempts_by(rule, attempts), self._table.control.retry_interval
-        )
+        made = self.attempts_by(rule, attempts)
+        return rule.wait_before(made, self._table.control.retry_interval)
 
     def wait(self, rule: Rule, attempts: Attempts) -> int:
         """Seconds from the failure of the processing to a rule's next attempt."""
@@ -157,7 +156,7 @@ class AttemptCounter:
 def loop_of(profile: DeadLetterProfile, hops: int, counted: int, limit: int) -> Refusal | None:
     """The refusal of a message that loops more often than its RETRY rules explain.
 
-    Of its ``hops``, Redrive's puts of it on queues, a RETRY of the queue ``counted`` some.
+    ``hops`` are Redrive's puts of it on queues, ``counted`` those by a RETRY of the queue.
     """
     # Loops through other programs leave traces in their headers; so do our own rounds.
     returns = (profile.view.hop or 1) - 1 if profile.comes_from_kafka and not counted else 0

@@ -180,8 +180,8 @@ class SliceBreakers:
     def opens(self, failures: Mapping[str, int], decisions: Counter[Decision]) -> bool:
         """Whether the refusals of this slice alone open a breaker: decide the slice again then.
 
-        So no message of a large slice uses up an attempt. ``failures`` has by handler how many
-        open a breaker.
+        So no message of a large slice uses up an attempt. ``failures`` is how many open a breaker,
+        by handler.
         """
         failing = [
             key

@@ -278,7 +278,7 @@ def release_entry(lane: TopicPartition, offset: int) -> Entry:
 def discovered_entry(at: str, queue: str, queue_manager: str) -> Entry:
     """The entry that keeps a definition which queue discovery created at a manager.
 
-    The queue and its queue manager are what the definition is of.
+    ``at`` is the manager that has the definition, ``queue_manager`` that of the queue.
     """
     key = f"{_DISCOVERED}{at}/{queue}@{queue_manager}"
     return key, {"at": at, "queue": queue, "queue_manager": queue_manager}
@@ -400,7 +400,7 @@ class States:
     ) -> bool:
         """Whether a channel moves messages: it runs, and every connection that it goes over.
 
-        It runs as given if no operator started or stopped it.
+        ``is_running`` holds if no operator started or stopped the channel.
         """
         return self.running.get(channel, is_running) and self.stopped.isdisjoint(via)
 

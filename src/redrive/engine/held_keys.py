@@ -57,8 +57,8 @@ class HeldKeys:
     def round_of(self, decided: Decided, home: int, now: int) -> Round | None:
         """The round that a decision begins; None if its message is not to be processed again.
 
-        The message belongs to the partition ``home`` of the dead-letter queue, and is put now, in
-        milliseconds.
+        ``home`` is the partition of the dead-letter queue that the message belongs to, ``now`` the
+        time of the put in milliseconds.
         """
         put = decided.decision
         if not isinstance(put, Put) or put.rule is None or put.rule.action is not Action.RETRY:
@@ -68,7 +68,7 @@ class HeldKeys:
         return Round(record.topic, record.partition, failed_group(put.profile), now, letters)
 
     def note_place(self, noted: Round, now: int) -> TopicPartition:
-        """Where the note of a round waits: the longer, the longer it has gone on by now, in ms."""
+        """Where the note of a round waits at a time in milliseconds: longer for an older round."""
         age = (now - noted.put_at) / 1000
         delay = self._delays.longest_within(min(age / 4, HOLDS[-1]))
         partition = self._delays.partition(noted.letters.partition, delay, 0)

@@ -77,8 +77,7 @@ class Lane:
     def outputs(self, part: PartitionRecords, base: int, first: int) -> Iterator[Entry]:
         """The outputs for some records of the lane; those of an earlier call are done with.
 
-        The first record has the entry number ``base``, and the first that is still to do the row
-        ``first``.
+        ``base`` is the entry number of the first record, ``first`` the first row still to do.
         """
         self._part, self._base = part, base
         self._traces = traceparents(part.records)

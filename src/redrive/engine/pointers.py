@@ -68,7 +68,7 @@ def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message
     """The record that a dead letter points at, with the headers that make it a dead letter.
 
     If the record is unknown, it is asked for, and the dead letter itself is returned meanwhile: it
-    will be decided again. If it cannot be read, the reason.
+    will be decided again. Returns why if it cannot be read.
     """
     found = _original(message, schemes, facts)
     if found is None:

@@ -166,9 +166,8 @@ class Putter:
         key = id(descriptor), id(destination)
         changes = self._changes.get(key)
         if changes is None:
-            changes = self._changes[key] = mqmd_headers(
-                self._changed_fields(descriptor, destination)
-            )
+            fields = self._changed_fields(descriptor, destination)
+            changes = self._changes[key] = mqmd_headers(fields)
         return changes
 
     def _changed_fields(

@@ -81,9 +81,8 @@ class RuleTargets:
         """The target of a rule that puts; the seed decides among instances of a cluster queue."""
         is_retry = rule.action is Action.RETRY
         names = original_names(profile) if is_retry else _forward_names(rule, profile)
-        original = self.loop(profile, attempts, hops) or self._resolve_names(
-            profile, rule, names, seed
-        )
+        loop = self.loop(profile, attempts, hops)
+        original = loop or self._resolve_names(profile, rule, names, seed)
         if isinstance(original, Refusal):
             return Target(names, original)
         destination: Destination | Refusal = original

@@ -49,7 +49,7 @@ def check_condition(engine: LedgerTable, outcomes: str, condition: str) -> None:
 
 
 def condition_error(problem: str, condition: str) -> UsageError:
-    """The error of a condition, by the engine's message about a query that has it in parentheses."""
+    """The error of a condition, by the engine's message about a query with the condition."""
     text = _cause(problem)
     if unknown := _UNKNOWN.search(text):
         return _unknown_column(unknown["name"], condition)

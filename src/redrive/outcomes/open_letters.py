@@ -86,7 +86,7 @@ class OpenLetters:
 
 
 def counts_of(ledger: LedgerTable, known: OpenLetters | None) -> Counter[tuple[str, str]]:
-    """The number of outcomes by handler and result, of which only newer than recorded are read."""
+    """The number of outcomes by handler and result; only those newer than recorded are read."""
     counts = Counter(counts_where(ledger, newer_than({} if known is None else known.positions)))
     for handler, result, number in () if known is None else known.counts:
         counts[handler, result] += number
@@ -103,7 +103,10 @@ def counts_where(ledger: LedgerTable, condition: str) -> dict[tuple[str, str], i
 
 
 def newer_than(positions: Mapping[int, int]) -> str:
-    """The condition, as SQL, that an outcome is not below the position of its partition."""
+    """The condition, as SQL, that an outcome came later.
+
+    The positions are by partition the outcome offset from which on outcomes are newer.
+    """
     if not positions:
         return "TRUE"
     known = " OR ".join(
