@@ -142,7 +142,7 @@ class ControlTopic:
             raise
 
     def close(self) -> None:
-        """Lets go of the writer."""
+        """Closes the writer."""
         self._producer.close()
 
     def __enter__(self) -> Self:

@@ -157,7 +157,7 @@ class HeldPartitions:
         """Whether releases had more messages to set free at the last look."""
 
     def change(self, waits: Mapping[TopicPartition, Wait]) -> None:
-        """Goes on with what changed tables say of how long messages of some partitions wait."""
+        """Takes over how long messages of some partitions wait under changed tables."""
         self._partitions = tuple(
             replace(held, **waits[held.lane]._asdict()) if held.lane in waits else held
             for held in self._partitions

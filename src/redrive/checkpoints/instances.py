@@ -51,7 +51,7 @@ class Share:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the one that does what is to be done once for all shares."""
+        """Whether this share does the work that is done once for all shares."""
         return self.number == 1
 
     def overlaps(self, other: Share) -> bool:

@@ -133,7 +133,7 @@ class Registration:
         return ""
 
     def lose(self) -> None:
-        """Another instance has taken the share, or a part of it."""
+        """Notes that another instance has taken the share, or a part of it."""
         self.share = self._fixed
 
     def begin_run(

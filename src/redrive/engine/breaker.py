@@ -56,7 +56,7 @@ class BreakerSettings:
 
 
 class BreakerKey(NamedTuple):
-    """What a breaker watches."""
+    """Identifies a breaker."""
 
     handler: str
     rule_line: int
@@ -89,7 +89,7 @@ NO_BREAKERS: Final[Mapping[BreakerKey, OpenBreaker]] = {}
 
 @dataclass(slots=True)
 class BreakerCounts:
-    """What some slices did about the messages of one breaker."""
+    """Counts of the messages of one breaker in some slices."""
 
     puts: int = 0
     refused: int = 0

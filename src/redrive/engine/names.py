@@ -109,7 +109,7 @@ class HandlerIdentity:
 
     @property
     def waiting_topics(self) -> tuple[str, str]:
-        """The topic where dead letters wait for their next attempt."""
+        """The topics where dead letters wait for their next attempt."""
         return self.retry_topic, self.backoff_topic
 
     @property

@@ -1,4 +1,4 @@
-"""What a committed slice did, in numbers: outcomes, failures, ages of dead letters, late retries.
+"""Statistics of a committed slice: outcomes, failures, ages of dead letters, late retries.
 
 Seconds go straight into buckets: a batch has many records, and only the counts travel.
 """
@@ -136,7 +136,7 @@ class OutcomeKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a committed slice did."""
+    """Statistics of a committed slice."""
 
     inputs: Mapping[OutcomeKind, int]
     """Inputs by their result."""

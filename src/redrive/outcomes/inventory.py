@@ -450,7 +450,7 @@ class Inventory:
         )
 
     def _is_sound(self, acknowledgement: Acknowledgement) -> bool:
-        """Whether a condition in SQL, which an operator wrote once, holds no query up.
+        """Whether the SQL condition of an acknowledgement still works.
 
         It may fail at single rows that came since: CAST of what is no number. Nothing is
         acknowledged by it then, so the alerts are about too much and never about too little.

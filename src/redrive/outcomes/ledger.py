@@ -25,14 +25,14 @@ _BATCH_WINDOW: Final = 1000
 
 
 class Flow(NamedTuple):
-    """What outcomes are counted by."""
+    """The key under which outcomes are counted."""
 
     handler: str
     result: str
 
 
 class Batch(NamedTuple):
-    """What the job did at one moment."""
+    """The number of outcomes at one moment."""
 
     time: datetime
     results: Mapping[str, int]
@@ -70,7 +70,7 @@ class Ledger:
         wanted: Callable[[bytes], bool] | None = None,
         handlers: frozenset[str] | None = None,
     ) -> Self:
-        """Opens the table and reads the topic from the end of the table.
+        """Opens the table and reads the topic from where the table ends.
 
         Args:
             path: The folder of the table.

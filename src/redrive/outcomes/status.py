@@ -1,6 +1,6 @@
-"""Where a job stands: what waits, what became of the rest, and how fast (``redrive status``).
+"""The status of a job: what waits, outcomes and rates (``redrive status``).
 
-Kafka has what waits; the outcomes tell what became of what. What is parked, remains or is in
+Kafka has what waits; the outcomes tell the results. What is parked, remains or is in
 quarantine is counted by the last outcome of each message. Where not all outcomes can be read, as on
 a machine without the ledger, the messages on the topics themselves are counted. Offsets would not
 do: on topics that are written in transactions they count more than messages.
@@ -38,7 +38,7 @@ _BATCHES: Final = 5
 
 
 class Precision(StrEnum):
-    """How far a number is to be believed."""
+    """How reliable a number is."""
 
     EXACT = "exact"
     LAST_KNOWN = "last known"

@@ -84,7 +84,7 @@ def lock_file(folder: LedgerFolder) -> Path:
 
 
 def open_letters_folder(folder: LedgerFolder) -> Path:
-    """The folder in which it is written down which dead letters of a ledger are open."""
+    """The folder of the table of a ledger's open dead letters."""
     return lock_file(folder).with_name("open")
 
 

@@ -78,7 +78,7 @@ _NEWEST: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What one compaction did."""
+    """The result of one compaction."""
 
     files_before: int
     files_after: int
@@ -171,7 +171,7 @@ class LedgerTable:
 
     @property
     def identity(self) -> str:
-        """What no other ledger has, nor this one once it is made anew."""
+        """The id of the table; a ledger that is made anew has another one."""
         return str(self._table.metadata().id)
 
     @property
@@ -210,7 +210,7 @@ class LedgerTable:
             return _rows(self.stream(query).read_all())
 
     def stream(self, query: str) -> pa.RecordBatchReader:
-        """The same bit by bit; what goes wrong is not explained."""
+        """The same in batches; errors of the engine are not translated."""
         return pa.RecordBatchReader.from_stream(self._query.execute(query))
 
     def keep(self, name: str, query: str) -> None:
