@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.checkpoints.clock import SteadyClock
-from redrive.checkpoints.held import HeldPartition, HeldPartitions
-from redrive.checkpoints.pace import Pace
+from redrive.checkpoints.held import HeldPartition, HeldPartitions, Pace
 from redrive.engine.commands import Replay, Span, States
 from redrive.messages import TopicPartition
 

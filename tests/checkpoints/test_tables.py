@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.checkpoints import tables
-from redrive.checkpoints.tables import KeptTable, Layout, RunningTable, _told_again
+from redrive.checkpoints.tables import KeptTable, Layout, RunningTable, _with_run
 from redrive.messages.schemes import OwnScheme, schemes_id
 
 HASH = "ab" * 32
@@ -40,7 +40,7 @@ def test_what_is_kept_is_the_last_text_the_first_run_and_where_rules_stood_when(
     kept = None
     for number, (lines, text, by, schemes) in enumerate(runs):
         table = RunningTable("orders", HASH, text, f"{number}.rul", lines, schemes)
-        written = _told_again(kept, table, now=float(number), by=by)
+        written = _with_run(kept, table, now=float(number), by=by)
         kept = KeptTable.from_entry(written.entry())
         assert kept == written
     assert kept is not None

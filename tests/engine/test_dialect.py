@@ -329,6 +329,6 @@ def test_rules_see_what_a_scheme_of_ones_own_tells() -> None:
         value = json.dumps({"error": error, "topic": "orders", "at": at}).encode()
         profile = decode_dead_letter(value, [], schemes=schemes)
         message = Message(None, value, [], 0, "", "", 0, profile=profile)
-        found = matcher.matched(message, 2 * HOUR)
+        found = matcher.match(message, 2 * HOUR)
         assert isinstance(found, MatchedProfile)
         assert found.candidates == candidates

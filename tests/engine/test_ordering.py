@@ -216,7 +216,7 @@ def test_a_held_message_is_looked_at_when_what_it_waits_for_may_have_moved(
     ahead = Ahead(Waiting(position_of("DLQ:0:7"), 100_000), lane, messages)
     message = Message(b"k", b"v", [], 5, "DLQ:0:9", "DLQ:0:9", 0)
     assert decider.held_keys is not None
-    held = decider.held_keys.held(message, NO_ATTEMPTS, ahead, 100_000 + 1000 * waited)
+    held = decider.held_keys.hold(message, NO_ATTEMPTS, ahead, 100_000 + 1000 * waited)
     assert (held.behind, held.delay, held.attempt) == ("DLQ:0:7", delay, 0)
 
 

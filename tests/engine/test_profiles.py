@@ -44,7 +44,7 @@ def test_text_and_time_of_a_failure_are_those_of_the_view(
     """Of any schemes in any order, repeated or broken, by the shortcut and by the whole view."""
     profile = decode_dead_letter(value, headers, key=b"k")
     seen = RuleInput(b"k", value, headers, 7, 9)
-    matched = ProfileMatcher(TABLE).first(profile, seen)
+    matched = ProfileMatcher(TABLE).match_first(profile, seen)
     assert isinstance(matched, MatchedProfile) is profile.is_dead_letter
     view = read_view(b"k", value, headers)
     since = view.failed_at if view.first_failed_at is None else view.first_failed_at

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.configurations import handled, job_of
 
-from redrive.checkpoints.figures import EmissionFigures
+from redrive.checkpoints.protocol import EmissionFigures
 from redrive.configuration import (
     EmitterChoice,
     JobConfiguration,

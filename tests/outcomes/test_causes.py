@@ -44,8 +44,8 @@ def test_each_dead_letter_counts_once_wherever_the_counts_are_cut(tmp_path: Path
                 append(folder, part)
             table = LedgerTable.open(folder)
             assert table is not None
-            assert counter.news(table, []) == []
-            for one in counter.news(table, ["orders"]):
+            assert counter.count_new(table, []) == []
+            for one in counter.count_new(table, ["orders"]):
                 assert isinstance(one, Cause)
                 key = one.cause, one.destination, one.group
                 count, first = found.get(key, (0, one.first))

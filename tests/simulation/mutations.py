@@ -475,7 +475,7 @@ def _stamps_believed() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(SteadyClock, "late", lambda *_: 0.0)
 
 
-@replaced("no tombstone once what remained went elsewhere", Lane, "_settled")
+@replaced("no tombstone once what remained went elsewhere", Lane, "_copies_and_outcome")
 def _no_tombstone(original: Any, self: Any, row: int, message: Any, decision: Any) -> Iterable[Any]:
     return [one for one in original(self, row, message, decision) if one[1].value is not None]
 
@@ -535,7 +535,7 @@ def _released_short(original: Any, every: Any) -> Any:
     return {lane: end - 1 for lane, end in original(every).items()}
 
 
-@replaced("a remaining copy not written again when it remains again", Lane, "_settled")
+@replaced("a remaining copy not written again when it remains again", Lane, "_copies_and_outcome")
 def _copy_not_renewed(
     original: Any, self: Any, row: int, message: Any, decision: Any
 ) -> Iterable[Any]:

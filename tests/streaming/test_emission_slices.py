@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tests.engine.known_cluster import OPEN
 
 from redrive.checkpoints.epoch import RunIdentity
-from redrive.checkpoints.figures import EmissionFigures
 from redrive.checkpoints.instances import Share
+from redrive.checkpoints.protocol import EmissionFigures
 from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.slice import Slice

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.checkpoints.figures import EmissionFigures
+from redrive.checkpoints.protocol import EmissionFigures
 from redrive.engine.statistics import (
     AGE_BOUNDS,
     LATENESS_BOUNDS,

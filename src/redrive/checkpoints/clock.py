@@ -22,12 +22,10 @@ from redrive.checkpoints import machine
 from redrive.checkpoints.epoch import EntryStore
 from redrive.checkpoints.instances import Share
 
-__all__ = ["SetForward", "SteadyClock", "begin_clock"]
-
 _CLOCK: Final = "clock/"
 _SINCE_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """A clock that also counts while the machine sleeps, if there is one."""
-_MOST: Final = 16
+_MOST_CHANGES: Final = 16
 """The most forward changes of the wall clock that are kept individually."""
 
 
@@ -67,53 +65,43 @@ class SteadyClock:
         return time.time() - self.now()
 
     def due(self, interval: float) -> float:
-        """The latest stamp that is at least an interval old, even if the clock was set since.
-
-        Args:
-            interval: Seconds.
-        """
+        """The latest stamp that is ``interval`` seconds old, even if the clock was set since."""
         return self.now() - interval - self.late(interval)
 
     def late(self, interval: float) -> float:
-        """Seconds that stamps of the last ``interval`` seconds may be too old.
-
-        Args:
-            interval: Seconds.
-        """
+        """Seconds that stamps of the last ``interval`` seconds may be too old."""
         before = self.now() - interval
         return max((one.seconds for one in self.set_forward if one.at > before), default=0.0)
 
-    def followed(self) -> SteadyClock:
+    def for_next_run(self) -> SteadyClock:
         """The clock of the next run: wall-clock time if it was set by more than the tolerance."""
         by = self.behind_wall()
         if abs(by) <= self.TOLERANCE:
             return self
-        known = _shifted(self.set_forward, by)
+        known = _shift(self.set_forward, by)
         if by > 0:
             known = [*known, SetForward(self.now() + by, by)]
-        return SteadyClock(self.offset + by, _bounded(known))
+        return SteadyClock(self.offset + by, _merge_oldest(known))
 
 
 def begin_clock(store: EntryStore, share: Share) -> SteadyClock:
-    """The clock of a starting run, recorded before it stamps anything.
+    """The clock of a starting run, recorded in the control topic before it stamps anything.
 
-    Args:
-        store: The control topic, open for writing. No older run can emit any more.
-        share: The share of the run.
+    No older run can emit any more.
 
     Raises:
         TransientFault: The broker gave no answer in time.
     """
-    kept = dict(_kept(store.entries, share))
+    kept = dict(_overlapping_clocks(store.entries, share))
     mine = kept.pop(share, None)
     # Overlapping shares need this clock when they start; each takes it once.
     before = {} if mine is None else mine.taken
-    news = [one for other, one in kept.items() if before.get(str(other)) != one.time]
-    clock = _resumed(news if mine is None else [mine, *news]).followed()
+    untaken = [one for other, one in kept.items() if before.get(str(other)) != one.time]
+    clock = _continue(untaken if mine is None else [mine, *untaken]).for_next_run()
     over = {other for other in kept if share.contains(other)}
     taken = {str(other): one.time for other, one in kept.items() if other not in over}
     entry = _Entry(machine.boot(), clock.now(), clock, taken)
-    if over or not entry.goes_on(mine):
+    if over or not entry.is_same(mine):
         gone = {f"{_CLOCK}{other}": None for other in over}
         store.write({**gone, f"{_CLOCK}{share}": entry.content()})
     return clock
@@ -141,16 +129,15 @@ class _Entry:
 
     def content(self) -> dict[str, Any]:
         known = [[one.at, one.seconds] for one in self.clock.set_forward]
-        offset = self.clock.offset
         return {
             "boot": self.boot,
             "time": self.time,
-            "offset": offset,
+            "offset": self.clock.offset,
             "set forward": known,
             "taken": dict(self.taken),
         }
 
-    def goes_on(self, kept: _Entry | None) -> bool:
+    def is_same(self, kept: _Entry | None) -> bool:
         return kept is not None and (kept.boot, kept.clock, kept.taken) == (
             self.boot,
             self.clock,
@@ -158,7 +145,9 @@ class _Entry:
         )
 
 
-def _kept(entries: Mapping[str, Mapping[str, Any]], share: Share) -> Iterator[tuple[Share, _Entry]]:
+def _overlapping_clocks(
+    entries: Mapping[str, Mapping[str, Any]], share: Share
+) -> Iterator[tuple[Share, _Entry]]:
     """Clocks of all overlapping shares: their parked messages may belong to this share now."""
     for key, content in entries.items():
         if key.startswith(_CLOCK):
@@ -168,7 +157,7 @@ def _kept(entries: Mapping[str, Mapping[str, Any]], share: Share) -> Iterator[tu
                     yield other, entry
 
 
-def _resumed(kept: Sequence[_Entry]) -> SteadyClock:
+def _continue(kept: Sequence[_Entry]) -> SteadyClock:
     """The clock that continues earlier ones; the slowest if this machine has several."""
     here = [one for one in kept if one.boot == machine.boot()]
     clock = min((one.clock for one in here), key=lambda one: one.offset, default=None)
@@ -176,20 +165,21 @@ def _resumed(kept: Sequence[_Entry]) -> SteadyClock:
     known: list[SetForward] = []
     for one in kept:
         by = clock.offset - one.clock.offset if one in here else min(0, clock.now() - one.time)
-        known += _shifted(one.clock.set_forward, by)
-    return replace(clock, set_forward=_bounded(known))
+        known += _shift(one.clock.set_forward, by)
+    return replace(clock, set_forward=_merge_oldest(known))
 
 
-def _shifted(known: Iterable[SetForward], by: float) -> list[SetForward]:
+def _shift(known: Iterable[SetForward], by: float) -> list[SetForward]:
     """The changes, as a clock shows them that is ahead by these seconds."""
     return [SetForward(one.at + by, one.seconds + by) for one in known if one.seconds + by > 0]
 
 
-def _bounded(known: Iterable[SetForward]) -> tuple[SetForward, ...]:
+def _merge_oldest(known: Iterable[SetForward]) -> tuple[SetForward, ...]:
     """The changes, with the oldest merged into the latest of them to respect the limit."""
-    found = sorted(known)
-    oldest, newest = found[: len(found) - _MOST + 1], found[len(found) - _MOST + 1 :]
+    changes = sorted(known)
+    surplus = len(changes) - _MOST_CHANGES + 1
+    oldest, newest = changes[:surplus], changes[surplus:]
     if len(oldest) <= 1:
-        return tuple(found)
+        return tuple(changes)
     together = SetForward(oldest[-1].at, max(one.seconds for one in oldest))
     return (together, *newest)

@@ -106,6 +106,9 @@ FORMAT: Final = 2
 """Version of an application's stored state: entries of the control topic, headers of parked and
 remaining copies, instructions, outcomes. It grows when earlier versions could not read what a later
 one writes."""
+_TOPIC: Final = "topic/"
+_TABLE: Final = "table/"
+_LANE: Final = "lane/"
 _LOST: Final = "lost/"
 _CHANGED: Final = "changed/"
 FORMAT_KEY: Final = "format"
@@ -118,9 +121,7 @@ class ControlTopic:
     def __init__(self, cluster: Cluster, topic: str) -> None:
         """Opens the writer, which fences another writing instance and aborts its transaction.
 
-        Args:
-            cluster: The cluster, whose clients read the topic.
-            topic: The topic, which exists.
+        The topic exists, and the clients of the cluster read it.
 
         Raises:
             TransientFault: The broker gave no answer in time, or another instance opened the topic.
@@ -141,7 +142,7 @@ class ControlTopic:
             raise
 
     def close(self) -> None:
-        """Lets go of the writer."""
+        """Closes the writer."""
         self._producer.close()
 
     def __enter__(self) -> Self:
@@ -188,7 +189,7 @@ class ControlTopic:
 
     def table_of(self, lane: TopicPartition) -> TableIdentity | None:
         """The table that last decided on a partition of a dead-letter topic."""
-        entry = self.entries.get(_table_key(lane))
+        entry = self.entries.get(_lane_key(_TABLE, lane))
         with contextlib.suppress(TypeError):
             return None if entry is None else TableIdentity(**entry)
         return None
@@ -198,29 +199,27 @@ class ControlTopic:
         tables: Mapping[TopicPartition, TableIdentity],
         more: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """Records the tables that decide from now on; errors as for ``write``.
+        """Records the tables that decide from now on, by partition of a dead-letter topic.
 
-        Args:
-            tables: The table of each partition of a dead-letter topic.
-            more: Entries of the same transaction.
+        Other entries may go into the same transaction. Errors as for ``write``.
         """
-        entries = {_table_key(lane): asdict(identity) for lane, identity in tables.items()}
+        entries = {_lane_key(_TABLE, lane): asdict(identity) for lane, identity in tables.items()}
         self.write({**entries, **(more or {})})
 
     def topic_of(self, name: str) -> TopicIdentity | None:
         """The topic of a name when positions were last committed; None if never looked for."""
-        entry = self.entries.get(_topic_key(name))
+        entry = self.entries.get(f"{_TOPIC}{name}")
         with contextlib.suppress(TypeError):
             return None if entry is None else TopicIdentity(**entry)
         return None
 
     def set_topics(self, topics: Mapping[str, TopicIdentity]) -> None:
         """Records topics; errors as for ``write``."""
-        self.write({_topic_key(name): asdict(one) for name, one in topics.items()})
+        self.write({f"{_TOPIC}{name}": asdict(one) for name, one in topics.items()})
 
     def begin_of(self, lane: TopicPartition) -> int | None:
         """Where a lane began when it was first seen; None if it never was."""
-        begin = self.entries.get(_lane_key(lane), {}).get("begin")
+        begin = self.entries.get(_lane_key(_LANE, lane), {}).get("begin")
         return begin if isinstance(begin, int) else None
 
     def lost(self) -> dict[TopicPartition, LostPosition]:
@@ -229,12 +228,13 @@ class ControlTopic:
 
     def set_lost(self, lost: Mapping[TopicPartition, LostPosition | None]) -> None:
         """Records where the job can't go on, and None where it can; errors as for ``write``."""
-        entries = {_lost_key(lane): asdict(one) if one else None for lane, one in lost.items()}
-        self.write(entries)
+        self.write(
+            {_lane_key(_LOST, lane): asdict(one) if one else None for lane, one in lost.items()}
+        )
 
     def set_begins(self, begins: Mapping[TopicPartition, int]) -> None:
         """Records where new lanes begin; errors as for ``write``."""
-        self.write({_lane_key(lane): {"begin": offset} for lane, offset in begins.items()})
+        self.write({_lane_key(_LANE, lane): {"begin": offset} for lane, offset in begins.items()})
 
 
 class TableFollower:
@@ -245,14 +245,7 @@ class TableFollower:
     """
 
     def __init__(self, cluster: Cluster, topic: str, share: str, run: int) -> None:
-        """Start to follow.
-
-        Args:
-            cluster: The cluster.
-            topic: The control topic.
-            share: The share of the instance.
-            run: The number of its run; changes within others are no news.
-        """
+        """Start to follow one run of a share; changes within other runs do not count."""
         self._topic = CompactedTopic(cluster, TopicPartition(topic, 0))
         self._key, self._run = changed_key(share), run
         self._waits: Mapping[TopicPartition, Wait] = {}
@@ -285,12 +278,7 @@ def changed_key(share: str) -> str:
 
 
 def changed_entry(run: int, waits: Mapping[TopicPartition, Wait]) -> Mapping[str, Any]:
-    """The entry for ``TableFollower``.
-
-    Args:
-        run: The number of the run.
-        waits: All lanes where messages wait.
-    """
+    """The entry for ``TableFollower``, with all lanes where messages wait in a run."""
     lanes: dict[str, dict[str, list[float | None]]] = {}
     for lane, wait in waits.items():
         lanes.setdefault(lane.topic, {})[str(lane.partition)] = [*wait]
@@ -305,12 +293,8 @@ def format_entry() -> Mapping[str, Any]:
 def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
     """Refuses state that this release can't read; state without an entry is readable.
 
-    Args:
-        entries: Of the control topic.
-        topic: The control topic.
-
     Raises:
-        ConfigurationError: A later version has written it.
+        ConfigurationError: A later version has written the control topic.
     """
     entry = entries.get(FORMAT_KEY, {})
     found = entry.get("format", FORMAT)
@@ -322,9 +306,7 @@ def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
         )
 
 
-def lost_positions(
-    entries: Mapping[str, Mapping[str, Any]],
-) -> dict[TopicPartition, LostPosition]:
+def lost_positions(entries: Mapping[str, Mapping[str, Any]]) -> dict[TopicPartition, LostPosition]:
     """The lanes where the job can't go on, by the entries of its control topic."""
     found = {}
     for key, entry in entries.items():
@@ -338,10 +320,7 @@ def lost_positions(
 def read_entries(cluster: Cluster, topic: str, *, to_the_very_end: bool = False) -> Entries:
     """The live entries of a control topic, or of a topic of the same form, as readers see them.
 
-    Args:
-        cluster: The cluster.
-        topic: The topic.
-        to_the_very_end: Whether records of open and aborted transactions count too.
+    With ``to_the_very_end``, records of open and aborted transactions count too.
 
     Raises:
         TransientFault: The broker gave no answer in time.
@@ -357,10 +336,7 @@ def read_pairs(
 ) -> Iterator[tuple[str, bytes | None]]:
     """Keys and values of a topic with one partition, up to its present end, oldest first.
 
-    Args:
-        cluster: The cluster.
-        topic: The topic.
-        committed_only: Whether records of open and aborted transactions are left out.
+    With ``committed_only``, records of open and aborted transactions are left out.
 
     Raises:
         TransientFault: The broker gave no answer in time.
@@ -401,10 +377,7 @@ def commit_records(
 ) -> None:
     """Writes records in one transaction of a producer that is open.
 
-    Args:
-        producer: The producer; it has to be opened again after any fault.
-        records: The records, each with its entry number.
-        what: The target of the records, for the fault.
+    The producer has to be opened again after any fault, which names ``what`` was to be written.
 
     Raises:
         TransientFault: They were refused, or the broker gave no answer in time.
@@ -440,17 +413,5 @@ def value_of(value: Mapping[str, Any] | None) -> bytes | None:
     return None if value is None else orjson.dumps(value)
 
 
-def _topic_key(name: str) -> str:
-    return f"topic/{name}"
-
-
-def _lost_key(lane: TopicPartition) -> str:
-    return f"{_LOST}{lane.topic}/{lane.partition}"
-
-
-def _table_key(lane: TopicPartition) -> str:
-    return f"table/{lane.topic}/{lane.partition}"
-
-
-def _lane_key(lane: TopicPartition) -> str:
-    return f"lane/{lane.topic}/{lane.partition}"
+def _lane_key(kind: str, lane: TopicPartition) -> str:
+    return f"{kind}{lane.topic}/{lane.partition}"

@@ -109,15 +109,7 @@ def begin_run(
 ) -> RunIdentity:
     """Makes a new run the only one that can commit for a share; steps (a) to (d).
 
-    Args:
-        store: The control topic, open for writing.
-        fencer: Fences ids.
-        application: The application.
-        share: The share.
-        details: Further members of the entry: host, process, token.
-
-    Returns:
-        The run.
+    The details are further members of the entry: host, process, token.
 
     Raises:
         TransientFault: The broker gave no answer in time; nothing was emitted, try again.

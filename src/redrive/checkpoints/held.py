@@ -7,12 +7,11 @@ messages of a transmission queue while its channel runs.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from redrive.checkpoints.clock import SteadyClock
-from redrive.checkpoints.pace import Pace
 from redrive.engine.commands import States
 from redrive.messages import TopicPartition
 
@@ -58,8 +57,7 @@ class HeldPartition:
     @property
     def follows_states(self) -> bool:
         """Whether operators' commands change what is free."""
-        is_told = self.channel is not None or self.behind is not None
-        return is_told or self.can_be_released
+        return self.channel is not None or self.behind is not None or self.can_be_released
 
     def runs(self, states: States) -> bool:
         """Whether a channel moves its messages now."""
@@ -78,6 +76,53 @@ class Offsets(Protocol):
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """The first offset of each partition that is not older than a time; -1 for none."""
+
+
+_SAVED: Final = 1.0
+"""Seconds of a rate that a lane may catch up after it could not be read: more would be a burst on a
+target that just recovered."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """The position of a lane, and the number of records that may be read now."""
+
+    begin: int
+    at: float
+    saved: float = 0.0
+
+
+class Pace:
+    """Limits how far lanes are read, each to its own rate (a token bucket).
+
+    A lane starts with an empty bucket, so that a rate also holds right after a start, unless an
+    upper bound is asked for.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, at_most: bool = False) -> None:
+        """Know no lane yet; the clock gives seconds and is never set back.
+
+        With ``at_most`` the answers are an upper bound of those of another pace, which began
+        earlier.
+        """
+        self._clock = clock
+        self._saved = _SAVED if at_most else 0.0
+        self._lanes: dict[TopicPartition, _Bucket] = {}
+
+    def limit(self, lane: TopicPartition, begin: int, end: int, rate: float | None) -> int:
+        """The offset up to which a lane, read up to ``begin``, may be read now.
+
+        The rate is in records per second; None for no limit but the end.
+        """
+        now = self._clock()
+        if rate is None or begin >= end:
+            self._lanes.pop(lane, None)
+            return end
+        known = self._lanes.setdefault(lane, _Bucket(begin, now, self._saved * (1.0 + rate)))
+        most = 1.0 + rate * _SAVED
+        earned = known.saved - (begin - known.begin) + rate * (now - known.at)
+        known.begin, known.at, known.saved = begin, now, min(most, earned)
+        return min(end, begin + int(known.saved))
 
 
 class HeldPartitions:
@@ -112,11 +157,7 @@ class HeldPartitions:
         """Whether releases had more messages to set free at the last look."""
 
     def change(self, waits: Mapping[TopicPartition, Wait]) -> None:
-        """Goes on with what changed tables say of some partitions.
-
-        Args:
-            waits: How long their messages wait from now on.
-        """
+        """Takes over how long messages of some partitions wait under changed tables."""
         self._partitions = tuple(
             replace(held, **waits[held.lane]._asdict()) if held.lane in waits else held
             for held in self._partitions
@@ -130,26 +171,23 @@ class HeldPartitions:
     ) -> dict[TopicPartition, int]:
         """The offset up to which each partition is free, never below ``begin``.
 
-        Args:
-            begin: The position of each partition.
-            ends: Where each ends. They must be older than this call: else a message that is parked
-                meanwhile would be free at once.
-            states: Which channels run.
+        The ends must be older than this call: else a message that is parked meanwhile would be free
+        at once. The states say which channels run.
 
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        asked = {
+        times = {
             held.lane: self._due_before(held.interval)
             for held in self._partitions
             if held.interval is not None and ends[held.lane] > begin[held.lane]
         }
-        due = self._offsets.offsets_at(asked) if asked else {}
-        released = {
-            held.lane: max(begin[held.lane], min(ends[held.lane], self._release(held, states)))
-            for held in self._partitions
-        }
-        paused = self._paused(begin, ends) | {
+        due = self._offsets.offsets_at(times) if times else {}
+        released = {}
+        for held in self._partitions:
+            release = max(held.release, states.releases.get(held.lane, 0))
+            released[held.lane] = max(begin[held.lane], min(ends[held.lane], release))
+        paused = self._paused_lanes(begin, ends) | {
             held.lane
             for held in self._partitions
             if held.head is not None and released.get(held.head, 0) > begin.get(held.head, 0)
@@ -168,10 +206,6 @@ class HeldPartitions:
         instructions = dict(self._instructions(begin, ends, released, states))
         return {**free, **self._at_rate(begin, free, released), **instructions}
 
-    @staticmethod
-    def _release(held: HeldPartition, states: States) -> int:
-        return max(held.release, states.releases.get(held.lane, 0))
-
     def _at_rate(
         self,
         begin: Mapping[TopicPartition, int],
@@ -181,12 +215,12 @@ class HeldPartitions:
         """The offsets up to which lanes are free, where releases free more than age does."""
         waiting = [lane for lane in free if released[lane] > free[lane]]
         share = None if self._rate is None else self._rate / max(1, len(waiting))
-        found = {
+        limits = {
             lane: max(free[lane], self._releases.limit(lane, begin[lane], released[lane], share))
             for lane in waiting
         }
-        self.is_releasing = any(found[lane] < released[lane] for lane in waiting)
-        return found
+        self.is_releasing = any(limits[lane] < released[lane] for lane in waiting)
+        return limits
 
     def _instructions(
         self,
@@ -218,7 +252,7 @@ class HeldPartitions:
                 begin[lane] if waits else self._pace.limit(lane, begin[lane], ends[lane], rate),
             )
 
-    def _paused(
+    def _paused_lanes(
         self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> set[TopicPartition]:
         """Transmission queues with new messages whose receiver retries a message (MRRTY).

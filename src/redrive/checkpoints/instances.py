@@ -51,7 +51,7 @@ class Share:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the one that does what is to be done once for all shares."""
+        """Whether this share does the work that is done once for all shares."""
         return self.number == 1
 
     def overlaps(self, other: Share) -> bool:
@@ -63,7 +63,6 @@ class Share:
         return other.total % self.total == 0 and self.overlaps(other)
 
     def __str__(self) -> str:
-        """``1/2``."""
         return f"{self.number}/{self.total}"
 
 
@@ -71,12 +70,8 @@ def assigned(members: frozenset[str], member: str, partitions: int) -> Share | N
     """The share of one of the live instances: they have equal parts, in the order of their names.
 
     Every instance computes this for itself. While they see different members their shares may
-    overlap; fencing (``epoch``) sees to it that one at most emits for a partition.
-
-    Args:
-        members: Names of the live instances.
-        member: The name of the one.
-        partitions: How many there are, of all topics.
+    overlap; fencing (``epoch``) sees to it that one at most emits for a partition. Partitions are
+    those of all topics.
 
     Returns:
         None if the instance stands by, as there is no partition for it.

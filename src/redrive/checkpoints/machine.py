@@ -12,8 +12,6 @@ import uuid
 from pathlib import Path
 from typing import Final
 
-__all__ = ["boot", "process_table", "runs"]
-
 _PROC: Final = Path("/proc")
 _UNKNOWN: Final = f"unknown-{uuid.uuid4().hex}"
 """Stands for a machine whose kernel has no boot id: no other process has the same value."""
@@ -30,11 +28,7 @@ def process_table() -> str:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process of this pid namespace exists, of any user.
-
-    Args:
-        pid: Its number.
-    """
+    """Whether a process with this number exists in this pid namespace, of any user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -6,18 +6,6 @@ from typing import Final
 
 from redrive.kafka.administration import NewTopic
 
-__all__ = [
-    "MAX_MESSAGE_BYTES",
-    "cluster_topic",
-    "control_topic",
-    "held_keys_topic",
-    "outcomes_topic",
-    "remaining_topic",
-    "replay_topic",
-    "retry_topic",
-    "tables_topic",
-]
-
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 """Largest record of retry and remaining topics, in bytes: larger than any dead letter, as its copy
 must never be refused."""

@@ -16,13 +16,9 @@ class PositionsOnly:
     """
 
     outputs: Sequence[tuple[int, OutputRecord]] = ()
-    """Nothing."""
     batch_limit = 1 << 62
-    """Nothing is put."""
     is_packed = False
-    """Nothing is put."""
     has_to_be_split = False
-    """Nothing can be refused."""
 
     def __init__(
         self,

@@ -24,11 +24,11 @@ initialising it settles what was in doubt, and the committed offsets show how.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from redrive.checkpoints.figures import EmissionFigures
 from redrive.checkpoints.verdicts import Verdict, verdict_of
 from redrive.engine.facts import Answers, Questions
 from redrive.errors import (
@@ -203,6 +203,33 @@ class FailedTry:
     """The step that failed, with Kafka's code."""
 
 
+@dataclass(slots=True)
+class EmissionFigures:
+    """What emitting cost one emitter since it was last asked, for monitoring."""
+
+    transactions: list[float] = field(default_factory=list)
+    """Seconds of each committed transaction, from its begin to the end of its commit."""
+    records: int = 0
+    """Records written in them, including Redrive's own."""
+    aborted: int = 0
+    """Transactions that were aborted, or abandoned with their producer."""
+    refused: Counter[int] = field(default_factory=Counter)
+    """Refused records by the MQ reason code that the refusal maps to."""
+    retries: int = 0
+    """Failed tries of emissions that were retried."""
+    opened: int = 0
+    """Producers opened: the first one, and one for each that was abandoned."""
+
+    def add(self, other: EmissionFigures) -> None:
+        """Adds the figures of another emitter, or later ones of the same emitter."""
+        self.transactions += other.transactions
+        self.records += other.records
+        self.aborted += other.aborted
+        self.refused.update(other.refused)
+        self.retries += other.retries
+        self.opened += other.opened
+
+
 MAXIMUM_ROUNDS: Final = 8
 """Aborted transactions of one slice before it is halved. Each round names at least one culprit, and
 asks about topics that refuse, after which all their records are refused together; so only a broker
@@ -237,14 +264,9 @@ class Emitter:
     ) -> None:
         """Create an emitter without a producer yet.
 
-        Args:
-            make_producer: Makes a producer with this emitter's transactional id; it is not
-                initialised yet.
-            cluster: Answers questions.
-            run: The run that this emitter works for.
-            clock: Time.
-            policy: When to give up; the default suits a broker restart.
-            failed: Called for every failed try that is repeated.
+        The producers that it makes have its transactional id and are not initialised yet. The
+        default policy suits a broker restart. ``failed`` is called for every failed try that is
+        repeated.
         """
         self._make_producer = make_producer
         self._cluster = cluster
@@ -287,10 +309,10 @@ class Emitter:
         """
         started = self._clock.monotonic()
         tries = 0
-        rest: Sequence[TransactionInput] = ()
+        parts: Sequence[TransactionInput] = ()
         while True:
             try:
-                rest = self._emit_once(work)
+                parts = self._emit_once(work)
             except (TransientFault, OutcomeUnknown, FencedFault) as fault:
                 tries += 1
                 self._note(fault, tries, started, work)
@@ -302,9 +324,9 @@ class Emitter:
                 raise
             else:
                 break
-        if not rest:
+        if not parts:
             return [work]
-        return [done for part in rest for done in self.emit(part)]
+        return [done for part in parts for done in self.emit(part)]
 
     def take_figures(self) -> EmissionFigures:
         """The figures since the last call."""

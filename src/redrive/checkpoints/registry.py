@@ -58,11 +58,7 @@ class Registration:
     def __init__(self, cluster: Cluster, application: str, share: Share | None) -> None:
         """Prepare a registration; nothing is claimed yet.
 
-        Args:
-            cluster: Answers questions.
-            application: The application.
-            share: The fixed share of the instance; None if the live instances share the partitions
-                out among themselves.
+        A given share is fixed; without one the live instances share the partitions out.
         """
         self._cluster = cluster
         self._application = application
@@ -81,11 +77,7 @@ class Registration:
         self._heartbeat: Heartbeat | None = None
 
     def join(self, topic: str) -> None:
-        """Shows from now on that this instance is alive.
-
-        Args:
-            topic: Name of the control topic, which the heartbeat consumer subscribes to.
-        """
+        """Shows from now on that this instance is alive, by a consumer of the control topic."""
         if self._heartbeat is None:
             connection = self._cluster.connection
             self._heartbeat = Heartbeat(connection, self._application, self.member, topic)
@@ -93,8 +85,7 @@ class Registration:
     def assigned(self, partitions: int) -> Share | None:
         """The share that this instance is to have, among those that are alive now.
 
-        Args:
-            partitions: How many there are, of all topics that are read.
+        The partitions are those of all topics that are read.
 
         Returns:
             None if it has none: it stands by, as there are more instances than partitions, or is
@@ -114,9 +105,7 @@ class Registration:
     def take(self, share: Share, topic: str) -> str:
         """Takes another share, once no live instance works on a part of it.
 
-        Args:
-            share: The share.
-            topic: Name of the control topic.
+        The topic is the control topic.
 
         Returns:
             Names of the instances that still work on a part; empty if the share is taken. What
@@ -144,7 +133,7 @@ class Registration:
         return ""
 
     def lose(self) -> None:
-        """Another instance has taken the share, or a part of it."""
+        """Notes that another instance has taken the share, or a part of it."""
         self.share = self._fixed
 
     def begin_run(
@@ -214,7 +203,7 @@ class Registration:
         self, others: Mapping[str, Mapping[str, Any]], waiting: Callable[[str], None]
     ) -> None:
         begun = time.monotonic()
-        told: set[str] = set()
+        reported: set[str] = set()
         while alive := self._alive(others, waited := time.monotonic() - begun):
             name = _name(alive)
             if waited > _STARTING:
@@ -223,8 +212,8 @@ class Registration:
                     hint='stop it, give this one another share (instance = "1/2"),'
                     ' or set on_conflict = "take over"',
                 )
-            if name not in told:
-                told.add(name)
+            if name not in reported:
+                reported.add(name)
                 waiting(name)
             time.sleep(0.5)
 
@@ -272,11 +261,7 @@ def vacant_shares(
 ) -> tuple[Share, ...]:
     """The shares of the partitions on which no live instance works.
 
-    Args:
-        cluster: Answers questions.
-        application: The application.
-        topic: Name of the control topic.
-        share: One of the shares, live or not: it says how many there are.
+    One of the shares, live or not, says how many there are; the topic is the control topic.
 
     Raises:
         TransientFault: The broker gave no answer in time.

@@ -16,7 +16,7 @@ import os
 import socket
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Self
 
 from redrive.checkpoints.control import (
     FORMAT,
@@ -64,11 +64,8 @@ class StatesFollower:
     def states(self, *, to_the_end: bool = False) -> States:
         """The states known now; the same value while nothing changes.
 
-        The first call reads everything that is visible.
-
-        Args:
-            to_the_end: Whether every call does: it then sees at least what any other follower has
-                seen.
+        The first call reads everything that is visible. With ``to_the_end`` every call does: it
+        then sees at least what any other follower has seen.
 
         Raises:
             TransientFault: Nothing could be read yet, or not everything required. A channel that
@@ -92,10 +89,8 @@ class StatesFollower:
         Instructions are written in one transaction with their plan, but may be visible before it:
         markers are written one by one, and another command's open transaction may hide the plan.
         The plan was written by the time they became visible, so they count once everything written
-        by then is visible. Nothing else waits meanwhile.
-
-        Args:
-            ends: Where partitions of replay topics end for readers; fetched before this call.
+        by then is visible. Nothing else waits meanwhile. The ends of the replay topics are those
+        for readers, fetched before this call.
         """
         if any(end > self._known.get(lane, 0) for lane, end in ends.items()):
             with contextlib.suppress(TransientFault):
@@ -127,11 +122,7 @@ class StatesFollower:
 
 
 def read_earlier(cluster: Cluster, topic: str) -> Entries:
-    """The states that an earlier version kept on the control topic.
-
-    Args:
-        cluster: The cluster.
-        topic: The control topic, which exists.
+    """The states that an earlier version kept on the control topic, which exists.
 
     Raises:
         TransientFault: The broker gave no answer in time.
@@ -157,11 +148,8 @@ class StatesWriter:
     ) -> None:
         """Open the producer, which fences and settles earlier users of its id.
 
-        Args:
-            cluster: The cluster.
-            application: The application, whose control and tables topics exist.
-            name: Name of the writer: writers of one name fence each other.
-            lanes: Further partitions that its transactions write to.
+        Writers of one name fence each other. The application's control and tables topics exist; the
+        lanes are further partitions that the transactions write to.
 
         Raises:
             TransientFault: The broker gave no answer in time, or another writer fenced this one.
@@ -212,7 +200,6 @@ class StatesWriter:
 
     def _register(self) -> None:
         """Registers the id, and the state version of this release."""
-        entries: Mapping[str, Mapping[str, Any]]
         entries = read_entries(self._cluster, self._control_topic)
         check_format(entries, self._control_topic)
         if entries.get(FORMAT_KEY, {}).get("format") != FORMAT:
@@ -226,8 +213,8 @@ class StatesWriter:
             settled_ends(self._cluster, self._lanes, seconds=CONNECT)
         except TransientFault:
             entries = read_entries(self._cluster, self._control_topic, to_the_very_end=True)
-            found = operator_ids(entries).items()
-            others = {key: one for key, one in found if one != self._id}
+            ids = operator_ids(entries)
+            others = {key: one for key, one in ids.items() if one != self._id}
             fence_all(fencer_of(self._cluster.connection), set(others.values()))
             for key in others:
                 register(self._cluster, self._control_topic, key, None)

@@ -24,8 +24,6 @@ from redrive.engine.commands import STATE_KINDS
 from redrive.kafka.cluster import Cluster
 from redrive.messages.schemes import OwnScheme
 
-__all__ = ["KeptTable", "Layout", "RunningTable", "TablesRead", "keep_tables", "read_tables"]
-
 _LARGEST_ENTRY: Final = MAX_MESSAGE_BYTES - 64 * 1024
 """Largest entry, in bytes; the rest is left for Kafka's overhead per record."""
 
@@ -122,11 +120,7 @@ class TablesRead:
 
 
 def read_tables(cluster: Cluster, topic: str) -> TablesRead:
-    """Reads every table that is kept.
-
-    Args:
-        cluster: The cluster.
-        topic: The tables topic, which exists.
+    """Reads every table that is kept on a tables topic, which exists.
 
     Raises:
         TransientFault: The broker gave no answer in time.
@@ -152,23 +146,18 @@ def keep_tables(
 ) -> None:
     """Records that a run with these tables begins, and waits until every replica has it.
 
-    Args:
-        cluster: The cluster.
-        topic: The tables topic, which exists.
-        running: The tables.
-        now: Seconds since 1970.
-        by: The user who begins the run, ``user@host``.
+    The run begins at a time in seconds since 1970, by a user as ``user@host``.
 
     Raises:
         TransientFault: The broker gave no answer in time.
     """
     known = {one.key: one for one in read_tables(cluster, topic).tables}
     for table in running:
-        kept = _told_again(known.get(_key(table.handler, table.hash)), table, now=now, by=by)
+        kept = _with_run(known.get(_key(table.handler, table.hash)), table, now=now, by=by)
         cluster.append(topic, kept.key.encode(), kept.entry())
 
 
-def _told_again(known: KeptTable | None, table: RunningTable, *, now: float, by: str) -> KeptTable:
+def _with_run(known: KeptTable | None, table: RunningTable, *, now: float, by: str) -> KeptTable:
     """The entry of a table that begins to run now."""
     layouts = () if known is None else known.layouts
     if not layouts or layouts[-1].lines != table.lines:

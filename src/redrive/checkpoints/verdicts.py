@@ -33,9 +33,8 @@ class Verdict:
 def verdict_of(report: TransactionReport) -> Verdict:
     """The verdict about a transaction that was flushed, or whose commit was refused.
 
-    Args:
-        report: The producer's report. Without reports of single records it names no culprit; the
-            transaction must then be produced again with them.
+    A report without single records names no culprit; the transaction must then be produced again
+    with reports of them.
     """
     if report.may_commit:
         return Verdict(commit=True)

@@ -44,39 +44,32 @@ class AttemptCounter:
             tuple[int, own.GroupTopic], tuple[DeadLetterProfile, DeadLetterProfile]
         ] = {}
 
-    def following(self, candidates: int, attempts: Attempts) -> int | None:
-        """The number of the rule that applies after these failed attempts; None if none is left.
+    def next_rule(self, candidates: int, attempts: Attempts) -> int | None:
+        """The number of the rule that applies after failed attempts; None if none is left.
 
-        Args:
-            candidates: The rules that match, as bits.
-            attempts: The failed ones.
+        The candidates are the rules that match, as bits.
         """
         if not self._is_kafka:
             return select_rule(self._table, candidates, attempts.failures)
         # The matching rules may change between attempts, so each rule has its own count.
         return select_untried(self._table, candidates, dict(attempts.by_rule))
 
-    def tried(self, rule: Rule, attempts: Attempts) -> int:
+    def attempts_by(self, rule: Rule, attempts: Attempts) -> int:
         """The number of attempts that a rule made."""
         return dict(attempts.by_rule).get(self._numbers[id(rule)], 0)
 
-    def following_name(self, rule: Rule | None, attempts: Attempts) -> str:
-        """The next attempt, by a rule: ``round 3 of 5``, or ``attempt 3`` where puts are counted.
-
-        Args:
-            rule: The rule; None if none is left.
-            attempts: The failed ones.
-        """
+    def next_attempt(self, rule: Rule | None, attempts: Attempts) -> str:
+        """The name of a rule's next attempt: ``round 3 of 5``, or ``attempt 3`` of a put."""
         if rule is None or not self._is_kafka or rule.action is not Action.RETRY:
             return f"attempt {attempts.failures + 1}"
-        return f"round {self.tried(rule, attempts) + 1} of {rule.retry}"
+        return f"round {self.attempts_by(rule, attempts) + 1} of {rule.retry}"
 
     def last_tried(self, attempts: Attempts) -> Rule | None:
         """The rule that most likely made the last attempt; None if there was none."""
         return self._table.rules[attempts.by_rule[-1][0]] if attempts.by_rule else None
 
-    def counted(self, rule: Rule | None, before: Attempts) -> Attempts:
-        """The attempts, plus one that failed."""
+    def add_failure(self, rule: Rule | None, before: Attempts) -> Attempts:
+        """The attempts with one more that failed, by a rule."""
         counts = dict(before.by_rule)
         if self._is_kafka and rule is not None:
             number = self._numbers[id(rule)]
@@ -88,7 +81,8 @@ class AttemptCounter:
         """Seconds to wait before a rule's next attempt; None for RETRYINT."""
         if rule is None or rule.backoff is None:
             return None
-        return rule.wait_before(self.tried(rule, attempts), self._table.control.retry_interval)
+        made = self.attempts_by(rule, attempts)
+        return rule.wait_before(made, self._table.control.retry_interval)
 
     def wait(self, rule: Rule, attempts: Attempts) -> int:
         """Seconds from the failure of the processing to a rule's next attempt."""
@@ -97,18 +91,14 @@ class AttemptCounter:
         delay = self.delay(rule, attempts)
         return self._table.control.retry_interval if delay is None else delay
 
-    def returned(self, message: Message, mine: own.OwnHeaders) -> tuple[Message, Attempts]:
-        """A dead letter with the earlier rounds that Redrive's headers count.
+    def with_earlier_rounds(
+        self, message: Message, mine: own.OwnHeaders
+    ) -> tuple[Message, Attempts]:
+        """A dead letter and its failed attempts, by the rounds that Redrive's headers count.
 
         A service may copy headers to the events that it derives from a message. They count only if
-        the message comes back from the topic that it was put to.
-
-        Args:
-            message: The dead letter as it was read, with its own identity.
-            mine: Redrive's headers, of the dead letter or of its original.
-
-        Returns:
-            The message, and its failed attempts.
+        the message comes back from the topic that it was put to. The headers are those of the dead
+        letter, or of its original.
         """
         if mine.group_topic and not message.group_topic:  # read from the record that failed
             message = self._with_original(message, mine.group_topic)
@@ -143,11 +133,9 @@ class AttemptCounter:
         is_fresh = bool(message.failed_at) and not message.hops
         return self._is_kafka and is_fresh and (message.profile or NO_PROFILE).drops_headers
 
-    def uncounted(self, rule: Rule, rounds: own.Rounds, attempts: Attempts) -> own.Rounds:
-        """The rounds of a put that counts none: those of before, with a rule that may have none."""
-        number = self._numbers[id(rule)]
-        by_rule = dict(attempts.by_rule)
-        by_rule.setdefault(number, 0)
+    def rounds_of_probe(self, rule: Rule, rounds: own.Rounds, attempts: Attempts) -> own.Rounds:
+        """The rounds of a put that does not count: the earlier ones, 0 where the rule had none."""
+        by_rule = {self._numbers[id(rule)]: 0} | dict(attempts.by_rule)
         return rounds._replace(by_rule=tuple(sorted(by_rule.items())))
 
     def rounds(self, rule: Rule, attempts: Attempts, destination: Destination) -> own.Rounds | None:
@@ -157,7 +145,7 @@ class AttemptCounter:
         is_counted = id(rule) in self._numbers  # a replay's rule counts nothing
         return own.Rounds(
             table=self._table_id,
-            by_rule=(self.counted(rule, attempts) if is_counted else attempts).by_rule,
+            by_rule=(self.add_failure(rule, attempts) if is_counted else attempts).by_rule,
             counted=attempts.counted + is_counted,
             put_at=0,
             queue=self._queue,
@@ -168,21 +156,16 @@ class AttemptCounter:
 def loop_of(profile: DeadLetterProfile, hops: int, counted: int, limit: int) -> Refusal | None:
     """The refusal of a message that loops more often than its RETRY rules explain.
 
-    Args:
-        profile: The message's.
-        hops: Redrive's puts of it on queues.
-        counted: The puts among them that a RETRY of the queue counted.
-        limit: The most hops that are allowed.
+    ``hops`` are Redrive's puts of it on queues, ``counted`` those by a RETRY of the queue.
     """
     # Loops through other programs leave traces in their headers; so do our own rounds.
     returns = (profile.view.hop or 1) - 1 if profile.comes_from_kafka and not counted else 0
     if hops - counted + returns < limit:
         return None
-    return Refusal(LOOP, _round_trip(profile, hops, returns, limit))
+    return Refusal(LOOP, _loop_text(profile, hops, returns, limit))
 
 
-def _round_trip(profile: DeadLetterProfile, hops: int, returns: int, limit: int) -> str:
-    """The text that describes a looping message to an operator."""
+def _loop_text(profile: DeadLetterProfile, hops: int, returns: int, limit: int) -> str:
     before = f" and came back {returns} times before" if returns else ""
     text = f"put {hops} times already{before}, the limit is {limit}"
     chain = profile.origins

@@ -38,7 +38,7 @@ _SHORTEST_SETTLING: Final = 1000
 _LONGEST_SETTLING: Final = 4
 """Intervals of probes that one has at most to come back."""
 _FORGOTTEN: Final = 3_600_000
-"""Milliseconds after which an open breaker is closed that no message has asked: none waits."""
+"""Milliseconds without a message after which an open breaker is closed: none waits."""
 _MOST_ROUNDS: Final = 200
 """Batches whose rounds one breaker remembers."""
 _MOST_BREAKERS: Final = 1_000
@@ -56,7 +56,7 @@ class BreakerSettings:
 
 
 class BreakerKey(NamedTuple):
-    """What a breaker watches."""
+    """Identifies a breaker."""
 
     handler: str
     rule_line: int
@@ -89,7 +89,7 @@ NO_BREAKERS: Final[Mapping[BreakerKey, OpenBreaker]] = {}
 
 @dataclass(slots=True)
 class BreakerCounts:
-    """What some slices did about the messages of one breaker."""
+    """Counts of the messages of one breaker in some slices."""
 
     puts: int = 0
     refused: int = 0
@@ -111,13 +111,7 @@ class BreakerCounts:
 
 
 def breaker_of(handler: str, rule: Rule | None, profile: DeadLetterProfile) -> BreakerKey | None:
-    """The breaker that watches the puts of a profile by a rule; None if it has none.
-
-    Args:
-        handler: Name of the handler.
-        rule: The rule that applies, if any.
-        profile: The messages.
-    """
+    """The breaker that watches the puts of a profile by a rule; None if it has none."""
     if rule is None or rule.action is not Action.RETRY:
         return None
     names, group = original_names(profile), failed_group(profile)
@@ -136,17 +130,12 @@ class SliceBreakers:
     """The breakers as one slice sees them, and what it does about their messages."""
 
     def __init__(self, opened: Mapping[BreakerKey, OpenBreaker], now: int) -> None:
-        """Take the open breakers.
-
-        Args:
-            opened: Those that the driver knows to be open.
-            now: Time of the attempts, in milliseconds.
-        """
+        """Take the open breakers, and the time of the attempts in milliseconds."""
         self._known = opened
         self._now = now
-        self._found: dict[BreakerKey, OpenBreaker] = {}
+        self._opened_here: dict[BreakerKey, OpenBreaker] = {}
         self._refusals: dict[BreakerKey, int] = {}
-        """Refusals that opened the breakers of ``_found``."""
+        """Refusals that opened the breakers of ``_opened_here``."""
         self._refused: Counter[BreakerKey] = Counter()
         self._why: dict[BreakerKey, str] = {}
         self._held: Counter[BreakerKey] = Counter()
@@ -163,12 +152,11 @@ class SliceBreakers:
         self.probed.clear()
 
     def __bool__(self) -> bool:
-        """Whether any breaker is open."""
-        return bool(self._known or self._found)
+        return bool(self._known or self._opened_here)
 
     def of(self, key: BreakerKey) -> OpenBreaker | None:
         """A breaker if it is open."""
-        return self._known.get(key) or self._found.get(key)
+        return self._known.get(key) or self._opened_here.get(key)
 
     def admits(self, key: BreakerKey, breaker: OpenBreaker) -> bool:
         """Whether the next message of an open breaker is tried; a probe is taken by that."""
@@ -185,31 +173,28 @@ class SliceBreakers:
         self._refused[key] += 1
         self._why[key] = why
 
-    def came_back(self, key: BreakerKey, put_at: int) -> None:
+    def note_return(self, key: BreakerKey, put_at: int) -> None:
         """Notes a round that came back, which was put at a time in milliseconds."""
         self._returned.setdefault(key, Counter())[put_at] += 1
 
     def opens(self, failures: Mapping[str, int], decisions: Counter[Decision]) -> bool:
         """Whether the refusals of this slice alone open a breaker: decide the slice again then.
 
-        So no message of a large slice uses up an attempt.
-
-        Args:
-            failures: By handler, the failures that open a breaker.
-            decisions: What the slice decided.
+        So no message of a large slice uses up an attempt. ``failures`` is how many open a breaker,
+        by handler.
         """
-        found = [
+        failing = [
             key
             for key, count in self._refused.items()
             if self.of(key) is None and count >= failures.get(key.handler, count + 1)
         ]
-        placed = set(_puts(decisions)) if found else set()
-        for key in found:
+        placed = set(_puts(decisions)) if failing else set()
+        for key in failing:
             if key not in placed:
                 why = _refusals(self._refused[key], self._why[key])
-                self._found[key] = OpenBreaker(self._now, why, is_tried=True)
+                self._opened_here[key] = OpenBreaker(self._now, why, is_tried=True)
                 self._refusals[key] = self._refused[key]
-        return not placed.issuperset(found)
+        return not placed.issuperset(failing)
 
     def counts(
         self, handlers: Mapping[str, int], decisions: Counter[Decision]
@@ -290,15 +275,15 @@ class _Breaker:
     probe: int = 0
     """Time of the put of the probe under way; 0 for none."""
     next_probe: int = 0
-    asked: int = 0
-    """Milliseconds; when it last heard of a message."""
+    last_message: int = 0
+    """Milliseconds; when a batch last had a message of it."""
 
     def learn(self, counts: BreakerCounts, now: int) -> None:
         """Takes what one batch did; times are in milliseconds."""
-        self.asked = now
+        self.last_message = now
         self._count(counts, now)
         if self.open is None:
-            self._judge(counts.why, now)
+            self._open_if_failing(counts.why, now)
         elif self.open.is_tried:
             if counts.puts:
                 self._close()
@@ -310,12 +295,12 @@ class _Breaker:
 
     def is_over(self, now: int) -> bool:
         """Whether a probe has not come back in time, or no message waits any more."""
-        if self.open is not None and now - self.asked > _FORGOTTEN:
+        if self.open is not None and now - self.last_message > _FORGOTTEN:
             return True
         allowed = min(max(2 * self.longest, _SHORTEST_SETTLING), _LONGEST_SETTLING * self._interval)
         return bool(self.probe) and now - self.probe >= allowed
 
-    def opened(self, now: int) -> OpenBreaker | None:
+    def view(self, now: int) -> OpenBreaker | None:
         """What slices see of it; closes it if it is over."""
         if self.is_over(now):
             self._close()
@@ -341,7 +326,7 @@ class _Breaker:
                 known[1] = min(known[0], known[1] + count)
                 self.longest = max(self.longest, now - put_at)
 
-    def _judge(self, why: str, now: int) -> None:
+    def _open_if_failing(self, why: str, now: int) -> None:
         """Opens the breaker if the last puts were refused, or the last rounds came back."""
         if self.refused >= self.settings.failures:
             self.open = OpenBreaker(now, _refusals(self.refused, why), is_tried=True)
@@ -382,8 +367,8 @@ class Breakers:
         """The open breakers, for the slices of a batch at a time in milliseconds."""
         if not self._breakers:
             return NO_BREAKERS
-        found = ((key, one.opened(now)) for key, one in self._breakers.items())
-        return {key: one for key, one in found if one is not None}
+        views = ((key, one.view(now)) for key, one in self._breakers.items())
+        return {key: one for key, one in views if one is not None}
 
     def learn(self, counts: Mapping[BreakerKey, BreakerCounts], now: int) -> None:
         """Takes what a batch did at a time in milliseconds."""

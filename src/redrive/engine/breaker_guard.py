@@ -25,20 +25,12 @@ class BreakerGuard:
         attempts: AttemptCounter,
         decisions: DecisionWriter,
     ) -> None:
-        """Take what the decider of the table shares.
-
-        Args:
-            handler: Name of the handler.
-            settings: Its breakers.
-            attempts: Counts the attempts of the table.
-            decisions: Writes the decisions of the handler.
-        """
         self.failures = settings.failures
         self._handler = handler
         self._attempts = attempts
         self._decisions = decisions
 
-    def decided(
+    def decide(
         self,
         message: Message,
         decision: Decision,
@@ -48,12 +40,7 @@ class BreakerGuard:
     ) -> Decided:
         """The result of a decision under its breaker: an attempt, a probe, or a wait.
 
-        Args:
-            message: The message.
-            decision: The decision of the table about it.
-            attempts: Its failed attempts.
-            facts: The breakers, as the slice sees them.
-            attempt: Carries a decision about the message out.
+        ``attempt`` carries out a decision about the message.
         """
         key = breaker_of(self._handler, decision.rule, decision.profile)
         if key is None:
@@ -63,34 +50,30 @@ class BreakerGuard:
             is_put = not facts.is_waiting(message, decision.wait)
         if not is_put and not is_refused(decision):
             return attempt(decision)
-        shared = facts.cache.shared
+        derive = facts.cache.derive
         if breaker is not None and not facts.breakers.admits(key, breaker):
-            return Decided(message, shared(self._suspended, decision, attempts, breaker.detail))
+            return Decided(message, derive(self._suspend, decision, attempts, breaker.detail))
         tried = decision
         if breaker is not None and not breaker.is_tried and isinstance(decision, Put):
-            tried = shared(self._probe, decision, attempts, breaker.detail)
+            tried = derive(self._probe, decision, attempts, breaker.detail)
         decided = attempt(tried)
         if not is_refused(decided.decision):
             return decided
         facts.breakers.refuse(key, decided.decision.detail)
         if breaker is None:
             return decided
-        return Decided(message, shared(self._suspended, decision, attempts, breaker.detail))
+        return Decided(message, derive(self._suspend, decision, attempts, breaker.detail))
 
     def note_return(
         self, profile: DeadLetterProfile, attempts: Attempts, put_at: int, facts: SliceContext
     ) -> None:
-        """Counts a round that came back for the breaker of its rule.
+        """Counts a round that came back for the breaker of its rule, put at a time in milliseconds.
 
-        Args:
-            profile: The message's.
-            attempts: Its failed attempts, the last of them by that rule.
-            put_at: Time of the round's put, in milliseconds.
-            facts: The breakers, as the slice sees them.
+        The last of the failed attempts was by that rule.
         """
         key = breaker_of(self._handler, self._attempts.last_tried(attempts), profile)
         if key is not None:
-            facts.breakers.came_back(key, put_at)
+            facts.breakers.note_return(key, put_at)
 
     def open_breaker(self, decision: Decision, facts: SliceContext) -> OpenBreaker | None:
         """The breaker that a decision has to ask, if it is open."""
@@ -99,8 +82,7 @@ class BreakerGuard:
         key = breaker_of(self._handler, decision.rule, decision.profile)
         return None if key is None else facts.breakers.of(key)
 
-    def _suspended(self, decision: Decision, attempts: Attempts, why: str) -> Suspend:
-        """The decision to wait for an open breaker, without an attempt."""
+    def _suspend(self, decision: Decision, attempts: Attempts, why: str) -> Suspend:
         return self._decisions.write(
             Suspend,
             Result.PARKED,
@@ -117,5 +99,5 @@ class BreakerGuard:
         """A put whose round does not count."""
         rounds = put.rounds
         if rounds is not None and put.rule is not None:
-            rounds = self._attempts.uncounted(put.rule, rounds, attempts)
+            rounds = self._attempts.rounds_of_probe(put.rule, rounds, attempts)
         return with_detail(replace(put, rounds=rounds), f"{PROBE}: {why}")

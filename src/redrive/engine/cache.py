@@ -20,19 +20,18 @@ if TYPE_CHECKING:
 
 _Source = TypeVar("_Source")
 _More = TypeVarTuple("_More")
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
 class DecisionCache:
     """Decisions of rules tables under the facts of one moment, shared by equal messages."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
         # Decisions keep their profiles alive, so the id in a key stays unique.
         self._profiles: dict[int, DeadLetterProfile] = {}
         self._decisions: dict[tuple[int, int, Attempts, int, int, str], Decision] = {}
         # With the source of each, so that its id stays unique too.
-        self._shared: dict[tuple[object, ...], tuple[object, Any]] = {}
+        self._derived: dict[tuple[object, ...], tuple[object, Any]] = {}
         self._prepared: dict[tuple[int, tuple[str, ...]], dict[object, PreparedPut | None]] = {}
 
     def decide(
@@ -45,12 +44,7 @@ class DecisionCache:
     ) -> Decision:
         """The decision for one message; its identity chooses among equal instances.
 
-        Args:
-            decider: Makes it.
-            profile: Its profile.
-            attempts: Its failed attempts.
-            message: The message.
-            replay: What a person decided about it.
+        Arguments as for ``RulesDecider.decide_profile``, which decides.
         """
         hops = message.hops
         plan = "" if replay is None else replay.plan
@@ -86,31 +80,26 @@ class DecisionCache:
             self._decisions[key] = decision
         return decision
 
-    def shared(
-        self, make: Callable[[_Source, *_More], _Made], source: _Source, *more: *_More
-    ) -> _Made:
+    def derive(
+        self, make: Callable[[_Source, *_More], _Result], source: _Source, *more: *_More
+    ) -> _Result:
         """A decision that follows from another one, or from a profile, made once.
 
-        Args:
-            make: Makes it.
-            source: The other decision or the profile; equal ones are not taken for the same.
-            more: What else it depends on.
+        The source is that other decision or profile; equal ones are not taken for the same.
         """
         key = (make, id(source), *more)
-        known = self._shared.get(key)
+        known = self._derived.get(key)
         if known is None:
-            known = self._shared[key] = source, make(source, *more)
-        made: _Made = known[1]
-        return made
+            known = self._derived[key] = source, make(source, *more)
+        result: _Result = known[1]
+        return result
 
-    def prepared(
+    def prepared_puts(
         self, decider: RulesDecider, layout: tuple[str, ...]
     ) -> dict[object, PreparedPut | None]:
-        """Results of ``prepare`` for one layout, by profile id and what else the lane tells apart.
+        """Results of ``prepare`` for records with these header names, Redrive's own included.
 
-        Args:
-            decider: Decides.
-            layout: The header names of its records, with Redrive's own.
+        The keys are the ids of profiles, with what else the lane tells apart.
         """
         return self._prepared.setdefault((id(decider), layout), {})
 
@@ -127,14 +116,8 @@ class DecisionCache:
     ) -> PreparedPut | None:
         """The prepared put of a profile's dead letters; None if each needs its own decision.
 
-        Args:
-            decider: Decides them.
-            profile: Their profile.
-            layout: Their header names without Redrive's own, in order.
-            facts: What is known of the cluster.
-            attempts: Their failed attempts.
-            hops: Redrive's puts of them on queues.
-            replay: What a person decided about them; a breaker has no say in it.
+        A replay asks no breaker. Arguments as for ``RulesDecider.decide_profile``; the layout is
+        the header names without Redrive's own, in order.
         """
         decision = self.of_profile(decider, profile, attempts, hops=hops, replay=replay)
         if not isinstance(decision, Put):

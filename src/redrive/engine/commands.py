@@ -168,21 +168,12 @@ class Replay:
 
 
 def cancelled_entry(plan: str, operator: str) -> Entry:
-    """The entry that cancels the rest of a replay.
-
-    Args:
-        plan: The id of the plan.
-        operator: The operator who cancels it.
-    """
+    """The entry by which an operator cancels the rest of a replay, named by the id of its plan."""
     return f"{CANCELLED}{plan}", {"by": operator}
 
 
 def free_by_order(replays: Iterable[Replay]) -> dict[TopicPartition, int]:
-    """The offsets up to which replays read retry topics before their messages are due.
-
-    Args:
-        replays: Accepted replays.
-    """
+    """The offsets up to which replays read retry topics before their messages are due."""
     free: dict[TopicPartition, int] = {}
     for replay in replays:
         if replay.to.is_about_parked and not replay.cancelled_by:
@@ -215,7 +206,7 @@ def read_replays(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Replay]:
 
 def _replay(plan: str, value: Mapping[str, Any], cancelled_by: str) -> Replay | None:
     try:
-        told = {name: value[name] for name in value if name not in {"to", "spans", "edit"}}
+        plain = {name: value[name] for name in value if name not in {"to", "spans", "edit"}}
         edit = Edit.of(value.get("edit", ()))
         spans = {
             TopicPartition(topic, number): Span(
@@ -224,7 +215,12 @@ def _replay(plan: str, value: Mapping[str, Any], cancelled_by: str) -> Replay | 
             for topic, number, first, count, end, read, until, *named in value["spans"]
         }
         return Replay(
-            plan=plan, to=To(value["to"]), edit=edit, cancelled_by=cancelled_by, spans=spans, **told
+            plan=plan,
+            to=To(value["to"]),
+            edit=edit,
+            cancelled_by=cancelled_by,
+            spans=spans,
+            **plain,
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
@@ -272,22 +268,17 @@ def queue_entry(*, queue: str, queue_manager: str, put_enabled: bool) -> Entry:
 
 
 def release_entry(lane: TopicPartition, offset: int) -> Entry:
-    """The entry that releases the messages held on one partition, once (``triggerTransmission``).
+    """The entry that releases the messages of one partition once (``triggerTransmission``).
 
-    Args:
-        lane: The partition.
-        offset: Messages below it are released, whatever the state of the channel.
+    Messages below the offset are released, whatever the state of the channel.
     """
     return f"{_RELEASE}{lane.topic}/{lane.partition}", {"offset": offset}
 
 
 def discovered_entry(at: str, queue: str, queue_manager: str) -> Entry:
-    """The entry that keeps a definition which queue discovery created.
+    """The entry that keeps a definition which queue discovery created at a manager.
 
-    Args:
-        at: The manager that has the definition.
-        queue: Its queue.
-        queue_manager: The queue's manager.
+    ``at`` is the manager that has the definition, ``queue_manager`` that of the queue.
     """
     key = f"{_DISCOVERED}{at}/{queue}@{queue_manager}"
     return key, {"at": at, "queue": queue, "queue_manager": queue_manager}
@@ -305,7 +296,6 @@ def removal(entry: Entry) -> Removal:
 
 
 def _key_at(kind: str, queue_manager: str, name: str) -> tuple[str, dict[str, str]]:
-    """The key of an object's entry, and the queue manager if its name has a slash."""
     return f"{kind}{queue_manager}/{name}", {"at": queue_manager} if "/" in queue_manager else {}
 
 
@@ -355,7 +345,6 @@ def _read_resumes(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Resume]
 
 
 def _resume(topic: str, value: Mapping[str, Any]) -> Resume | None:
-    """A resume; None for an entry of another form."""
     try:
         lanes = {TopicPartition(name, number): found for name, number, found in value["lanes"]}
         begin, operator = ResumeFrom(value["from"]), str(value["operator"])
@@ -390,11 +379,7 @@ class States:
     """Entries of acknowledgements, by id; deciding does not ask them."""
 
     def as_of(self, now: int) -> States:
-        """The states without the dynamic queues that are closed at a time.
-
-        Args:
-            now: Milliseconds since 1970.
-        """
+        """The states without the dynamic queues that are closed at a time, in ms since 1970."""
         if all(one.is_open(now) for one in self.dynamic_queues):
             return self
         is_open = frozenset(one for one in self.dynamic_queues if one.is_open(now))
@@ -415,10 +400,7 @@ class States:
     ) -> bool:
         """Whether a channel moves messages: it runs, and every connection that it goes over.
 
-        Args:
-            channel: Its queue manager and its name.
-            via: The further connections on the way.
-            is_running: Whether it runs if no operator started or stopped it.
+        ``is_running`` holds if no operator started or stopped the channel.
         """
         return self.running.get(channel, is_running) and self.stopped.isdisjoint(via)
 

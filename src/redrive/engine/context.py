@@ -53,7 +53,7 @@ class SliceContext:
     """The number of inputs of each decision."""
     replayed: set[str] = field(default_factory=set)
     """Origins of the instructions that this slice carried out."""
-    noted: set[object] = field(default_factory=set)
+    recorded: set[object] = field(default_factory=set)
     """Definitions that the slice keeps, and channels that it stops."""
     orders: dict[WaitingQuestion, KeyOrder] = field(default_factory=dict)
     """What waits for the keys of a partition, with what this slice did."""
@@ -70,7 +70,7 @@ class SliceContext:
         self.puts.clear()
         self.decisions.clear()
         self.replayed.clear()
-        self.noted.clear()
+        self.recorded.clear()
         self.breakers.begin()
         self.floods.begin()
         self.triggers.begin()
@@ -100,14 +100,7 @@ class SliceContext:
     def check(
         self, entry: int, put: OutputRecord, persistence: int, destination: Destination
     ) -> Refusal | None:
-        """Why a put fails: the broker refused it, or its queue or topic would; else counts it.
-
-        Args:
-            entry: Its entry number.
-            put: The record.
-            persistence: Of the message.
-            destination: Where it leads.
-        """
+        """Why a put fails: the broker refused it, or its queue or topic would; else counts it."""
         refused = self.refused.get(entry)
         if refused is not None:
             return Refusal(refused.reason, refused.detail)
@@ -154,7 +147,6 @@ class SliceContext:
 
 
 def _problem(put: OutputRecord, facts: TopicFacts, now: int) -> Refusal | None:
-    """Why the broker would refuse a put; None if it would not."""
     if facts.silent:
         detail = f"topic {put.topic} takes nothing now: {facts.silent}"
         return Refusal(Reason.RESOURCE_PROBLEM, detail)

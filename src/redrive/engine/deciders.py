@@ -61,13 +61,7 @@ class Decider(Protocol):
         """
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
-        """The place where a message waits for its next attempt.
-
-        Args:
-            message: The message.
-            decision: The decision to park it.
-            partition: The partition of its source.
-        """
+        """The place where a message of a partition of the source waits for its next attempt."""
 
     def interval(self, lane: TopicPartition) -> float:
         """Seconds that messages wait on a partition of a retry topic."""

@@ -17,13 +17,7 @@ import orjson
 from redrive.engine.commands import Replay
 from redrive.engine.message import NO_ATTEMPTS, Attempts
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.outcome import (
-    FIELDS,
-    Outcome,
-    Result,
-    replay_members,
-    static_members,
-)
+from redrive.engine.outcome import FIELDS, Outcome, Result, replay_members, static_members
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile, Headers
 from redrive.messages import own_headers as own
 from redrive.messages.own_headers import Rounds
@@ -33,7 +27,7 @@ from redrive.topology.put import Destination
 
 NO_PROFILE: Final = DeadLetterProfile(NO_VALID_SCHEME, "", {}, None)
 """For a message that is not a dead letter, and need not be one."""
-_NOTHING_MORE: Final[Mapping[str, Any]] = MappingProxyType({})
+_NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -141,12 +135,7 @@ _Kind = TypeVar("_Kind", bound=Decision)
 
 
 def with_detail(decision: _Kind, more: str) -> _Kind:
-    """A decision with more detail in its outcome.
-
-    Args:
-        decision: The decision.
-        more: What to add to its detail.
-    """
+    """A decision with more text in the detail of its outcome."""
     detail = "; ".join(filter(None, (decision.detail, more)))
     members = orjson.loads(f"{{{decision.members}}}") | {"detail": detail}
     return replace(decision, detail=detail, members=static_members(members))
@@ -159,12 +148,7 @@ def with_replay(decision: _Kind, replay: Replay) -> _Kind:
 
 
 def with_edit(decision: _Kind, edit: str) -> _Kind:
-    """A decision whose outcome says what was changed in its message.
-
-    Args:
-        decision: The decision.
-        edit: What ``redrive.engine.edits.changes`` says; empty for nothing.
-    """
+    """A decision whose outcome names the ``edits.changes`` of its message; empty for none."""
     if not edit:
         return decision
     return replace(decision, members=f"{decision.members},{static_members({'edit': edit})}")
@@ -208,7 +192,7 @@ class DecisionWriter:
         reason: int = 0,
         detail: str = "",
         replay: Replay | None = None,
-        of_kind: Mapping[str, Any] = _NOTHING_MORE,
+        of_kind: Mapping[str, Any] = _NO_FIELDS,
     ) -> _Kind:
         """A decision.
 

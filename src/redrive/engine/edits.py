@@ -49,7 +49,6 @@ class SetHeader(NamedTuple):
         return {"set_header": self.name, "to": _text(self.value)}
 
     def __str__(self) -> str:
-        """The operation in words, without the value."""
         return f"header {self.name} set"
 
 
@@ -67,7 +66,6 @@ class DropHeader(NamedTuple):
         return {"drop_header": self.name}
 
     def __str__(self) -> str:
-        """The operation in words."""
         return f"header {self.name} dropped"
 
 
@@ -89,7 +87,6 @@ class PatchValue(NamedTuple):
         return {"json_patch": list(self.patch.document)}
 
     def __str__(self) -> str:
-        """The operation in words."""
         return "value patched"
 
 
@@ -116,7 +113,6 @@ class ReplaceContent(NamedTuple):
         return {"edited": self.edited, "value": _text(self.content.value), "headers": headers}
 
     def __str__(self) -> str:
-        """The operation in words."""
         return "edited"
 
 
@@ -133,15 +129,10 @@ class Edit:
         return bool(self.operations)
 
     def __str__(self) -> str:
-        """The operations in words, without values."""
         return ", ".join(map(str, self.operations))
 
     def applied(self, content: Content) -> Content | Refusal:
-        """The content after all operations, or why one of them can't be made.
-
-        Args:
-            content: What the put would write.
-        """
+        """The content of a put after all operations, or why one of them can't be made."""
         try:
             for one in self.operations:
                 content = one.applied(content)
@@ -183,9 +174,6 @@ def _operation(document: Mapping[str, Any]) -> Operation:
 def checked_name(name: str) -> str:
     """The name of a header that an edit may set or drop.
 
-    Args:
-        name: The name.
-
     Raises:
         ValueError: It is empty, or one of Redrive's own.
     """
@@ -217,14 +205,14 @@ def changes(before: Content, after: Content) -> str:
     Returns:
         A text without any value; empty exactly if nothing is different.
     """
-    told = []
+    parts = []
     if names := _changed_names(before.headers, after.headers):
-        told.append(f"headers {', '.join(names)}")
+        parts.append(f"headers {', '.join(names)}")
     elif before.headers != after.headers:
-        told.append("order of headers")
+        parts.append("order of headers")
     if before.value != after.value:
-        told.append(f"value {_hash(before.value)} -> {_hash(after.value)}")
-    return "; ".join(told)
+        parts.append(f"value {_hash(before.value)} -> {_hash(after.value)}")
+    return "; ".join(parts)
 
 
 def _changed_names(before: Headers, after: Headers) -> list[str]:

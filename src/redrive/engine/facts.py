@@ -8,8 +8,8 @@ missing answer never counts as an answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from redrive.engine.commands import Replay
 from redrive.engine.names import HandlerIdentity
@@ -192,11 +192,9 @@ class Questions:
     rounds: frozenset[Round] = frozenset()
     """How far rounds are; asked before ``waiting``, so that what came back is seen there."""
     waiting: frozenset[WaitingQuestion] = frozenset()
-
     new_topics: frozenset[NewTopicQuestion] = frozenset()
 
     def __bool__(self) -> bool:
-        """Whether anything is asked."""
         plain = self.topics or self.depths or self.records or self.new_topics
         return bool(plain or self.about_replays or self.about_order)
 
@@ -259,11 +257,7 @@ class Facts:
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Know nothing yet.
-
-        Args:
-            clock: Seconds from an arbitrary start.
-        """
+        """Know nothing yet; the clock gives seconds from an arbitrary start."""
         self._clock = clock
         self._asked_at = clock()
         self._asked_records: frozenset[RecordQuestion] = frozenset()
@@ -277,6 +271,11 @@ class Facts:
         self._rounds: _Known[Round, Round] = _Known()
         self._waiting: _Known[WaitingQuestion, WaitingKeys] = _Known()
         self._new_topics: _Known[NewTopicQuestion, Created] = _Known()
+        names = [one.name for one in fields(Answers) if one.name != "topics"]
+        self._of_slice: Mapping[str, _Known[Any, Any]] = {
+            name: getattr(self, f"_{name}") for name in names
+        }
+        """What is known for one slice only, by its name in ``Questions`` and ``Answers``."""
         self.is_crowded = False
         """Whether the records that a slice asks for are too large together."""
 
@@ -294,11 +293,7 @@ class Facts:
         return self._records.get(question)
 
     def copies(self, lane: TopicPartition) -> Copies | None:
-        """What remains on a partition; None and a question if unknown for this slice.
-
-        Args:
-            lane: A partition of a remaining topic.
-        """
+        """What remains on a partition of a remaining topic; None and a question if unknown."""
         return self._copies.get(lane)
 
     def replay(self, plan: str) -> Replay | None:
@@ -306,11 +301,7 @@ class Facts:
         return self._replays.get(plan)
 
     def orders(self, lane: TopicPartition) -> Sequence[Replay]:
-        """The replays of parked messages; none and a question if unknown.
-
-        Args:
-            lane: A partition of a retry topic.
-        """
+        """The replays of a retry partition's parked messages; none and a question if unknown."""
         return self._orders.get(lane) or ()
 
     def replayed(self, question: ReplayedQuestion) -> Replayed | None:
@@ -332,15 +323,8 @@ class Facts:
     def begin_slice(self) -> None:
         """Drops outdated answers, and those that hold for one slice: all but topics."""
         now, topics = self._clock(), self._topics.answers
-        self._depths.answers.clear()
-        self._records.answers.clear()
-        self._copies.answers.clear()
-        self._replays.answers.clear()
-        self._orders.answers.clear()
-        self._replayed.answers.clear()
-        self._rounds.answers.clear()
-        self._waiting.answers.clear()
-        self._new_topics.answers.clear()
+        for known in self._of_slice.values():
+            known.answers.clear()
         self.is_crowded = False
         if len(topics) > _REMEMBERED:
             topics.clear()
@@ -350,11 +334,7 @@ class Facts:
     def answered(
         self, decide: Callable[[], _Decided], answers: Callable[[Questions], Answers]
     ) -> _Decided:
-        """A decision once every question is answered that it leads to.
-
-        Args:
-            decide: Decides by what is known; called again after each answer.
-            answers: Asks the cluster.
+        """A decision once every question that it leads to is answered; made anew after each answer.
 
         Raises:
             TransientFault: Every answer led to another question.
@@ -374,19 +354,11 @@ class Facts:
     def take_questions(self) -> Questions:
         """The open questions; they count as asked."""
         self._asked_at = self._clock()
-        self._asked_records = self._records.take()
-        return Questions(
-            self._topics.take(),
-            self._depths.take(),
-            self._asked_records,
-            self._copies.take(),
-            self._replays.take(),
-            self._orders.take(),
-            self._replayed.take(),
-            self._rounds.take(),
-            self._waiting.take(),
-            self._new_topics.take(),
+        questions = Questions(
+            self._topics.take(), **{name: known.take() for name, known in self._of_slice.items()}
         )
+        self._asked_records = questions.records
+        return questions
 
     def learn(self, answers: Answers) -> None:
         """Takes answers; their age counts from the questions, however long the cluster took."""
@@ -394,13 +366,6 @@ class Facts:
             is_healthy = facts.exists and facts.may_write and not facts.silent
             until = self._asked_at + (TOPIC_AGE if is_healthy else MISSING_AGE)
             self._topics.answers[name] = until, facts
-        self._depths.answers.update(answers.depths)
-        self._records.answers.update(answers.records)
+        for name, known in self._of_slice.items():
+            known.answers.update(getattr(answers, name))
         self.is_crowded = not self._asked_records <= self._records.answers.keys()
-        self._copies.answers.update(answers.copies)
-        self._replays.answers.update(answers.replays)
-        self._orders.answers.update(answers.orders)
-        self._replayed.answers.update(answers.replayed)
-        self._rounds.answers.update(answers.rounds)
-        self._waiting.answers.update(answers.waiting)
-        self._new_topics.answers.update(answers.new_topics)

@@ -36,11 +36,9 @@ class SliceFloods:
     """The new dead letters of one slice, beside those that came before."""
 
     def __init__(self, before: Mapping[Minute, int], now: int) -> None:
-        """Take what came before.
+        """Take earlier dead letters by minute, and the time of the attempts in milliseconds.
 
-        Args:
-            before: Dead letters by their minute.
-            now: Time of the attempts in milliseconds, for dead letters without a timestamp.
+        Dead letters without a timestamp count as of that time.
         """
         self._before = before
         self._now = now
@@ -74,12 +72,12 @@ class SliceFloods:
             one: f"flood: {rate} dead letters so far in the minute of {one}, the limit is {limit}"
             for one, rate in rates.items()
         }
-        found = {}
+        excess = {}
         for row, minute in enumerate(minutes, first):
             before[minute] += 1
             if before[minute] > limit:
-                found[row] = why[minute]
-        return found
+                excess[row] = why[minute]
+        return excess
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +146,10 @@ class Floods:
                 yield state
 
     def _add(self, handler: str, kept: int, rate: int, now: int) -> None:
-        lasting = next((one for one in self.states(now) if one.handler == handler), None)
-        if lasting is None:
-            lasting = FloodState(handler, self._limits[handler], 0, 0, now / 1000)
+        current = next((one for one in self.states(now) if one.handler == handler), None)
+        if current is None:
+            current = FloodState(handler, self._limits[handler], 0, 0, now / 1000)
         state = FloodState(
-            handler, lasting.limit, max(rate, lasting.rate), kept + lasting.kept, lasting.since
+            handler, current.limit, max(rate, current.rate), kept + current.kept, current.since
         )
         self._states[handler] = state, now

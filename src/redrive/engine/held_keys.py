@@ -26,30 +26,16 @@ class HeldKeys:
         interval: Callable[[TopicPartition], float],
         decisions: DecisionWriter,
     ) -> None:
-        """Take what the decider of the table shares.
-
-        Args:
-            identity: The handler's names.
-            table: A table with ORDER(KEY).
-            interval: See ``Decider.interval``.
-            decisions: Writes the decisions of the handler.
-        """
         self._identity = identity
         self._delays = table.backoff_partitions
         self._interval = interval
         self._decisions = decisions
 
-    def held(self, message: Message, attempts: Attempts, ahead: Ahead, now: int) -> Hold:
-        """The decision that a message waits behind an earlier one of its key.
+    def hold(self, message: Message, attempts: Attempts, ahead: Ahead, now: int) -> Hold:
+        """The decision that a message waits behind what is ahead of it; ``now`` in milliseconds.
 
-        It is looked at again soon after what it waits for may have moved, and the later the more
-        messages are in front of it.
-
-        Args:
-            message: The message.
-            attempts: The failed ones, to which none is added.
-            ahead: What waits in front of it.
-            now: Milliseconds.
+        It is decided again soon after what it waits for may have moved, and the later the more
+        messages are in front of it. No failed attempt is added.
         """
         seconds = float(min(ahead.messages, HOLDS[-1]))
         lane, (position, since) = ahead.lane, ahead.first
@@ -71,10 +57,8 @@ class HeldKeys:
     def round_of(self, decided: Decided, home: int, now: int) -> Round | None:
         """The round that a decision begins; None if its message is not to be processed again.
 
-        Args:
-            decided: The message and the decision.
-            home: The partition of the dead-letter queue that the message belongs to.
-            now: Milliseconds; the time of the put.
+        ``home`` is the partition of the dead-letter queue that the message belongs to, ``now`` the
+        time of the put in milliseconds.
         """
         put = decided.decision
         if not isinstance(put, Put) or put.rule is None or put.rule.action is not Action.RETRY:
@@ -84,12 +68,7 @@ class HeldKeys:
         return Round(record.topic, record.partition, failed_group(put.profile), now, letters)
 
     def note_place(self, noted: Round, now: int) -> TopicPartition:
-        """Where the note of a round waits: the longer, the longer the round has gone on.
-
-        Args:
-            noted: The round.
-            now: Milliseconds.
-        """
+        """Where the note of a round waits at a time in milliseconds: longer for an older round."""
         age = (now - noted.put_at) / 1000
         delay = self._delays.longest_within(min(age / 4, HOLDS[-1]))
         partition = self._delays.partition(noted.letters.partition, delay, 0)

@@ -61,13 +61,6 @@ class Lane:
     def __init__(
         self, part: PartitionRecords, decoder: DeadLetterDecoder, facts: SliceContext
     ) -> None:
-        """Take the lane; nothing is decided yet.
-
-        Args:
-            part: Some of its records.
-            decoder: Reads dead-letter headers.
-            facts: What the decisions of the slice share.
-        """
         self._part = part
         self._facts = facts
         self._source = source_of(part, decoder, facts)
@@ -82,12 +75,9 @@ class Lane:
         )
 
     def outputs(self, part: PartitionRecords, base: int, first: int) -> Iterator[Entry]:
-        """The outputs for some records of the lane.
+        """The outputs for some records of the lane; those of an earlier call are done with.
 
-        Args:
-            part: The records; those of an earlier call are done with.
-            base: Entry number of the first of them.
-            first: Row of the first that is still to do.
+        ``base`` is the entry number of the first record, ``first`` the first row still to do.
         """
         self._part, self._base = part, base
         self._traces = traceparents(part.records)
@@ -97,13 +87,13 @@ class Lane:
         self._excess = self._beyond_limit(part, first)
         decider = part.decider
         if isinstance(decider, RulesDecider) and decider.held_keys is not None:
-            return self._ordered(decider, decider.held_keys, first)
+            return self._decide_in_key_order(decider, decider.held_keys, first)
         is_plain = not self._facts.refused and not self._excess
         if isinstance(source, DeadLetterSource) and source.is_fresh and is_plain:
-            return self._prepared(source, first)
+            return self._write_prepared_puts(source, first)
         if isinstance(source, InstructionSource) and source.columns is not None and is_plain:
-            return self._instructed(source, first)
-        return self._decided(first)
+            return self._write_instructions(source, first)
+        return self._decide_rows(first)
 
     def _beyond_limit(self, part: PartitionRecords, first: int) -> Mapping[int, str]:
         decider = part.decider
@@ -115,44 +105,48 @@ class Lane:
             decider.identity.name, decider.flood_limit, part.records.timestamps, first
         )
 
-    def _decided(self, first: int) -> Iterator[Entry]:
+    def _decide_rows(self, first: int) -> Iterator[Entry]:
         for row in self._source.rows(first):
             yield from self._outputs_of(row)
 
-    def _ordered(self, decider: RulesDecider, keys: HeldKeys, first: int) -> Iterator[Entry]:
-        """Like ``_decided``, under a table with ORDER(KEY)."""
+    def _decide_in_key_order(
+        self, decider: RulesDecider, keys: HeldKeys, first: int
+    ) -> Iterator[Entry]:
+        """Like ``_decide_rows``, under a table with ORDER(KEY)."""
         order = self._facts.order(WaitingQuestion.of(decider.identity, self._part.home))
         for row in self._source.rows(first):
-            noted = self._noted(row)
+            noted = self._round_at(row)
             if noted is not None:
-                yield from self._note_again(keys, order, row, noted)
+                yield from self._renew_note(keys, order, row, noted)
                 continue
-            found = self._source.read(row)
-            if found is None:
+            item = self._source.read(row)
+            if item is None:
                 continue
-            if isinstance(found, Decided):  # its copies stay as they were
-                yield from self._written(row, found)
+            if isinstance(item, Decided):  # its copies stay as they were
+                yield from self._write(row, item)
                 continue
-            message, attempts, replay = found
-            message, attempts, _ = decider.identified(message, attempts, self._facts)
-            yield from self._in_order(keys, order, row, (message, attempts, replay))
+            message, attempts, replay = item
+            message, attempts, _ = decider.identify(message, attempts, self._facts)
+            yield from self._decide_or_hold(keys, order, row, (message, attempts, replay))
 
-    def _in_order(self, keys: HeldKeys, order: KeyOrder, row: int, found: Input) -> Iterator[Entry]:
+    def _decide_or_hold(
+        self, keys: HeldKeys, order: KeyOrder, row: int, item: Input
+    ) -> Iterator[Entry]:
         """The outputs for one message, which may have to wait behind others of its key."""
-        message, attempts, replay = found
+        message, attempts, replay = item
         key, now = message.key, self._facts.now
         # An operator who names a message decides about its order too.
         ahead = None if key is None or replay else order.ahead(key, message.identity)
         if ahead is not None:
-            held = keys.held(message, attempts, ahead, now)
+            held = keys.hold(message, attempts, ahead, now)
             if self._was_held(row):
-                yield INTERNAL, self._held_again(row, message, held)
+                yield INTERNAL, self._renew_copy(row, message, held)
             else:
-                yield from self._written(row, Decided(message, held))
+                yield from self._write(row, Decided(message, held))
             decided = Decided(message, held)
         else:
             decided = self._decide(row, message, attempts, replay)
-            yield from self._written(row, decided)
+            yield from self._write(row, decided)
         if key is None:
             return
         order.remove(self._place_of(row))
@@ -165,14 +159,13 @@ class Lane:
     def _place_of(self, row: int) -> Place:
         return Place(self._part.lane, self._part.records.offsets[row])
 
-    def _noted(self, row: int) -> Round | None:
-        """The round that a record is a note of; None for a message."""
+    def _round_at(self, row: int) -> Round | None:
         records = self._part.records
         if self._part.kind is not SourceKind.RETRIES:
             return None
         return Round.read(records.values[row], records.headers[row])
 
-    def _note_again(
+    def _renew_note(
         self, keys: HeldKeys, order: KeyOrder, row: int, noted: Round
     ) -> Iterator[Entry]:
         """The note of a round once more, as far as it is now; nothing if it is over."""
@@ -181,7 +174,7 @@ class Lane:
             order.remove(self._place_of(row))
             return
         changed = {own.IN_ROUND: known.value}
-        yield INTERNAL, self._again(row, keys.note_place(known, now), changed)
+        yield INTERNAL, self._rewrite(row, keys.note_place(known, now), changed)
 
     def _was_held(self, row: int) -> bool:
         """Whether a row was held already, under the present table, as an outcome of it says."""
@@ -190,14 +183,14 @@ class Lane:
         mine = own.read_own(self._part.records.headers[row])
         return bool(mine.behind) and self._part.counts(row, mine)
 
-    def _held_again(self, row: int, message: Message, held: Hold) -> OutputRecord:
+    def _renew_copy(self, row: int, message: Message, held: Hold) -> OutputRecord:
         """The copy of a message that goes on waiting; it says which copy it replaces."""
         place = self._part.decider.waiting_place(message, held, self._part.home)
         moved = f"{self._prefix}{self._part.records.offsets[row]}"
         changed = {own.BEHIND: held.behind.encode("ascii"), own.MOVED: moved.encode("ascii")}
-        return self._again(row, place, changed)
+        return self._rewrite(row, place, changed)
 
-    def _again(self, row: int, place: TopicPartition, changed: dict[str, bytes]) -> OutputRecord:
+    def _rewrite(self, row: int, place: TopicPartition, changed: dict[str, bytes]) -> OutputRecord:
         """A parked record once more, with other headers of Redrive's own; it waits from now on."""
         records = self._part.records
         headers = [pair for pair in records.headers[row] if pair[0] not in changed]
@@ -211,41 +204,36 @@ class Lane:
         )
 
     def _outputs_of(self, row: int) -> Iterator[Entry]:
-        found = self._source.read(row)
-        if found is None:
-            return
-        if not isinstance(found, Decided):
-            found = self._decide(row, *found)
-        yield from self._written(row, found)
+        item = self._source.read(row)
+        if item is not None:
+            decided = item if isinstance(item, Decided) else self._decide(row, *item)
+            yield from self._write(row, decided)
 
     def _decide(
         self, row: int, message: Message, attempts: Attempts, replay: Replay | None
     ) -> Decided:
         if row in self._excess:
-            return Decided(message, self._flooded(row, message, attempts))
+            decider, profile = self._part.decider, message.profile or NO_PROFILE
+            assert isinstance(decider, RulesDecider), "only dead-letter queues have a flood limit"
+            why, derive = self._excess[row], self._facts.cache.derive
+            return Decided(message, derive(decider.keep_flooded, profile, attempts, why))
         return self._part.decider.decide(
             message, attempts, self._facts, entry=self._base + row, replay=replay
         )
 
-    def _flooded(self, row: int, message: Message, attempts: Attempts) -> Keep:
-        decider = self._part.decider
-        assert isinstance(decider, RulesDecider), "only dead-letter queues have a flood limit"
-        profile = message.profile or NO_PROFILE
-        return self._facts.cache.shared(decider.flooded, profile, attempts, self._excess[row])
-
-    def _written(self, row: int, decided: Decided) -> Iterator[Entry]:
+    def _write(self, row: int, decided: Decided) -> Iterator[Entry]:
         triggers = self._facts.triggers
         if triggers.by_topic and decided.records:
             source = f"{self._prefix}{self._part.records.offsets[row]}"
             decided = triggers.follow(decided, self._base + row, source, self._facts)
         yield from decided.records
-        yield from self._settled(row, decided.message, decided.decision)
+        yield from self._copies_and_outcome(row, decided.message, decided.decision)
 
-    def _prepared(self, source: DeadLetterSource, first: int) -> Iterator[Entry]:
-        """Like ``_decided``, for fresh dead letters, most of which have a prepared put."""
+    def _write_prepared_puts(self, source: DeadLetterSource, first: int) -> Iterator[Entry]:
+        """Like ``_decide_rows``, for fresh dead letters, most of which have a prepared put."""
         decider, facts, records = source.decider, self._facts, self._part.records
         layout, prefix, base = source.layout, self._prefix, self._base
-        decisions, prepared = facts.decisions, facts.cache.prepared(decider, layout)
+        decisions, prepared = facts.decisions, facts.cache.prepared_puts(decider, layout)
         for row, profile in enumerate(self._profiles(source, first), first):
             value, timestamp = records.values[row], records.timestamps[row]
             try:
@@ -268,15 +256,13 @@ class Lane:
             written = OutputRecord(put.topic, key, body, headers, timestamp, put.partition)
             yield base + row, written
             decisions[put.decision] += 1
-            yield (
-                INTERNAL,
-                self._outcome(row, identity, here, here, 0, key, value, put.decision),
-            )
+            outcome = self._outcome(row, identity, here, here, 0, key, value, put.decision)
+            yield INTERNAL, outcome
 
-    def _instructed(self, source: InstructionSource, first: int) -> Iterator[Entry]:
-        """Like ``_decided``, for instructions, most of which have a prepared put."""
+    def _write_instructions(self, source: InstructionSource, first: int) -> Iterator[Entry]:
+        """Like ``_decide_rows``, for instructions, most of which have a prepared put."""
         for row, profile in enumerate(self._profiles(source.letters, first), first):
-            put = source.prepared(row, profile)
+            put = source.prepared_put(row, profile)
             message = None if put is None else source.plain(row, put.hops)
             written = None if put is None or message is None else put.record(message)
             if put is None or message is None or written is None:
@@ -284,7 +270,7 @@ class Lane:
                 continue
             self._facts.replayed.add(message.origin)
             yield self._base + row, written
-            yield from self._settled(row, message, put.decision)
+            yield from self._copies_and_outcome(row, message, put.decision)
 
     def _profiles(self, source: DeadLetterSource, first: int) -> Iterable[DeadLetterProfile]:
         """The profile of each row, sufficient for an attempt that succeeds."""
@@ -294,33 +280,33 @@ class Lane:
         if not matcher.is_varied:
             return map(matcher.shared, source.profiles[first:])
         return (
-            matcher.first(source.profiles[row], rule_input(source.read(row)[0], now))
+            matcher.match_first(source.profiles[row], rule_input(source.read(row)[0], now))
             for row in source.rows(first)
         )
 
-    def _settled(self, row: int, message: Message, decision: Decision) -> Iterator[Entry]:
+    def _copies_and_outcome(
+        self, row: int, message: Message, decision: Decision
+    ) -> Iterator[Entry]:
         """What every decision writes: changes of the handler's copies, and the outcome."""
         if isinstance(decision, (Park, Keep)):
-            kept, decision = self._fitted(message, decision)
+            kept, decision = self._fit(message, decision)
             yield INTERNAL, self._copy(row, kept, decision)
         if self._part.kind in _KEPT and not isinstance(decision, (Keep, Skip)):
             yield INTERNAL, self._tombstone(message)
         self._facts.decisions[decision] += 1
         identity = message.identity.encode("ascii")
-        yield (
-            INTERNAL,
-            self._outcome(
-                row, identity, message.identity, message.origin, message.hops, message.key,
-                message.value, decision,
-            ),
+        outcome = self._outcome(
+            row, identity, message.identity, message.origin, message.hops, message.key,
+            message.value, decision,
         )  # fmt: skip
+        yield INTERNAL, outcome
 
-    def _fitted(self, message: Message, decision: Park | Keep) -> tuple[Message, Park | Keep]:
+    def _fit(self, message: Message, decision: Park | Keep) -> tuple[Message, Park | Keep]:
         """A message that fits its topic as a copy, and its decision, which notes a cut."""
         if message.cut or wire_size(message.key, message.value, message.headers) <= _SURELY_TAKEN:
             return message, decision
         topic = self._waiting_place(message, decision).topic
-        fitted = waiting.fitted(message, self._facts.facts.topic(topic).max_message_bytes)
+        fitted = waiting.fit(message, self._facts.facts.topic(topic).max_message_bytes)
         if not fitted.cut:
             return message, decision
         return fitted, with_detail(decision, cut_sentence(fitted.cut, message.origin))
@@ -329,14 +315,14 @@ class Lane:
         make = waiting.parked if isinstance(decision, Park) else waiting.remaining
         if isinstance(decision, Hold):
             make = partial(waiting.parked, behind=decision.behind)
-        topic, partition = self._waiting_place(message, decision)
+        place = self._waiting_place(message, decision)
         return make(
             message,
-            topic=topic,
-            partition=partition,
+            topic=place.topic,
+            partition=place.partition,
             table=self._part.decider.table_id,
             attempts=decision.attempts,
-            now=self._stamp(row, message, decision, TopicPartition(topic, partition)),
+            now=self._stamp(row, message, decision, place),
         )
 
     def _stamp(

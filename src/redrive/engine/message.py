@@ -63,8 +63,7 @@ NO_ATTEMPTS: Final = Attempts(0)
 def seed_of(identity: str) -> int:
     """The seed of one message, the same for every decision about it.
 
-    Args:
-        identity: ``topic:partition:offset`` where Redrive saw the message first, or the name of the
-            open that its put belongs to.
+    The identity is ``topic:partition:offset`` where Redrive saw the message first, or the name of
+    the open that its put belongs to.
     """
     return 1 + crc32(identity.encode()) % _SEEDS

@@ -25,7 +25,7 @@ def control_topic(application: str) -> str:
 
 def tables_topic(application: str) -> str:
     """The topic of all rules tables that ever ran, and of operators' commands."""
-    return f"{OWN_PREFIX}{escape(application)}-tables"
+    return f"{own_prefix(application)}tables"
 
 
 def retry_topic(application: str, handler: str) -> str:
@@ -35,7 +35,7 @@ def retry_topic(application: str, handler: str) -> str:
 
 def message_retry_topic(application: str, source: str) -> str:
     """The topic where messages of a transmission topic wait for their next try (MRRTY)."""
-    return shortened(f"{OWN_PREFIX}{escape(application)}-{escape(source)}-retry")
+    return shortened(f"{own_prefix(application)}{escape(source)}-retry")
 
 
 def remaining_topic(application: str, handler: str) -> str:
@@ -109,8 +109,13 @@ class HandlerIdentity:
 
     @property
     def waiting_topics(self) -> tuple[str, str]:
-        """The topic where dead letters wait for their next attempt."""
+        """The topics where dead letters wait for their next attempt."""
         return self.retry_topic, self.backoff_topic
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics where dead letters are before they are placed."""
+        return self.topic, *self.waiting_topics, self.remaining_topic
 
 
 def instances_group(application: str) -> str:

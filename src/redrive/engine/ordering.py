@@ -73,11 +73,7 @@ class Ahead(NamedTuple):
 
 
 def position_of(identity: str) -> Position:
-    """The position of a message.
-
-    Args:
-        identity: ``topic:partition:offset``.
-    """
+    """The position of the message with an identity ``topic:partition:offset``."""
     name, partition, offset = identity.rsplit(":", 2)
     return Position(
         name.partition("~")[0], own.incarnation_of(identity), int(partition), int(offset)
@@ -91,11 +87,7 @@ class KeyOrder:
     """
 
     def __init__(self, waiting: WaitingKeys) -> None:
-        """Take what waited before the slice; it is not changed.
-
-        Args:
-            waiting: By key, what waits.
-        """
+        """Take what waited before the slice, by key; it is not changed."""
         self._waiting = waiting
         self._lines: dict[bytes, list[tuple[Waiting, Place]]] = {}
         self._gone: set[Place] = set()
@@ -103,9 +95,7 @@ class KeyOrder:
     def ahead(self, key: bytes, identity: str) -> Ahead | None:
         """What waits for a key in front of a message; None if the message is next.
 
-        Args:
-            key: The key.
-            identity: The identity of the message, which never waits behind itself.
+        A message never waits behind itself.
         """
         line = self._line(key)
         while line and line[0][1] in self._gone:
@@ -160,12 +150,7 @@ class Round(NamedTuple):
 
     @classmethod
     def read(cls, value: bytes | None, headers: Headers) -> Self | None:
-        """The round that a note is about; None for any other record.
-
-        Args:
-            value: The value of a parked record.
-            headers: Its headers.
-        """
+        """The round that a parked record is a note of; None for any other record."""
         raw = dict(headers).get(own.IN_ROUND) if value is None else None
         try:
             target, partition, group, put_at, letters, processed, returned = orjson.loads(
@@ -184,13 +169,7 @@ class Round(NamedTuple):
             return None
 
     def note(self, message: Message, place: TopicPartition, now: int) -> OutputRecord:
-        """The note of this round.
-
-        Args:
-            message: The message.
-            place: Where messages of its partition are parked.
-            now: Milliseconds; the note is looked at once it is due.
-        """
+        """The note of this round, with a time in milliseconds; it is looked at once it is due."""
         headers: Headers = [
             (own.ID, message.identity.encode("ascii")),
             (own.IN_ROUND, self.value),

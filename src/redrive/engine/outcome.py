@@ -15,16 +15,7 @@ from enum import StrEnum
 from functools import partial
 from hashlib import sha256
 from operator import attrgetter
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Final,
-    NamedTuple,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, get_args, get_origin, get_type_hints
 
 import orjson
 
@@ -240,7 +231,6 @@ class Outcome:
     ] = None
 
     def __post_init__(self) -> None:
-        """Name the reason."""
         if self.reason:
             object.__setattr__(self, "reason_name", reason_name(self.reason))
 
@@ -332,12 +322,7 @@ def key_members(key: bytes | None) -> str:
 def bounded(text: str) -> str:
     """An external text, cut to a length that an outcome can always hold.
 
-    Args:
-        text: A name, a field of a header, a broker's answer.
-
-    Returns:
-        The text; if it is longer than ``LONGEST_TEXT`` characters, its beginning with its length
-        and hash.
+    Of a text longer than ``LONGEST_TEXT`` characters it is the beginning, with length and hash.
     """
     if len(text) <= LONGEST_TEXT:
         return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from redrive.engine.facts import Facts, Gone, Original, RecordQuestion
 from redrive.engine.message import Message
+from redrive.engine.ordering import position_of
 from redrive.messages import cuts, decode_dead_letter, with_original
 from redrive.messages import own_headers as own
 from redrive.messages.cuts import Content
@@ -11,22 +12,16 @@ from redrive.messages.dead_letters import read_view
 from redrive.messages.schemes import SchemeTable
 
 
-def restored(message: Message, facts: Facts) -> Message | Gone:
-    """A message, completed with what its copy had to cut.
+def restore_message(message: Message, facts: Facts) -> Message | Gone:
+    """A message, completed with what its copy had to cut, or why it cannot be read.
 
-    Args:
-        message: What the copy holds.
-        facts: What is known of the cluster. If the rest is unknown, it is asked for, and the copy
-            is returned meanwhile: it will be decided again.
-
-    Returns:
-        The message, or why it cannot be read.
+    If the rest is unknown, it is asked for, and the copy is returned meanwhile: it will be decided
+    again.
     """
     if not message.cut:
         return message
-    topic, partition, offset = message.origin.rsplit(":", 2)
-    place = RecordQuestion(topic.partition("~")[0], int(partition), int(offset))
-    found = facts.record(place)
+    place = position_of(message.origin)
+    found = facts.record(RecordQuestion(place.topic, place.partition, place.offset))
     if found is None:
         return message
     if isinstance(found, Gone):
@@ -38,9 +33,9 @@ def restored(message: Message, facts: Facts) -> Message | Gone:
     return message._replace(**whole._asdict())
 
 
-def restored_letter(message: Message, schemes: SchemeTable, facts: Facts) -> Message | Gone:
-    """A dead letter, completed like ``restored``, with the profile of the whole message."""
-    whole = restored(message, facts)
+def restore_dead_letter(message: Message, schemes: SchemeTable, facts: Facts) -> Message | Gone:
+    """A dead letter, completed like ``restore_message``, with the profile of the whole message."""
+    whole = restore_message(message, facts)
     if isinstance(whole, Gone) or whole.cut:
         return whole
     profile = decode_dead_letter(whole.value, whole.headers, key=whole.key, schemes=schemes)
@@ -50,16 +45,10 @@ def restored_letter(message: Message, schemes: SchemeTable, facts: Facts) -> Mes
 def own_headers_of_original(
     message: Message, schemes: SchemeTable, facts: Facts
 ) -> own.OwnHeaders | Gone:
-    """Redrive's headers of the record that a dead letter was made from.
+    """Redrive's headers of the record that a dead letter was made from, or why they cannot be read.
 
-    Args:
-        message: The dead letter, from a program that drops headers.
-        schemes: The schemes to read it by.
-        facts: What is known of the cluster. If the record is unknown, it is asked for, and there
-            are no headers meanwhile: the message will be decided again.
-
-    Returns:
-        The headers, or why they cannot be read.
+    For a dead letter of a program that drops headers. If the record is unknown, it is asked for,
+    and there are no headers meanwhile: the message will be decided again.
     """
     found = _original(message, schemes, facts)
     if found is None or isinstance(found, Gone):
@@ -78,22 +67,16 @@ def _original(message: Message, schemes: SchemeTable, facts: Facts) -> Original 
 def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message | Gone:
     """The record that a dead letter points at, with the headers that make it a dead letter.
 
-    Args:
-        message: The dead letter.
-        schemes: The schemes to read it by.
-        facts: What is known of the cluster. If the record is unknown, it is asked for, and the dead
-            letter itself is returned meanwhile: it will be decided again.
-
-    Returns:
-        The original, or why it cannot be read.
+    If the record is unknown, it is asked for, and the dead letter itself is returned meanwhile: it
+    will be decided again. Returns why if it cannot be read.
     """
     found = _original(message, schemes, facts)
     if found is None:
         return message
     if isinstance(found, Gone):
         return found
-    if told := own.unreadable(found.headers):
-        return Gone(f"the original can't be put as it was written: {told}")
+    if problem := own.unreadable(found.headers):
+        return Gone(f"the original can't be put as it was written: {problem}")
     return message._replace(
         key=found.key,
         value=found.value,

@@ -42,13 +42,7 @@ class MatchedProfile(DeadLetterProfile):
     def of(
         cls, profile: DeadLetterProfile, match_fields: Mapping[str, FieldValue], candidates: int = 0
     ) -> MatchedProfile:
-        """The dead letters of a profile that these rules match.
-
-        Args:
-            profile: The profile.
-            match_fields: Its fields, plus those that the dialect adds.
-            candidates: The rules.
-        """
+        """The dead letters of a profile that these rules match, with the fields that rules read."""
         known = {it.name: getattr(profile, it.name) for it in fields(profile)}
         return cls(**{**known, "fields": match_fields}, candidates=candidates)
 
@@ -57,7 +51,6 @@ class ProfileMatcher:
     """Matches messages, or whole profiles of them, with the rules of one table."""
 
     def __init__(self, table: RulesTable, schemes: SchemeTable = KNOWN) -> None:
-        """Build the index of the table."""
         self.is_kafka = table.control.dialect is Dialect.KAFKA
         """Whether rules match messages, not only the fields of profiles."""
         names = table.asked if self.is_kafka else frozenset()
@@ -71,28 +64,23 @@ class ProfileMatcher:
         self._needs_view = not asked.isdisjoint(_OF_THE_VIEW)
         # Each answer keeps its profile alive, so no other object takes the id that is its key.
         self._bases: dict[int, tuple[DeadLetterProfile, MatchedProfile]] = {}
-        self._found: dict[tuple[int, int], MatchedProfile] = {}
+        self._matched: dict[tuple[int, int], MatchedProfile] = {}
         self._candidates: dict[int, tuple[DeadLetterProfile, int]] = {}
 
-    def matched(self, message: Message, now: int) -> DeadLetterProfile:
-        """The profile of a message with all the rules that match it.
-
-        Args:
-            message: The message.
-            now: Milliseconds; the time of the attempt.
-        """
+    def match(self, message: Message, now: int) -> DeadLetterProfile:
+        """The profile of a message with all the rules that match it at a time in milliseconds."""
         profile = message.profile or NO_PROFILE
         if not self.is_varied or not profile.is_dead_letter:
             return self.shared(profile)
         base = self._base(profile)
-        found = self._fields(base, rule_input(message, now))
-        return self._kind(base, self._matcher.candidates_of(found))
+        values = self._fields(base, rule_input(message, now))
+        return self._matched_profile(base, self._matcher.candidates_of(values))
 
     def shared(self, profile: DeadLetterProfile) -> DeadLetterProfile:
         """A profile with the fields of the rules that all its messages share."""
         return self._base(profile) if self.is_kafka and profile.is_dead_letter else profile
 
-    def first(self, profile: DeadLetterProfile, source: RuleInput) -> DeadLetterProfile:
+    def match_first(self, profile: DeadLetterProfile, source: RuleInput) -> DeadLetterProfile:
         """The profile of a message with only the first rule that matches it.
 
         That is enough to decide a first attempt that succeeds.
@@ -101,7 +89,7 @@ class ProfileMatcher:
             return profile
         base = self._base(profile)
         index = self._matcher.first_of(self._fields(base, source))
-        return self._kind(base, 0 if index is None else 1 << index)
+        return self._matched_profile(base, 0 if index is None else 1 << index)
 
     def candidates_of(self, profile: DeadLetterProfile) -> int:
         """The rules that match a profile, as bits."""
@@ -116,24 +104,18 @@ class ProfileMatcher:
         return known[1]
 
     def fields_of(self, message: Message, now: int) -> dict[str, FieldValue]:
-        """All fields of a message that the patterns of the table match.
-
-        Args:
-            message: The message.
-            now: Milliseconds; the time of the attempt.
-        """
+        """All fields of a message that patterns match at a time in milliseconds."""
         profile = message.profile or NO_PROFILE
         if not self.is_kafka or not profile.is_dead_letter:
             return dict(profile.fields)
         return self._fields(self._base(profile), rule_input(message, now))
 
     def _base(self, profile: DeadLetterProfile) -> MatchedProfile:
-        """The profile with the fields that all its messages share."""
         known = self._bases.get(id(profile))
         if known is None:
             if len(self._bases) >= PROFILES:
                 self._bases.clear()
-                self._found.clear()
+                self._matched.clear()
             values = self._shared.values(RuleInput(None, None, [], 0, 0, profile.view))
             named = zip(self._shared.names, values, strict=True)
             shared = {**profile.fields, **{name: it for name, it in named if it is not None}}
@@ -161,23 +143,18 @@ class ProfileMatcher:
         source.error_message = text if isinstance(text, str) else None
         source.failed_at = next((it for it in times if isinstance(it, int)), None)
 
-    def _kind(self, base: MatchedProfile, candidates: int) -> MatchedProfile:
+    def _matched_profile(self, base: MatchedProfile, candidates: int) -> MatchedProfile:
         """One object for all messages of a profile that are decided alike."""
-        kind = self._found.get((id(base), candidates))
-        if kind is None:
-            if len(self._found) >= PROFILES:
-                self._found.clear()
-            kind = self._found[id(base), candidates] = replace(base, candidates=candidates)
-        return kind
+        profile = self._matched.get((id(base), candidates))
+        if profile is None:
+            if len(self._matched) >= PROFILES:
+                self._matched.clear()
+            profile = self._matched[id(base), candidates] = replace(base, candidates=candidates)
+        return profile
 
 
 def rule_input(message: Message, now: int) -> RuleInput:
-    """The fields that the patterns of DIALECT(KAFKA) read from a message.
-
-    Args:
-        message: The message.
-        now: Milliseconds; the time of the attempt.
-    """
+    """What the patterns of DIALECT(KAFKA) read of a message at a time in milliseconds."""
     return RuleInput(message.key, message.value, message.headers, message.timestamp, now)
 
 
@@ -185,16 +162,16 @@ def _part(scheme: Scheme, name: str, source: RuleInput) -> str | int | None:
     """One part of the outermost scheme of a message; see ``read_view`` for all."""
     for part in scheme.parts.get(name, ()):
         if part.place is Place.HEADER:
-            raw = _newest(source.headers, part.header, scheme.newest)
+            raw = _header(source.headers, part.header, scheme.newest)
         else:
             raw = source.key if part.place is Place.KEY else source.value
-        found = None if raw is None else part.read(raw)
-        if found is not None:
-            return found
+        value = None if raw is None else part.read(raw)
+        if value is not None:
+            return value
     return None
 
 
-def _newest(headers: Headers, name: str, newest: Newest) -> bytes | None:
+def _header(headers: Headers, name: str, newest: Newest) -> bytes | None:
     for there, raw in headers if newest is Newest.FIRST else reversed(headers):
         if there == name:
             return raw

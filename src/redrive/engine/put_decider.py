@@ -17,25 +17,17 @@ from redrive.engine.commands import Entry as CommandEntry
 from redrive.engine.commands import Replay, channel_entry, discovered_entry
 from redrive.engine.context import Entry, SliceContext
 from redrive.engine.deciders import Decided
-from redrive.engine.decision import (
-    Decision,
-    DecisionWriter,
-    Discard,
-    Keep,
-    Park,
-    Put,
-)
+from redrive.engine.decision import Decision, DecisionWriter, Discard, Keep, Park, Put
 from redrive.engine.facts import Gone
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import Result, bounded
-from redrive.engine.pointers import restored
-from redrive.engine.publications import make_publications
+from redrive.engine.pointers import restore_message
+from redrive.engine.put_copies import make_publications, make_stream_copy
 from redrive.engine.put_descriptor import as_put, is_late
 from redrive.engine.putter import Effect, Putter
 from redrive.engine.reports import due_report, make_report
 from redrive.engine.rules_decider import NO_PAYLOAD
-from redrive.engine.stream_copies import make_copy
 from redrive.messages import (
     INTERNAL,
     NO_VALID_SCHEME,
@@ -128,7 +120,7 @@ class PutDecider:
         putter = facts.putters.get(id(self))
         if putter is None:
             putter = facts.putters[id(self)] = Putter(self, facts)
-        return _Attempt(self, putter, facts, message, attempts.failures, entry).decided()
+        return _PutAttempt(self, putter, facts, message, attempts.failures, entry).decide()
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
         """See ``Decider.waiting_place``."""
@@ -155,10 +147,10 @@ class PutDecider:
         """
         if hops >= self._hop_limit:
             return Refusal(LOOP, f"put {hops} times already, the limit is {self._hop_limit}")
-        answer = self._check(self._resolved(names, seed))
+        answer = self._check(self._resolve(names, seed))
         if isinstance(answer, Refusal):
             return answer
-        put = self._written(Result.ROUTED, names, Refusal(0, ""), answer, 1)
+        put = self._write(Result.ROUTED, names, Refusal(0, ""), answer, 1)
         assert isinstance(put, Put)
         return put
 
@@ -166,7 +158,7 @@ class PutDecider:
         """The dead-letter queue for messages that cannot be put here, or why there is none."""
         return self._check(self.receiver.dead_letters)
 
-    def ended(
+    def end(
         self,
         result: Result,
         names: Names,
@@ -177,60 +169,37 @@ class PutDecider:
     ) -> Decision:
         """The decision about a message that is not put to its own destination.
 
-        Args:
-            result: The result that the outcome names.
-            names: The names that came with the message.
-            refusal: Why it is not put; None if nothing refused it.
-            destination: The dead-letter queue, if it goes there.
-            attempt: Number of the attempt, from 1.
+        The refusal says why not, None if nothing refused it; the destination is the dead-letter
+        queue, if the message goes there. Attempts count from 1.
         """
         refusal = refusal or Refusal(0, "")
         topic = destination.topic if destination else ""
-        key = (
-            result,
-            names,
-            refusal.reason,
-            refusal.detail,
-            topic,
-            attempt,
-        )
+        key = (result, names, refusal.reason, refusal.detail, topic, attempt)
         decision = self._known.get(key)
         if decision is None:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            decision = self._written(result, names, refusal, destination, attempt)
+            decision = self._write(result, names, refusal, destination, attempt)
             self._known[key] = decision
         return decision
 
     def on_refusal(self, names: Names, refusal: Refusal, failures: int) -> Decision | None:
         """The decision to try a put again later, as a receiving channel does (MRRTY).
 
-        Args:
-            names: Those that came with the message.
-            refusal: Why it cannot be put.
-            failures: The earlier tries that failed.
-
-        Returns:
-            None if it is not tried again: the reason is not temporary, or MRRTY is exhausted.
+        None after too many failures, or if the reason is not temporary.
         """
         if refusal.reason not in TEMPORARY or failures >= self._message_retries:
             return None
-        return self.ended(Result.PARKED, names, refusal, attempt=failures + 1)
+        return self.end(Result.PARKED, names, refusal, attempt=failures + 1)
 
     def with_detail(self, decision: Decision, detail: str = "", *, attempt: int = 0) -> Decision:
-        """A decision with more detail in its outcomes.
-
-        Args:
-            decision: A decision of this decider.
-            detail: What to add to its detail; empty for nothing.
-            attempt: Number of the attempt; 0 keeps the decision's.
-        """
+        """A decision with more detail in its outcomes; attempt 0 keeps that of the decision."""
         attempt = attempt or decision.attempt
         if not detail and attempt == decision.attempt:
             return decision
         text = "; ".join(filter(None, (decision.detail, detail)))
         destination = decision.destination if isinstance(decision, Put) else None
-        return self.ended(
+        return self.end(
             decision.result,
             decision.target,
             Refusal(decision.reason, text),
@@ -238,7 +207,7 @@ class PutDecider:
             attempt=attempt,
         )
 
-    def _resolved(self, names: Names, seed: int) -> Destination | Refusal:
+    def _resolve(self, names: Names, seed: int) -> Destination | Refusal:
         key = names.queue_manager, names.queue, seed
         answer = self._answers.get(key)
         if answer is None:
@@ -250,7 +219,7 @@ class PutDecider:
             self._answers[key] = answer
         return answer
 
-    def _written(
+    def _write(
         self,
         result: Result,
         names: Names,
@@ -276,7 +245,7 @@ class PutDecider:
         )
 
 
-class _Attempt:
+class _PutAttempt:
     """One message that is put, with all records that this writes."""
 
     def __init__(  # noqa: PLR0917 - once for every record
@@ -293,7 +262,7 @@ class _Attempt:
         self._facts = facts
         self._failures = failures
         self._entry = entry
-        self._written: list[Entry] = []
+        self._records: list[Entry] = []
         self._take(message)
 
     def _take(self, message: Message) -> None:
@@ -309,70 +278,64 @@ class _Attempt:
     def _names(self) -> Names:
         return self._descriptor.names
 
-    def decided(self) -> Decided:
+    def decide(self) -> Decided:
         channel = self._decider.channel
-        if channel is not None and channel in self._facts.noted:
+        if channel is not None and channel in self._facts.recorded:
             behind = Refusal(0, "the channel stopped at a message before it")
             return Decided(
                 self._message,
-                self._decider.ended(
-                    Result.REMAINS, self._names, behind, attempt=self._failures + 1
-                ),
+                self._decider.end(Result.REMAINS, self._names, behind, attempt=self._failures + 1),
             )
         decision = self._decision()
         if isinstance(decision, Refusal):
-            decision = self._failed(decision)
+            decision = self._on_failure(decision)
             self._stop(decision)
         elif self._descriptor.report.value:
-            decision = self._reported(decision)
+            decision = self._with_report(decision)
         decision = self._decider.with_detail(decision, attempt=self._failures + 1)
-        return Decided(self._message, decision, tuple(self._written))
+        return Decided(self._message, decision, tuple(self._records))
 
     def _decision(self) -> Decision | Refusal:
         message = self._message
-        whole = restored(message, self._facts.facts)
+        whole = restore_message(message, self._facts.facts)
         if isinstance(whole, Gone):
             refusal = Refusal(NO_PAYLOAD, whole.detail)
-            return self._decider.ended(Result.REMAINS, self._names, refusal)
+            return self._decider.end(Result.REMAINS, self._names, refusal)
         if whole is not message:
             self._take(whole)
         if message.unreadable:
             detail = f"the message can't be put as it was written: {message.unreadable}"
             refusal = Refusal(Reason.FORMAT_ERROR, detail)
-            return self._decider.ended(Result.REMAINS, self._names, refusal)
+            return self._decider.end(Result.REMAINS, self._names, refusal)
         put = self._putter.decision(self._message, self._descriptor)
         destination = put.destination if isinstance(put, Put) else None
         if is_late(self._message, self._facts.now, destination):
-            return self._decider.ended(Result.EXPIRED, self._names)
+            return self._decider.end(Result.EXPIRED, self._names)
         return self._put(put) if isinstance(put, Put) else put
 
     def _put(self, put: Put) -> Decision | Refusal:
-        """A put, with the copy for the queue's STREAMQ."""
         # Discovered definitions stay even if the remote queue refuses the message (A.5).
         for one in put.destination.discovered:
             if one not in self._facts.discovered:
-                self._note(one, discovered_entry(*one))
+                self._record(one, discovered_entry(*one))
         if put.destination.publication is not None:
-            return self._published(put, put.destination.publication)
+            return self._publish(put, put.destination.publication)
         record = self._putter.put(self._entry, self._message, self._descriptor, put.destination)
         if isinstance(record, Refusal):
             return record
-        stream, decision = put.destination.stream, put
-        copies: list[Entry] = []
+        stream, copies, problem = put.destination.stream, list[Entry](), ""
         if stream is not None:
-            copy = make_copy(stream, self._entry, record, self._descriptor, self._putter)
+            copy = make_stream_copy(stream, self._entry, record, self._descriptor, self._putter)
             if not isinstance(copy, Refusal):
                 copies.append(copy)
             elif stream.is_required:
                 return copy
             else:
-                text = f"no copy: {copy.reason} {copy.detail}"
-                self._written += [(self._entry, record)]
-                return self._decider.with_detail(decision, text)
-        self._written += [(self._entry, record), *copies]
-        return decision
+                problem = f"no copy: {copy.reason} {copy.detail}"
+        self._records += [(self._entry, record), *copies]
+        return self._decider.with_detail(put, problem)
 
-    def _published(self, put: Put, publication: Publication) -> Decision | Refusal:
+    def _publish(self, put: Put, publication: Publication) -> Decision | Refusal:
         """A publication: a copy for each subscription, all in one transaction, or none."""
         copies = make_publications(
             publication,
@@ -387,48 +350,48 @@ class _Attempt:
         where = f"topic {publication.topic_string!r}"
         if not copies:
             nobody = Refusal(0, f"no subscription matches {where}")
-            return self._decider.ended(Result.DISCARDED, self._names, nobody)
-        self._written += copies
+            return self._decider.end(Result.DISCARDED, self._names, nobody)
+        self._records += copies
         names = ", ".join(one.subscription for one in publication.copies)
         return self._decider.with_detail(put, bounded(f"published to {where} for {names}"))
 
-    def _failed(self, refusal: Refusal) -> Decision:
+    def _on_failure(self, refusal: Refusal) -> Decision:
         """The decision about a failed put: MRRTY comes first."""
         decider, names, descriptor = self._decider, self._names, self._descriptor
         again = decider.on_refusal(names, refusal, self._failures)
         if again is not None:
             return again
         if not descriptor.report.discards:
-            return self._reported(self._kept_or_dead(refusal))
-        before = len(self._written)
-        decision = self._reported(decider.ended(Result.DISCARDED, names, refusal))
-        is_returned = len(self._written) > before
+            return self._with_report(self._dead_letter_or_keep(refusal))
+        before = len(self._records)
+        decision = self._with_report(decider.end(Result.DISCARDED, names, refusal))
+        is_returned = len(self._records) > before
         if is_returned or not descriptor.report.asks_for(ReportKind.EXCEPTION):
             return decision
         # It cannot be returned to its sender, and nobody would learn that it was discarded.
-        return self._kept_or_dead(replace(refusal, detail=decision.detail))
+        return self._dead_letter_or_keep(replace(refusal, detail=decision.detail))
 
-    def _kept_or_dead(self, refusal: Refusal) -> Decision:
+    def _dead_letter_or_keep(self, refusal: Refusal) -> Decision:
         """A dead letter; else the message stays, or a fast channel discards it."""
         decider, result = self._decider, Result.REMAINS
         if not (refusal.is_kept or decider.receiver.keeps_refused):
             number = Effect.DEAD_LETTER.entry(self._entry)
-            letter = self._putter.dead_letter(number, self._message, self._descriptor, refusal)
-            if not isinstance(letter, Refusal):
-                place, record = letter
-                self._written.append((number, record))
-                return decider.ended(Result.DEAD_LETTERED, self._names, refusal, destination=place)
-            detail = f"{refusal.detail}; no dead letter, because {letter.detail}"
+            written = self._putter.dead_letter(number, self._message, self._descriptor, refusal)
+            if not isinstance(written, Refusal):
+                place, record = written
+                self._records.append((number, record))
+                return decider.end(Result.DEAD_LETTERED, self._names, refusal, destination=place)
+            detail = f"{refusal.detail}; no dead letter, because {written.detail}"
             refusal = replace(refusal, detail=detail)
             if decider.receiver.is_lost(self._descriptor.persistence):
                 result = Result.DISCARDED
-        return decider.ended(result, self._names, refusal)
+        return decider.end(result, self._names, refusal)
 
-    def _reported(self, decision: Decision) -> Decision:
+    def _with_report(self, decision: Decision) -> Decision:
         kind = due_report(decision, self._message, self._descriptor)
         if kind is None:
             return decision
-        made = make_report(
+        report = make_report(
             kind,
             self._entry,
             self._message,
@@ -438,23 +401,23 @@ class _Attempt:
             receiver=self._decider.receiver,
             now=self._facts.now,
         )
-        self._written += made.entries
-        return self._decider.with_detail(decision, made.detail)
+        self._records += report.entries
+        return self._decider.with_detail(decision, report.detail)
 
     def _stop(self, decision: Decision) -> None:
         """Stops the channel at a message that cannot be put anywhere, in the same transaction."""
         channel = self._decider.channel
         if channel is not None and isinstance(decision, Keep):
             because = bounded(f"{decision.reason} {decision.detail}")
-            self._note(channel, channel_entry(*channel, is_running=False, because=because))
+            self._record(channel, channel_entry(*channel, is_running=False, because=because))
 
-    def _note(self, what: object, entry: CommandEntry) -> None:
+    def _record(self, what: object, entry: CommandEntry) -> None:
         """Add an entry for the tables topic, once per slice."""
-        if what in self._facts.noted:
+        if what in self._facts.recorded:
             return
-        self._facts.noted.add(what)
+        self._facts.recorded.add(what)
         key, value = entry
         record = OutputRecord(
             self._facts.tables_topic, key.encode(), orjson.dumps(value), None, self._facts.now
         )
-        self._written.append((INTERNAL, record))
+        self._records.append((INTERNAL, record))

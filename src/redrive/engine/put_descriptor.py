@@ -97,12 +97,12 @@ class PutDescriptor:
             group=read_text(group_of_jms) or (group if group.strip("0") else ""),  # MQGI_NONE
         )
 
-    def settled(self, destination: Destination) -> int:
+    def persistence_at(self, destination: Destination) -> int:
         """The persistence; the queue's if the message leaves it open."""
         left_open = self.persistence == PERSISTENCE_AS_QUEUE_IS_DEFINED
         return destination.persistence if left_open else self.persistence
 
-    def settled_priority(self, destination: Destination) -> int:
+    def priority_at(self, destination: Destination) -> int:
         """The priority; the queue's if the message leaves it open."""
         left_open = self.priority == PRIORITY_AS_QUEUE_IS_DEFINED
         return destination.priority if left_open else self.priority
@@ -113,13 +113,8 @@ def defaults_of(destination: Destination) -> dict[str, bytes]:
     return mqmd_headers({"Persistence": destination.persistence, "Priority": destination.priority})
 
 
-def settled(headers: Headers, destination: Destination) -> Headers:
-    """The headers of a message as a put to a queue leaves them (MQMD, Persistence and Priority).
-
-    Args:
-        headers: The headers; not changed.
-        destination: The queue.
-    """
+def with_queue_defaults(headers: Headers, destination: Destination) -> Headers:
+    """The headers of a message as a put to a queue leaves them (MQMD, Persistence and Priority)."""
     if not any(name in LEFT_TO_QUEUE for name, _ in headers):
         return headers
     defaults = defaults_of(destination)
@@ -154,11 +149,7 @@ def as_put(message: Message, queue_manager: str) -> Message:
 
     What the record has already stays, as with MQPMO_SET_ALL_CONTEXT: Kafka does not say who wrote
     it. The identifier is made of the message's identity, so a put that is decided again has the
-    same one.
-
-    Args:
-        message: The message, as an application wrote it to an intake.
-        queue_manager: The manager to which the application is connected.
+    same one. The application is connected to the queue manager.
     """
     present = dict(message.headers)
     made: dict[str, str | int] = {}
@@ -179,12 +170,8 @@ def _or_default(raw: bytes | None, default: int, *, is_new: bool) -> int:
 def by_priority(records: Records, rows: Iterable[int]) -> list[int]:
     """Rows in the order in which a queue with MSGDLVSQ(PRIORITY) delivers them.
 
-    Args:
-        records: The records.
-        rows: Some of their rows, in the order of their arrival.
-
-    Returns:
-        The highest priority first; equal priorities in order of arrival.
+    The highest priority comes first; equal priorities stay in the order of the rows, which is that
+    of their arrival.
     """
     grid = records.grid
     if grid is not None and PRIORITY not in grid.layout:

@@ -15,7 +15,7 @@ from redrive.engine.put_descriptor import (
     LEFT_TO_QUEUE,
     PERSISTENCE_AS_QUEUE_IS_DEFINED,
     defaults_of,
-    settled,
+    with_queue_defaults,
 )
 from redrive.messages import OutputRecord, original_key, remove_header, without_stacks
 from redrive.messages import own_headers as own
@@ -42,16 +42,9 @@ _UNLIKELY: Final = b"\xff"
 def record_of(
     message: Message, put: Put, facts: SliceContext, transforms: Mapping[str, Transform]
 ) -> tuple[OutputRecord | Refusal, str]:
-    """The record that a put of one message writes.
+    """The record that a put of one message writes, or why there is none; and what changed in it.
 
-    Args:
-        message: The message.
-        put: The decision to put it.
-        facts: What is known of the cluster.
-        transforms: What TRANSFORM of the table may name.
-
-    Returns:
-        The record, or why there is none, and what was changed in it.
+    TRANSFORM of the table names one of the transforms.
     """
     key, value, headers = message.key, message.value, message.headers
     if put.strip:
@@ -64,12 +57,12 @@ def record_of(
     edited = put.replay.edit if put.replay else NO_EDIT
     if transform or edited:
         before = Content(value, headers)
-        after = _changed(before, transform, edited, transforms)
+        after = _change(before, transform, edited, transforms)
         if isinstance(after, Refusal):
             return after, ""
         (value, headers), edit = after, changes(before, after)
     headers = [
-        *settled(headers, put.destination),
+        *with_queue_defaults(headers, put.destination),
         (own.ID, message.identity.encode("ascii")),
         *put.added_headers(facts.now),
         (own.HOPS, own.number(message.hops + 1)),
@@ -79,7 +72,7 @@ def record_of(
     return OutputRecord(topic, key, value, headers, message.timestamp, partition), edit
 
 
-def _changed(
+def _change(
     content: Content, transform: str, edit: Edit, transforms: Mapping[str, Transform]
 ) -> Content | Refusal:
     """What is put of a content; the operator's edit comes last, as the preview shows it."""
@@ -104,10 +97,6 @@ def persistence_of(put: Put) -> int:
 
 def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
     """Bounds within which a put surely succeeds: longest value, first and last timestamp.
-
-    Args:
-        put: The put.
-        facts: What is known of the cluster.
 
     Returns:
         Bytes and milliseconds; None if each message needs its own check.
@@ -148,14 +137,9 @@ class PreparedPut:
         *,
         hops: int,
     ) -> None:
-        """Prepare.
+        """Prepare puts of messages that have these header names, without Redrive's own, in order.
 
-        Args:
-            put: The decision.
-            layout: The header names of every message, without Redrive's own, in their order.
-            bounds: See ``put_bounds``.
-            facts: What is known of the cluster.
-            hops: Redrive's earlier puts of every message.
+        The bounds are those of ``put_bounds``, the hops Redrive's earlier puts of every message.
         """
         self.decision = put
         self.hops = hops

@@ -58,11 +58,7 @@ class Effect(IntEnum):
     """A trigger message that is a dead letter."""
 
     def entry(self, entry: int) -> int:
-        """The entry number that identifies a refusal of this effect of an input.
-
-        Args:
-            entry: Entry number of the input.
-        """
+        """The entry number of this effect of an input, which identifies its refusal."""
         if self is Effect.MESSAGE:
             return entry
         return INTERNAL - self - len(Effect) * entry  # below every other one
@@ -91,18 +87,13 @@ class Putter:
     ) -> PutDescriptor:
         """What a put reads from a message with these headers; see ``PutDescriptor.of``."""
         raw = tuple(map(headers.get, READ))
-        message = self._descriptors.get((raw, is_new))
-        if message is None:
-            message = self._descriptors[raw, is_new] = PutDescriptor.of(raw, is_new=is_new)
-        return message
+        descriptor = self._descriptors.get((raw, is_new))
+        if descriptor is None:
+            descriptor = self._descriptors[raw, is_new] = PutDescriptor.of(raw, is_new=is_new)
+        return descriptor
 
     def decision(self, message: Message, descriptor: PutDescriptor) -> Put | Refusal:
-        """Where the names of a message lead, or why it cannot be put.
-
-        Args:
-            message: The message.
-            descriptor: What a put looks at in it.
-        """
+        """Where the names of a message lead, or why it cannot be put."""
         put = self._put_to(descriptor.names, message.hops, 0)
         if isinstance(put, Refusal) or not put.destination.is_choice:
             return put
@@ -112,36 +103,22 @@ class Putter:
         return self._put_to(descriptor.names, message.hops, seed)
 
     def put(
-        self,
-        entry: int,
-        message: Message,
-        descriptor: PutDescriptor,
-        destination: Destination,
+        self, entry: int, message: Message, descriptor: PutDescriptor, destination: Destination
     ) -> OutputRecord | Refusal:
-        """The record that a put writes, or why it fails.
+        """The record that a put to a destination writes, or why it fails.
 
-        Args:
-            entry: Its entry number.
-            message: The message.
-            descriptor: What a put looks at in it.
-            destination: Where it leads.
+        The entry is the number of this record; the descriptor is what a put reads from the message.
         """
         headers = self._headers(message, descriptor, destination)
         headers += destination.headers
         put = _output(message, destination.topic, message.value, headers)
-        persistence = descriptor.settled(destination)
+        persistence = descriptor.persistence_at(destination)
         return self._facts.check(entry, put, persistence, destination) or put
 
     def put_by_names(
         self, entry: int, message: Message, descriptor: PutDescriptor
     ) -> OutputRecord | Refusal:
-        """The record that a put to the names of a message writes, or why it fails.
-
-        Args:
-            entry: Its entry number.
-            message: The message.
-            descriptor: What a put looks at in it.
-        """
+        """The record that a put to the names of a message writes, or why it fails; see ``put``."""
         put = self.decision(message, descriptor)
         if isinstance(put, Refusal):
             return put
@@ -150,14 +127,7 @@ class Putter:
     def dead_letter(
         self, entry: int, message: Message, descriptor: PutDescriptor, refusal: Refusal
     ) -> tuple[Destination, OutputRecord] | Refusal:
-        """The dead letter of a message that cannot be put, or why there is none.
-
-        Args:
-            entry: The dead letter's entry number.
-            message: The message.
-            descriptor: What a put looks at in it.
-            refusal: Why it cannot be put.
-        """
+        """The dead letter of a message that cannot be put, or why there is none; see ``put``."""
         place = self._decider.dead_letters()
         if isinstance(place, Refusal):
             return place
@@ -165,9 +135,9 @@ class Putter:
         # A put that fails on a queue has that queue's defaults (MQMD, field Persistence).
         queue = place if isinstance(put, Refusal) else put.destination
         record = self._dead_letter(message, descriptor, refusal, place, queue)
-        found = self._facts.check(entry, record, descriptor.settled(queue), place)
-        if found is not None:
-            return Refusal(found.reason, f"{place.queue}: {found.detail}")
+        problem = self._facts.check(entry, record, descriptor.persistence_at(queue), place)
+        if problem is not None:
+            return Refusal(problem.reason, f"{place.queue}: {problem.detail}")
         return place, record
 
     def _put_to(self, names: Names, hops: int, seed: int) -> Put | Refusal:
@@ -180,7 +150,7 @@ class Putter:
     def _headers(self, message: Message, descriptor: PutDescriptor, queue: Destination) -> Headers:
         """The headers of a message as a put to a queue leaves them, without its names."""
         headers = without_names(message.headers)
-        if changes := self._described(descriptor, queue):
+        if changes := self._descriptor_changes(descriptor, queue):
             if EXPIRY in changes:
                 headers = [pair for pair in headers if pair[0] != DEADLINE]
             headers = with_mqmd_headers(headers, changes)
@@ -188,18 +158,21 @@ class Putter:
             headers = counted_down(headers, message.timestamp, self._facts.now)
         return headers
 
-    def _described(
+    def _descriptor_changes(
         self, descriptor: PutDescriptor, destination: Destination
     ) -> Mapping[str, bytes]:
         """Changes to the message descriptor: defaults of the queue, and reply-to names."""
         # Both objects live as long as the slice: descriptors here, destinations in the decisions.
         key = id(descriptor), id(destination)
-        found = self._changes.get(key)
-        if found is None:
-            found = self._changes[key] = mqmd_headers(self._changed(descriptor, destination))
-        return found
+        changes = self._changes.get(key)
+        if changes is None:
+            fields = self._changed_fields(descriptor, destination)
+            changes = self._changes[key] = mqmd_headers(fields)
+        return changes
 
-    def _changed(self, descriptor: PutDescriptor, destination: Destination) -> dict[str, str | int]:
+    def _changed_fields(
+        self, descriptor: PutDescriptor, destination: Destination
+    ) -> dict[str, str | int]:
         changes: dict[str, str | int] = {}
         if descriptor.persistence == PERSISTENCE_AS_QUEUE_IS_DEFINED:
             changes["Persistence"] = destination.persistence

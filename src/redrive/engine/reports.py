@@ -39,11 +39,6 @@ def due_report(
 
     An exception is reported once the message is a dead letter or is discarded: while it stays, its
     fate is open. A message put on a dead-letter queue has not arrived (MQMD, field Report).
-
-    Args:
-        decision: The message's fate.
-        message: The message.
-        descriptor: What a put looks at in it.
     """
     kind = None
     match decision.result:
@@ -70,15 +65,8 @@ def make_report(
 ) -> MadeReport:
     """Puts a report at the manager that makes it; if that fails, it is a dead letter there.
 
-    Args:
-        kind: The kind of the report.
-        entry: Entry number of the message.
-        message: The message.
-        descriptor: What a put looks at in it.
-        reason: Why it could not be put; 0 if it could.
-        putter: Puts at the manager.
-        receiver: The manager.
-        now: The time of the report, in milliseconds since 1970.
+    The entry, message and descriptor are those that it is about. The reason says why the message
+    could not be put, 0 if it could; ``now`` is in milliseconds since 1970.
     """
     reply_to = (
         receiver.reply_to(descriptor.reply_to) if descriptor.reply_to.queue else descriptor.reply_to
@@ -104,10 +92,10 @@ def make_report(
     if not isinstance(put, Refusal):
         return MadeReport(((number, put),), f"report of {kind} to {reply_to}")
     number = Effect.DEAD_REPORT.entry(entry)
-    letter = putter.dead_letter(number, report, about, put)
-    if isinstance(letter, Refusal):
-        why = f"{put.detail}; no dead letter, because {letter.detail}"
+    dead = putter.dead_letter(number, report, about, put)
+    if isinstance(dead, Refusal):
+        why = f"{put.detail}; no dead letter, because {dead.detail}"
         return MadeReport(detail=f"no report of {kind}: {why}")
-    place, written = letter
+    place, written = dead
     where = f"report of {kind} on {place.queue}@{place.queue_manager}"
     return MadeReport(((number, written),), f"{where}: {put.reason} {put.detail}")

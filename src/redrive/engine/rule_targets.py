@@ -78,23 +78,16 @@ class RuleTargets:
     def of(
         self, rule: Rule, profile: DeadLetterProfile, attempts: Attempts, *, hops: int, seed: int
     ) -> Target:
-        """The target of a rule.
-
-        Args:
-            rule: A rule that puts.
-            profile: The messages.
-            attempts: Their failed attempts.
-            hops: Redrive's puts of them on queues.
-            seed: Decides among equal instances of a cluster queue.
-        """
+        """The target of a rule that puts; the seed decides among instances of a cluster queue."""
         is_retry = rule.action is Action.RETRY
         names = original_names(profile) if is_retry else _forward_names(rule, profile)
-        original = self.loop(profile, attempts, hops) or self._named(profile, rule, names, seed)
+        loop = self.loop(profile, attempts, hops)
+        original = loop or self._resolve_names(profile, rule, names, seed)
         if isinstance(original, Refusal):
             return Target(names, original)
         destination: Destination | Refusal = original
         if rule.to is RetryTo.GROUP:
-            destination = self._of_group(profile, original)
+            destination = self._group_destination(profile, original)
         if isinstance(destination, Refusal):
             return Target(names, destination)
         if destination is not original:
@@ -110,7 +103,7 @@ class RuleTargets:
         """The refusal of messages that loop; arguments as for ``of``."""
         return loop_of(profile, hops, attempts.counted, self._hop_limit)
 
-    def _named(
+    def _resolve_names(
         self, profile: DeadLetterProfile, rule: Rule, names: Names, seed: int
     ) -> Destination | Refusal:
         if missing := missing_insert(rule, profile.fields):
@@ -123,7 +116,9 @@ class RuleTargets:
             return Refusal(LOOP, "the target is the handler's own dead-letter queue")
         return destination
 
-    def _of_group(self, profile: DeadLetterProfile, original: Destination) -> Destination | Refusal:
+    def _group_destination(
+        self, profile: DeadLetterProfile, original: Destination
+    ) -> Destination | Refusal:
         """The topic of the rounds of the group that failed, in place of the original topic."""
         group = failed_group(profile)
         if not group:

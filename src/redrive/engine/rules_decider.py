@@ -30,23 +30,16 @@ from redrive.engine.held_keys import HeldKeys
 from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import Result
-from redrive.engine.pointers import original_of, own_headers_of_original, restored_letter
+from redrive.engine.pointers import original_of, own_headers_of_original, restore_dead_letter
 from redrive.engine.profiles import ProfileMatcher
 from redrive.engine.put_record import persistence_of, record_of
 from redrive.engine.rule_targets import Resolvers, RuleTargets
 from redrive.engine.transforms import Transform
-from redrive.messages import (
-    DeadLetterProfile,
-    TopicPartition,
-)
+from redrive.messages import DeadLetterProfile, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
 from redrive.messages.schemes import KNOWN, SchemeTable
-from redrive.rules import (
-    Action,
-    Rule,
-    RulesTable,
-)
+from redrive.rules import Action, Rule, RulesTable
 from redrive.rules.backoff import jitter_of
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Refusal
@@ -134,29 +127,26 @@ class RulesDecider:
         """See ``Decider.decide``."""
         gone: Gone | None = None
         if message.cut:
-            whole = restored_letter(message, self.schemes, facts.facts)
+            whole = restore_dead_letter(message, self.schemes, facts.facts)
             if isinstance(whole, Gone):
                 gone = whole
             else:
                 message = whole
-        message, attempts, unknown = self.identified(message, attempts, facts)
+        message, attempts, unknown = self.identify(message, attempts, facts)
         if unknown is not None and unknown.may_come:
             gone = unknown
-        decided = self._decided(message, attempts, facts, entry=entry, replay=replay, gone=gone)
+        decided = self._decide_known(
+            message, attempts, facts, entry=entry, replay=replay, gone=gone
+        )
         if unknown is None or unknown.may_come:
             return decided
         detail = f"how often it was tried is not known: {unknown.detail}"
         return decided._replace(decision=with_detail(decided.decision, detail))
 
-    def identified(
+    def identify(
         self, message: Message, attempts: Attempts, facts: SliceContext
     ) -> tuple[Message, Attempts, Gone | None]:
         """A message with the identity and the rounds that its program may have dropped.
-
-        Args:
-            message: The message as it was read.
-            attempts: The failed ones, as they were read.
-            facts: What is known of the cluster.
 
         Returns:
             The message, its failed attempts, and why they are not known if so.
@@ -166,9 +156,9 @@ class RulesDecider:
         mine = own_headers_of_original(message, self.schemes, facts.facts)
         if isinstance(mine, Gone):
             return message, attempts, mine
-        return *self.attempts.returned(message, mine), None
+        return *self.attempts.with_earlier_rounds(message, mine), None
 
-    def _decided(
+    def _decide_known(
         self,
         message: Message,
         attempts: Attempts,
@@ -180,21 +170,21 @@ class RulesDecider:
     ) -> Decided:
         """The decision about a message, a part of which may be gone."""
         if self.profiles.is_kafka:
-            profile = self.profiles.matched(message, facts.now)
+            profile = self.profiles.match(message, facts.now)
         else:
             profile = message.profile or NO_PROFILE
         decision = facts.cache.decide(self, profile, attempts, message, replay)
         if self.guard is None or replay is not None:
-            return self._tried(message, decision, attempts, facts, entry=entry, gone=gone)
+            return self._attempt(message, decision, attempts, facts, entry=entry, gone=gone)
         if message.put_at:
             self.guard.note_return(profile, attempts, message.put_at, facts)
 
         def attempt(tried: Decision) -> Decided:
-            return self._tried(message, tried, attempts, facts, entry=entry, gone=gone)
+            return self._attempt(message, tried, attempts, facts, entry=entry, gone=gone)
 
-        return self.guard.decided(message, decision, attempts, facts, attempt)
+        return self.guard.decide(message, decision, attempts, facts, attempt)
 
-    def _tried(
+    def _attempt(
         self,
         message: Message,
         decision: Decision,
@@ -209,7 +199,7 @@ class RulesDecider:
             if gone is not None:
                 return Decided(message, self._without_payload(decision, gone, facts))
             if message.failed_at and facts.is_waiting(message, decision.wait):
-                return Decided(message, facts.cache.shared(self.waiting, decision))
+                return Decided(message, facts.cache.derive(self.wait, decision))
             return self._put(message, decision, attempts, facts, entry)
         if gone is not None and isinstance(decision, Keep):
             decision = with_detail(decision, gone.detail)
@@ -218,30 +208,28 @@ class RulesDecider:
     def _put(
         self, message: Message, put: Put, attempts: Attempts, facts: SliceContext, entry: int
     ) -> Decided:
-        """A put, or the decision after it failed."""
         source, decision = message, put
         if put.profile.view.pointer:
-            found = original_of(message, self.schemes, facts.facts)
-            if isinstance(found, Gone):
-                return Decided(message, self._without_payload(put, found, facts))
-            if found.hops > message.hops:
-                again = facts.cache.decide(self, put.profile, attempts, found, put.replay)
+            original = original_of(message, self.schemes, facts.facts)
+            if isinstance(original, Gone):
+                return Decided(message, self._without_payload(put, original, facts))
+            if original.hops > message.hops:
+                again = facts.cache.decide(self, put.profile, attempts, original, put.replay)
                 if not isinstance(again, Put):
                     return Decided(message, again)
                 decision = again
-            source = found
+            source = original
         record, edit = record_of(source, decision, facts, self._transforms)
         if isinstance(record, Refusal):  # its sentence may be of this message alone: not cached
             return Decided(message, self.on_refusal(decision, record))
         refusal = facts.check(entry, record, persistence_of(decision), decision.destination)
         if refusal is not None:
-            return Decided(message, facts.cache.shared(self.on_refusal, decision, refusal))
+            return Decided(message, facts.cache.derive(self.on_refusal, decision, refusal))
         return Decided(message, with_edit(decision, edit), ((entry, record),))
 
     def _without_payload(self, put: Put, gone: Gone, facts: SliceContext) -> Decision:
-        """The decision to keep a dead letter whose payload cannot be read."""
         if gone.may_come:
-            return facts.cache.shared(self.on_refusal, put, Refusal(NO_PAYLOAD, gone.detail))
+            return facts.cache.derive(self.on_refusal, put, Refusal(NO_PAYLOAD, gone.detail))
         case = _Case(put.profile, put.attempts, replay=put.replay)
         return self._keep(
             case, put.rule, gone.detail, NO_PAYLOAD, target=put.target, is_worth_logging=True
@@ -275,7 +263,7 @@ class RulesDecider:
         if replay.to is To.REMAIN:
             return self._keep(case, None, f"{replay.operator} wants no more attempts")
         if replay.rule is not None:
-            return self._applied(case, replay.rule)
+            return self._apply(case, replay.rule)
         return self._by_table(case._replace(attempts=NO_ATTEMPTS))
 
     def _by_table(self, case: _Case) -> Decision:
@@ -286,7 +274,7 @@ class RulesDecider:
         if attempts.is_quarantined:
             return self._keep(case, None, "in quarantine, no rule is asked")
         candidates = self.profiles.candidates_of(profile)
-        index = self.attempts.following(candidates, attempts)
+        index = self.attempts.next_rule(candidates, attempts)
         if index is None:
             why = f"all {attempts.failures} attempts failed" if candidates else "no rule matches"
             return self._keep(case, None, why)
@@ -295,16 +283,16 @@ class RulesDecider:
             loop = self._targets.loop(profile, attempts, case.hops)
             if loop is not None:
                 return self._keep(case.in_quarantine, None, loop.detail, loop.reason)
-        return self._applied(case, rule)
+        return self._apply(case, rule)
 
     def on_refusal(self, decision: Put, refusal: Refusal) -> Decision:
         """The decision after a failed put: the next attempt, or the message remains."""
         case = _Case(decision.profile, decision.attempts, replay=decision.replay)
         return self._after_failure(case, decision.rule, decision.target, refusal)
 
-    def waiting(self, decision: Put) -> Wait:
+    def wait(self, decision: Put) -> Wait:
         """The decision to wait until a put's delay is over."""
-        name = self.attempts.following_name(decision.rule, decision.attempts)
+        name = self.attempts.next_attempt(decision.rule, decision.attempts)
         return self._decisions.write(
             Wait,
             Result.PARKED,
@@ -317,27 +305,14 @@ class RulesDecider:
             of_kind={"delay": self.attempts.delay(decision.rule, decision.attempts)},
         )
 
-    def flooded(self, profile: DeadLetterProfile, attempts: Attempts, why: str) -> Keep:
-        """The decision to keep a dead letter beyond the flood limit.
-
-        Args:
-            profile: The messages.
-            attempts: Their failed attempts.
-            why: What the limit says.
-        """
+    def keep_flooded(self, profile: DeadLetterProfile, attempts: Attempts, why: str) -> Keep:
+        """The decision to keep a dead letter beyond the flood limit."""
         return self._keep(_Case(profile, attempts), None, why)
 
     def skip(
         self, profile: DeadLetterProfile, result: Result, detail: str, replay: Replay | None
     ) -> Skip:
-        """The decision to leave a message as it is.
-
-        Args:
-            profile: Its failure, as its headers describe it.
-            result: ``SKIPPED`` or ``CANCELLED``.
-            detail: Why.
-            replay: The replay that is about it, if known.
-        """
+        """The decision to leave a message as it is; the result is ``SKIPPED`` or ``CANCELLED``."""
         return self._decisions.write(Skip, result, profile, attempt=0, detail=detail, replay=replay)
 
     def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
@@ -348,13 +323,10 @@ class RulesDecider:
         partition = self.table.backoff_partitions.partition(partition, decision.delay, jitter)
         return TopicPartition(self.identity.backoff_topic, partition)
 
-    def parked(self, message: Message, rule: Rule | None, attempts: Attempts) -> Park:
+    def park(self, message: Message, rule: Rule | None, attempts: Attempts) -> Park:
         """The decision that parked a message, with only the time of the next attempt.
 
-        Args:
-            message: The message.
-            rule: The rule of the next attempt; None if unknown.
-            attempts: The failed ones.
+        The rule is that of the next attempt, None if unknown; the attempts are the failed ones.
         """
         return self._decisions.write(
             Park,
@@ -372,7 +344,7 @@ class RulesDecider:
             return self.table.backoff_partitions.seconds(lane.partition)
         return self.table.control.retry_interval
 
-    def _applied(self, case: _Case, rule: Rule) -> Decision:
+    def _apply(self, case: _Case, rule: Rule) -> Decision:
         profile, attempts, replay = case.profile, case.attempts, case.replay
         match rule.action:
             case Action.IGNORE:
@@ -428,8 +400,8 @@ class RulesDecider:
         following = None
         # Otherwise the table decided nothing, or its next attempt would lack the edit.
         if replay is None or (replay.to in {To.RULES, To.ATTEMPT} and not replay.edit):
-            attempts = self.attempts.counted(rule, attempts)
-            following = self.attempts.following(self.profiles.candidates_of(profile), attempts)
+            attempts = self.attempts.add_failure(rule, attempts)
+            following = self.attempts.next_rule(self.profiles.candidates_of(profile), attempts)
         if following is not None:
             of_kind["delay"] = self.attempts.delay(self.table.rules[following], attempts)
         header = profile.header

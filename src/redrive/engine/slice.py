@@ -31,7 +31,7 @@ from redrive.topology.triggers import Trigger
 _OF_A_BATCH: Final = (Reason.MSG_TOO_BIG_FOR_Q, Reason.FORMAT_ERROR)
 """Reasons that the client may report for a whole produce batch because of one record."""
 
-_JUDGED_SINGLY: Final = 1_000
+_ONE_BY_ONE: Final = 1_000
 """The most records that go in produce batches of one: some seconds on a busy machine."""
 
 
@@ -69,11 +69,7 @@ class Slice:
     ) -> None:
         """Take the records; nothing is decided yet.
 
-        Args:
-            parts: The records; those of each lane in offset order, none of them empty.
-            decoder: Reads dead-letter headers.
-            facts: What is known of the cluster.
-            settings: What all slices of the batch share.
+        The parts of each lane are in offset order, and none is empty.
         """
         self._parts = tuple(parts)
         self._decoder = decoder
@@ -122,10 +118,10 @@ class Slice:
     def decide(self) -> Questions:
         """See ``TransactionInput.decide``."""
         self._context.begin()
-        self._outputs = list(self._decided())
+        self._outputs = list(self._decide_parts())
         if self._context.breakers.opens(self._breaking, self._context.decisions):
             self._context.begin()
-            self._outputs = list(self._decided())
+            self._outputs = list(self._decide_parts())
         return self._facts.take_questions()
 
     @property
@@ -136,7 +132,7 @@ class Slice:
     @property
     def batch_limit(self) -> int:
         """See ``TransactionInput.batch_limit``."""
-        if self._is_judged_singly:
+        if self._goes_one_by_one:
             return 1
         topics = {record.topic for entry, record in self._outputs if entry != INTERNAL}
         limits = (self._facts.topic(topic).max_message_bytes for topic in topics)
@@ -150,11 +146,11 @@ class Slice:
     @property
     def has_to_be_split(self) -> bool:
         """See ``TransactionInput.has_to_be_split``."""
-        return self._facts.is_crowded or (self._blame_is_shared and not self._is_judged_singly)
+        return self._facts.is_crowded or (self._blame_is_shared and not self._goes_one_by_one)
 
     @property
-    def _is_judged_singly(self) -> bool:
-        return self._blame_is_shared and len(self) <= _JUDGED_SINGLY
+    def _goes_one_by_one(self) -> bool:
+        return self._blame_is_shared and len(self) <= _ONE_BY_ONE
 
     def learn(self, answers: Answers) -> None:
         """See ``TransactionInput.learn``."""
@@ -168,9 +164,9 @@ class Slice:
         and the records are sent again in smaller slices, in the end each in its own batch: then the
         answer names the culprit.
         """
-        judged_singly = self._is_judged_singly
+        one_by_one = self._goes_one_by_one
         for one in refused:
-            is_alone = judged_singly or one.entry in self._context.packed
+            is_alone = one_by_one or one.entry in self._context.packed
             if one.reason in _OF_A_BATCH and not is_alone:
                 self._blame_is_shared = True
             else:
@@ -229,7 +225,7 @@ class Slice:
     def _done(self, lane: TopicPartition) -> int:
         return self._committed.get(lane) or 0
 
-    def _decided(self) -> Iterator[Entry]:
+    def _decide_parts(self) -> Iterator[Entry]:
         lanes: dict[TopicPartition, Lane] = {}
         base = 0
         for part in self._parts:

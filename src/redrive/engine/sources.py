@@ -36,7 +36,6 @@ from redrive.messages import (
     INTERNAL,
     DeadLetterDecoder,
     DeadLetterProfile,
-    Headers,
     OutputRecord,
     Records,
     TopicPartition,
@@ -97,12 +96,7 @@ class PartitionRecords:
         return mine.table == self.decider.table_id and not is_released
 
     def attempts(self, row: int, mine: own.OwnHeaders) -> Attempts:
-        """The attempts that a copy carries, if they count for the present table.
-
-        Args:
-            row: The copy's.
-            mine: Redrive's headers of the copy.
-        """
+        """The attempts that the copy in a row carries, if they count for the present table."""
         if self.counts(row, mine):
             return Attempts(mine.failures, mine.failed, mine.is_quarantined, mine.counted)
         return Attempts(0, (), mine.is_quarantined, mine.counted)
@@ -116,11 +110,7 @@ class Source(Protocol):
     """Reads the records of one lane, part by part."""
 
     def load(self, part: PartitionRecords, first: int) -> bool:
-        """Take some records; those of an earlier call are finished.
-
-        Args:
-            part: The records.
-            first: Row of the first that is still to do.
+        """Take some records, from the row ``first`` on; those of an earlier call are finished.
 
         Returns:
             False if nothing can be read before more is known of the cluster.
@@ -134,13 +124,7 @@ class Source(Protocol):
 
 
 def source_of(part: PartitionRecords, decoder: DeadLetterDecoder, facts: SliceContext) -> Source:
-    """The reader of a lane.
-
-    Args:
-        part: Some of its records.
-        decoder: Reads dead-letter headers.
-        facts: What is known of the cluster.
-    """
+    """The reader of a lane, some of whose records are given."""
     decider = part.decider
     if not isinstance(decider, RulesDecider):
         return PutSource(by_priority=decider.by_priority)
@@ -159,12 +143,6 @@ class DeadLetterSource:
     """Reads dead letters, both fresh ones and those whose copies waited."""
 
     def __init__(self, decider: RulesDecider, decoder: DeadLetterDecoder) -> None:
-        """Nothing is loaded yet.
-
-        Args:
-            decider: Decides them.
-            decoder: Reads dead-letter headers.
-        """
         self.decider = decider
         self._decoder = decoder
         self.profiles: Sequence[DeadLetterProfile] = ()
@@ -173,7 +151,8 @@ class DeadLetterSource:
         """The header names that all rows have, in their order; empty if they differ."""
         self.is_fresh = False
         """Whether all rows are dead letters that Redrive has not seen before."""
-        self._mine = own.OwnHeadersReader((), ())
+        self.own_headers = own.OwnHeadersReader((), ())
+        """Redrive's headers of each row, and the other ones."""
 
     def load(self, part: PartitionRecords, first: int) -> bool:
         """See ``Source.load``."""
@@ -183,9 +162,9 @@ class DeadLetterSource:
         self.profiles = [profiles[code] for code in codes.tolist()]
         grid = part.records.grid
         names = None if grid is None else grid.layout
-        self._mine = own.OwnHeadersReader(part.records.headers, names)
+        self.own_headers = own.OwnHeadersReader(part.records.headers, names)
         self.layout = names or ()
-        self.is_fresh = part.kind is SourceKind.DEAD_LETTERS and not self._mine.finds_some
+        self.is_fresh = part.kind is SourceKind.DEAD_LETTERS and not self.own_headers.finds_some
         return True
 
     def rows(self, first: int) -> Iterable[int]:
@@ -195,15 +174,7 @@ class DeadLetterSource:
     def copy_columns(self) -> own.CopyColumns | None:
         """Redrive's headers of all rows; None if each row must be read by itself."""
         grid = self._part.records.grid
-        return None if grid is None else self._mine.copy_columns(grid)
-
-    def own(self, row: int) -> own.OwnHeaders:
-        """Redrive's headers of a row."""
-        return self._mine.own(row)
-
-    def others(self, row: int) -> Headers:
-        """The headers of a row without Redrive's."""
-        return self._mine.others(row)
+        return None if grid is None else self.own_headers.copy_columns(grid)
 
     def read(self, row: int) -> Input:
         """See ``Source.read``."""
@@ -211,19 +182,19 @@ class DeadLetterSource:
         here = f"{self._prefix}{records.offsets[row]}"
         key, value, headers = records.keys[row], records.values[row], records.headers[row]
         timestamp, profile = records.timestamps[row], self.profiles[row]
-        mine = self._mine.own(row)
+        mine = self.own_headers.own(row)
         if mine is own.NO_OWN_HEADERS:
             message = Message(
                 key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp
             )  # fmt: skip
             return message, NO_ATTEMPTS, None
-        headers = self._mine.others(row)
+        headers = self.own_headers.others(row)
         if part.kind is SourceKind.DEAD_LETTERS:
             message = Message(
                 key, value, headers, timestamp, here, here, 0, "", "", profile, timestamp,
                 mine.group_topic,
             )  # fmt: skip
-            return *self.decider.attempts.returned(message, mine), None
+            return *self.decider.attempts.with_earlier_rounds(message, mine), None
         if part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}:
             key, value = mine.key, None if mine.is_null else value
             if key is None and value is None:
@@ -247,12 +218,6 @@ class RemainingSource:
     """Reads remaining copies that were not replayed since."""
 
     def __init__(self, letters: DeadLetterSource, facts: SliceContext) -> None:
-        """Nothing is loaded yet.
-
-        Args:
-            letters: Reads the copies.
-            facts: What is known of the cluster.
-        """
         self._letters = letters
         self._facts = facts
         self.rows = letters.rows
@@ -282,7 +247,6 @@ class InstructionSource:
     """Reads the instructions of one partition of a replay topic."""
 
     def __init__(self, letters: DeadLetterSource, facts: SliceContext) -> None:
-        """Nothing is loaded yet; arguments as for ``RemainingSource``."""
         self.letters = letters
         self._facts = facts
         self.rows = letters.rows
@@ -299,7 +263,7 @@ class InstructionSource:
             letters.load(part, first)
             is_plain = not part.released and not letters.decider.profiles.is_varied
             self.columns = letters.copy_columns() if is_plain else None
-            self._prepared = self._facts.cache.prepared(letters.decider, letters.layout)
+            self._prepared = self._facts.cache.prepared_puts(letters.decider, letters.layout)
             return True
         for plan in {dict(headers).get(own.REPLAY) for headers in part.records.headers[first:]}:
             facts.replay(own.read_own([(own.REPLAY, plan)]).replay)
@@ -307,34 +271,32 @@ class InstructionSource:
 
     def read(self, row: int) -> Input | Decided:
         """See ``Source.read``."""
-        facts, mine = self._facts.facts, self.letters.own(row)
+        facts, mine = self._facts.facts, self.letters.own_headers.own(row)
         message, attempts, _ = self.letters.read(row)
         replay, copies = facts.replay(mine.replay), facts.copies(self._remaining)
         if replay is None:
-            return self._skipped(message, "no replay of this plan was accepted", None)
+            return self._skip(message, "no replay of this plan was accepted", None)
         if replay.cancelled_by:
             why = f"cancelled by {replay.cancelled_by}"
-            return self._skipped(message, why, replay, Result.CANCELLED)
+            return self._skip(message, why, replay, Result.CANCELLED)
         if copies is not None and (why := self._why_not(message.origin, mine, copies)):
-            return self._skipped(message, why, replay)
+            return self._skip(message, why, replay)
         if message.origin in self._facts.replayed:
             # The effects of this transaction are not facts yet.
-            return self._skipped(message, "an instruction just before it was carried out", replay)
+            return self._skip(message, "an instruction just before it was carried out", replay)
         self._facts.replayed.add(message.origin)
         return message, attempts, replay
 
-    def _skipped(
+    def _skip(
         self, message: Message, why: str, replay: Replay | None, result: Result = Result.SKIPPED
     ) -> Decided:
         profile = message.profile or NO_PROFILE
         return Decided(message, self.letters.decider.skip(profile, result, why, replay))
 
-    def prepared(self, row: int, profile: DeadLetterProfile) -> PreparedPut | None:
+    def prepared_put(self, row: int, profile: DeadLetterProfile) -> PreparedPut | None:
         """The prepared put of a row, if ``columns`` are known; None if it has to be read.
 
-        Args:
-            row: The row.
-            profile: Its profile, which a table in a dialect has matched.
+        A table in a dialect has matched the profile.
         """
         assert self.columns is not None, "rows that differ have no prepared put"
         key = id(profile), self.columns.alike[row]
@@ -343,11 +305,11 @@ class InstructionSource:
         return self._prepared[key]
 
     def _prepare(self, row: int, profile: DeadLetterProfile) -> PreparedPut | None:
-        letters, mine = self.letters, self.letters.own(row)
+        letters, mine = self.letters, self.letters.own_headers.own(row)
         replay = self._facts.facts.replay(mine.replay)
         if replay is None or replay.cancelled_by:
             return None
-        names = tuple(name for name, _ in letters.others(row))
+        names = tuple(name for name, _ in letters.own_headers.others(row))
         return self._facts.cache.prepare(
             letters.decider,
             profile,
@@ -359,12 +321,7 @@ class InstructionSource:
         )
 
     def plain(self, row: int, hops: int) -> Message | None:
-        """The message of a row with a prepared put; None if it does not surely remain.
-
-        Args:
-            row: The row.
-            hops: Redrive's puts of it on queues.
-        """
+        """The message of a row with a prepared put; None if it does not surely remain."""
         assert self.columns is not None, "rows that differ have no prepared put"
         identity, origin = self.columns.identities[row], self.columns.origins[row]
         timestamp = own.own_timestamp(self.columns.timestamps[row], None)
@@ -375,7 +332,7 @@ class InstructionSource:
         message = Message(
             self.columns.keys[row],
             self._part.records.values[row],
-            self.letters.others(row),
+            self.letters.own_headers.others(row),
             timestamp,
             name if identity == origin else own.read_identity(identity),
             name,
@@ -408,7 +365,6 @@ class RetrySource:
     """Reads the messages of one retry partition that are due or named by an operator."""
 
     def __init__(self, letters: DeadLetterSource, facts: SliceContext) -> None:
-        """Nothing is loaded yet; arguments as for ``RemainingSource``."""
         self._letters = letters
         self._facts = facts
         self.rows = letters.rows
@@ -471,11 +427,6 @@ class PutSource:
     """Reads puts: from an intake, a transmission queue, or the topic where its messages wait."""
 
     def __init__(self, *, by_priority: bool) -> None:
-        """Nothing is loaded yet.
-
-        Args:
-            by_priority: Whether the highest priority comes first.
-        """
         self._by_priority = by_priority
 
     def load(self, part: PartitionRecords, first: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a committed slice did, in numbers: outcomes, failures, ages of dead letters, late retries.
+"""Statistics of a committed slice: outcomes, failures, ages of dead letters, late retries.
 
 Seconds go straight into buckets: a batch has many records, and only the counts travel.
 """
@@ -65,27 +65,23 @@ class Ages:
     """Seconds from the due time of a retry to its attempt."""
 
     def note(self, part: PartitionRecords, done: int, now: int) -> None:
-        """Adds the attempts on some records.
+        """Adds the attempts on records from an offset on, made at a time in milliseconds.
 
-        Args:
-            part: The records; only dead letters and due retries count.
-            done: The first offset that was attempted now.
-            now: Milliseconds; the time of the attempts.
+        Only dead letters and due retries count.
         """
         decider, records = part.decider, part.records
         if not isinstance(decider, RulesDecider) or part.kind not in _ATTEMPTED:
             return
         first = bisect_left(records.offsets, done)
-        came = records.timestamps[first:]
-        if not came:
+        timestamps = records.timestamps[first:]
+        if not timestamps:
             return
         name = decider.identity.name
         if part.kind is SourceKind.RETRIES:
-            _count(
-                self.lateness, name, LATENESS_BOUNDS, now - 1000 * decider.interval(part.lane), came
-            )
-            came = list(_own_times(records.headers[first:], came))
-        _count(self.ages, name, AGE_BOUNDS, now, came)
+            due = now - 1000 * decider.interval(part.lane)
+            _count(self.lateness, name, LATENESS_BOUNDS, due, timestamps)
+            timestamps = list(_own_times(records.headers[first:], timestamps))
+        _count(self.ages, name, AGE_BOUNDS, now, timestamps)
 
     def add(self, other: Ages) -> None:
         """Adds the timing of another slice or process."""
@@ -105,7 +101,7 @@ def _own_times(headers: Iterable[Headers], copied: Iterable[int]) -> Iterator[in
 
 
 def _count(
-    found: dict[str, Distribution],
+    distributions: dict[str, Distribution],
     name: str,
     bounds: tuple[float, ...],
     until: float,
@@ -114,7 +110,7 @@ def _count(
     times = np.asarray(since, dtype=np.float64)
     # A record without a timestamp has -1. A wrong clock must not give negative seconds.
     seconds = np.maximum(0, until - times[times >= 0]) / 1000
-    found.setdefault(name, Distribution(bounds)).count(seconds)
+    distributions.setdefault(name, Distribution(bounds)).count(seconds)
 
 
 class Failure(NamedTuple):
@@ -140,7 +136,7 @@ class OutcomeKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a committed slice did."""
+    """Statistics of a committed slice."""
 
     inputs: Mapping[OutcomeKind, int]
     """Inputs by their result."""

@@ -59,15 +59,15 @@ class FunctionTransform:
         """See ``Transform.applied``."""
         began = self.clock()
         try:
-            found = _content(self.function(content.value, list(content.headers)))
+            changed = _content(self.function(content.value, list(content.headers)))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's function does
-            return self._failed(f"{type(error).__name__}: {str(error)[:_SHOWN]}")
+            return self._refusal(f"{type(error).__name__}: {str(error)[:_SHOWN]}")
         seconds = self.clock() - began
         if seconds > FUNCTION_SECONDS:
-            return self._failed(f"it took {seconds:.1f} s, {FUNCTION_SECONDS:g} s is the most")
-        return found
+            return self._refusal(f"it took {seconds:.1f} s, {FUNCTION_SECONDS:g} s is the most")
+        return changed
 
-    def _failed(self, why: str) -> Refusal:
+    def _refusal(self, why: str) -> Refusal:
         return Refusal(FUNCTION_FAILED, f"TRANSFORM({self.name}) failed: {why}")
 
 

@@ -46,24 +46,20 @@ class SliceTriggers:
     def follow(self, decided: Decided, entry: int, source: str, facts: SliceContext) -> Decided:
         """A decision with the trigger messages that its puts cause.
 
-        Args:
-            decided: The decision.
-            entry: Entry number of the input.
-            source: ``topic:partition:offset`` of the input.
-            facts: What is known of the cluster.
+        The source is ``topic:partition:offset`` of the input, the entry its number.
         """
-        made: list[Entry] = []
+        triggered: list[Entry] = []
         details = []
         for _, record in decided.records:
             trigger = self.by_topic.get(record.topic)
             if trigger is not None and self._is_due(trigger, record, facts):
                 written, detail = _trigger_message(trigger, entry, source, facts)
-                made += written
+                triggered += written
                 details.append(detail)
         if not details:
             return decided
-        decision = self._detailed(decided.decision, "; ".join(details))
-        return decided._replace(decision=decision, records=(*decided.records, *made))
+        decision = self._add_detail(decided.decision, "; ".join(details))
+        return decided._replace(decision=decision, records=(*decided.records, *triggered))
 
     def _is_due(self, trigger: Trigger, record: OutputRecord, facts: SliceContext) -> bool:
         """Whether a put causes a trigger message (conditions 2 and 3 for a trigger event)."""
@@ -82,12 +78,12 @@ class SliceTriggers:
             depth = facts.facts.depth(question._replace(limit=depth))
         return depth + earlier + 1 == wanted
 
-    def _detailed(self, decision: Decision, detail: str) -> Decision:
+    def _add_detail(self, decision: Decision, detail: str) -> Decision:
         key = id(decision), detail
-        found = self._with_detail.get(key)
-        if found is None:
-            found = self._with_detail[key] = decision, with_detail(decision, detail)
-        return found[1]
+        known = self._with_detail.get(key)
+        if known is None:
+            known = self._with_detail[key] = decision, with_detail(decision, detail)
+        return known[1]
 
 
 def _trigger_message(

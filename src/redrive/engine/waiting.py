@@ -68,13 +68,8 @@ def remaining(
     return OutputRecord(topic, message.origin.encode("ascii"), value, waiting, now, partition)
 
 
-def fitted(message: Message, most: int) -> Message:
-    """A dead letter, cut so that a copy of it can be written.
-
-    Args:
-        message: The message.
-        most: Bytes of the largest record that the copy's topic takes.
-    """
+def fit(message: Message, most: int) -> Message:
+    """A dead letter, cut so that a copy of it fits a topic that takes records of so many bytes."""
     content = cuts.Content(message.key, message.value, message.headers, message.cut)
     return message._replace(**cuts.fitted(content, most)._asdict())
 

@@ -79,10 +79,10 @@ class Walk:
 
     def way(self, first: int = 0) -> tuple[Hop, ...]:
         """The hops of one message, from the given one to where it rests or ends."""
-        found = [self.hops[first]]
-        while (written := found[-1].message) is not None and written.hop is not None:
-            found.append(self.hops[written.hop])
-        return tuple(found)
+        way = [self.hops[first]]
+        while (written := way[-1].message) is not None and written.hop is not None:
+            way.append(self.hops[written.hop])
+        return tuple(way)
 
 
 @dataclass(slots=True)
@@ -164,7 +164,6 @@ def walk(
 
 
 def _read(record: OutputRecord, offset: int) -> Records:
-    """A written record, in the form in which it is read."""
     headers = record.headers or []
     return Records([record.key], [record.value], [headers], [record.timestamp], [offset])
 
@@ -189,8 +188,8 @@ def _is_new(effect: Effect, record: OutputRecord, followed: set[tuple[Any, ...]]
     """Whether to follow a copy or a report: queues can copy to each other for ever."""
     if effect in {Effect.MESSAGE, Effect.DEAD_LETTER}:
         return True  # its hops are counted
-    told = NAMES | {_CORRELATION} if effect is Effect.PUBLICATION else NAMES
-    names = sorted(pair for pair in record.headers or [] if pair[0] in told)
+    compared = NAMES | {_CORRELATION} if effect is Effect.PUBLICATION else NAMES
+    names = sorted(pair for pair in record.headers or [] if pair[0] in compared)
     key = effect, record.topic, *names
     is_new = key not in followed
     followed.add(key)

@@ -18,7 +18,7 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from redrive.checkpoints.figures import EmissionFigures
+from redrive.checkpoints.protocol import EmissionFigures
 from redrive.engine.breaker import BreakerState
 from redrive.engine.flood import FloodState
 from redrive.engine.statistics import Ages, Distribution, Failure, OutcomeKind

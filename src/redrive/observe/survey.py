@@ -199,7 +199,7 @@ class Survey(JobObserver):
                     destination=hide(one.destination),
                     group=hide(one.group),
                 )
-                for one in self._causes.news(table, handlers)
+                for one in self._causes.count_new(table, handlers)
             )
             self._forget_until(table.newest())
             self._shown = table.version, acknowledgements

@@ -21,11 +21,6 @@ from redrive.outcomes.table import sql_text
 if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster
 
-__all__ = [
-    "Acknowledgement", "ReadAcknowledgements", "acknowledged", "acknowledgements_of",
-    "no_acknowledgements",
-]  # fmt: skip
-
 ReadAcknowledgements: TypeAlias = Callable[["Cluster"], "Sequence[Acknowledgement]"]
 """Reads the acknowledgements in effect; raises ``TransientFault`` if the broker gives no answer."""
 
@@ -132,10 +127,8 @@ def acknowledgements_of(
 ) -> tuple[Acknowledgement, ...]:
     """The acknowledgements in effect at a time, the first to end first, those without end last.
 
-    Args:
-        entries: ``States.acknowledged``: entries by id. Those that can't be read are left out: a
-            later version may have written them.
-        now: The time.
+    The entries are ``States.acknowledged``, by id. Those that can't be read are left out: a later
+    version may have written them.
     """
     found = []
     for name, value in entries.items():

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from redrive.engine.ordering import position_of
 from redrive.engine.outcome import LONGEST_KEY, Result
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import without_leader
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration
     from redrive.kafka.cluster import Cluster
 
-__all__ = ["Lost", "find_record"]
-
 
 @dataclass(frozen=True, slots=True)
 class Lost:
@@ -33,21 +32,16 @@ class Lost:
 def find_record(
     cluster: Cluster, handler: HandlerConfiguration | None, row: Row
 ) -> StoredRecord | Lost:
-    """The record of a dead letter: its waiting copy, or the dead letter itself.
+    """The record of a dead letter: its waiting copy or the dead letter itself, if one is found.
 
     The dead letter is tried first, as its place is known; a copy must be searched. A record at that
     place counts only if it has the size and the key from the ledger: the topic may have been
-    recreated since.
-
-    Args:
-        cluster: The cluster.
-        handler: The handler of the dead letter; None if the settings do not have it any more.
-        row: The last outcome of the dead letter.
-
-    Returns:
-        The record, or why there is none.
+    recreated since. The row is the last outcome; the handler may not be in the settings any more.
     """
-    waiting = {} if handler is None else _waiting_topics(handler)
+    waiting: dict[str, Sequence[str]] = {}
+    if handler is not None:
+        waiting[Result.PARKED] = handler.identity.waiting_topics
+        waiting[Result.REMAINS] = (handler.identity.remaining_topic,)
     own = _origin(row)[0]
     try:
         lanes, silent = cluster.led([own.topic, *waiting.get(row["result"], ())])
@@ -67,8 +61,8 @@ def find_record(
 
 
 def _origin(row: Row) -> tuple[TopicPartition, int]:
-    topic, partition, offset = row["origin"].rsplit(":", 2)
-    return TopicPartition(topic.partition("~")[0], int(partition)), int(offset)
+    place = position_of(row["origin"])
+    return TopicPartition(place.topic, place.partition), place.offset
 
 
 def _original(cluster: Cluster, row: Row) -> StoredRecord | None:
@@ -76,8 +70,8 @@ def _original(cluster: Cluster, row: Row) -> StoredRecord | None:
     extent = cluster.extents([lane])[lane]
     if not extent.first <= place < extent.end:
         return None
-    found = cluster.read({lane: place}, {lane: place + 1})
-    return next((record for record in found if _is_same(record, row)), None)
+    records = cluster.read({lane: place}, {lane: place + 1})
+    return next((record for record in records if _is_same(record, row)), None)
 
 
 def _is_same(record: StoredRecord, row: Row) -> bool:
@@ -85,14 +79,6 @@ def _is_same(record: StoredRecord, row: Row) -> bool:
     is_copied = row["outcome"] != row["origin"]
     has_size = is_copied or len(record.value or b"") == row["body_size"]
     return has_size and bool(key == row["message_key"])
-
-
-def _waiting_topics(handler: HandlerConfiguration) -> dict[str, Sequence[str]]:
-    """Where messages wait, by their last result."""
-    return {
-        Result.PARKED: handler.identity.waiting_topics,
-        Result.REMAINS: (handler.identity.remaining_topic,),
-    }
 
 
 def _copy(cluster: Cluster, lanes: Sequence[TopicPartition], row: Row) -> StoredRecord | None:

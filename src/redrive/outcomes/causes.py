@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from redrive.outcomes.rows import Row
     from redrive.outcomes.table import LedgerTable
 
-__all__ = ["Cause", "CauseCounter"]
-
 _INVALID: Final = "no valid dead-letter header"
 _COLUMNS: Final = "handler, form, error_class, field_reason, field_destq, consumer_group"
 
@@ -60,14 +58,11 @@ class CauseCounter:
     def __init__(self) -> None:
         self._positions: Mapping[int, int] = {}
 
-    def news(self, ledger: LedgerTable, handlers: Collection[str]) -> list[Cause]:
+    def count_new(self, ledger: LedgerTable, handlers: Collection[str]) -> list[Cause]:
         """The dead letters that came since the last call, the most frequent causes first.
 
-        The first call counts the whole ledger.
-
-        Args:
-            ledger: A version that is not older than that of the last call.
-            handlers: The handlers to count; puts are in the ledger too.
+        The first call counts the whole ledger; no later one may have an older version of it. The
+        handlers to count are named, as puts are in the ledger too.
 
         Raises:
             EnvironmentFault: The ledger can't be read.

@@ -12,14 +12,12 @@ from redrive.errors import UsageError
 if TYPE_CHECKING:
     from redrive.outcomes.table import LedgerTable
 
-__all__ = ["check_condition", "enclosed", "refused"]
-
 _HINT: Final = (
     "it is SQL over the columns of the ledger, such as"
     " \"field_destq LIKE 'orders.%' AND attempt > 2\"; docs/ledger.md lists them"
 )
 _NAMES: Final = tuple(column.name for column in COLUMNS)
-_WRAPPED: Final = re.compile(r'\w+Error\("(?P<said>.+?)"\)?(?:,|\)|$)')
+_WRAPPED: Final = re.compile(r'\w+Error\("(?P<text>.+?)"\)?(?:,|\)|$)')
 """The engine's message inside an error value of its language."""
 _PLACE: Final = re.compile(r" at Line: (?P<line>[0-9]+), Column: (?P<column>[0-9]+)$")
 _END: Final = "found: )"
@@ -27,7 +25,7 @@ _END: Final = "found: )"
 _UNKNOWN: Final = re.compile(r'No field named "?(?P<name>[^".]+)')
 
 
-def enclosed(condition: str) -> str:
+def enclose(condition: str) -> str:
     """A condition as a part of a query: in parentheses, and a comment in it ends with it."""
     return f"(\n{condition}\n)"
 
@@ -35,10 +33,7 @@ def enclosed(condition: str) -> str:
 def check_condition(engine: LedgerTable, outcomes: str, condition: str) -> None:
     """Lets the engine parse the condition alone, so that its errors are not the ledger's.
 
-    Args:
-        engine: The ledger.
-        outcomes: The beginning of a query over ``outcomes``.
-        condition: What the user wrote; empty for none.
+    ``outcomes`` is the beginning of a query over them; an empty condition is valid.
 
     Raises:
         UsageError: It is not a valid condition.
@@ -46,47 +41,42 @@ def check_condition(engine: LedgerTable, outcomes: str, condition: str) -> None:
     if not condition:
         return
     whole = f"{outcomes} SELECT 1 FROM outcomes WHERE"  # noqa: S608 - it is meant to be SQL
-    if problem := engine.problem_with(f"{whole} {enclosed(condition)} LIMIT 0"):
-        raise refused(problem, condition)
+    if problem := engine.problem_with(f"{whole} {enclose(condition)} LIMIT 0"):
+        raise condition_error(problem, condition)
     # A condition that closes the enclosing parentheses would disable the other filters.
     if engine.problem_with(f"{whole} CASE WHEN\n{condition}\nTHEN TRUE END LIMIT 0"):
         raise _error("its parentheses do not belong together", _HINT)
 
 
-def refused(problem: str, condition: str) -> UsageError:
-    """The error of a condition that the engine does not accept.
-
-    Args:
-        problem: The engine's message about a query with the condition ``enclosed``.
-        condition: The condition.
-    """
-    said = _said(problem)
-    if unknown := _UNKNOWN.search(said):
-        return _unknown(unknown["name"], condition)
-    place = _PLACE.search(said)
+def condition_error(problem: str, condition: str) -> UsageError:
+    """The error of a condition, by the engine's message about a query with the condition."""
+    text = _cause(problem)
+    if unknown := _UNKNOWN.search(text):
+        return _unknown_column(unknown["name"], condition)
+    place = _PLACE.search(text)
     if place is None:
-        return _error(said, _HINT)
-    said = said[: place.start()]
+        return _error(text, _HINT)
+    text = text[: place.start()]
     # The first line of the condition is the second one of what encloses it.
     line, column = int(place["line"]) - 1, int(place["column"])
     if line > condition.count("\n") + 1:
-        return _error(f"{said.replace(_END, 'found: its end')}", _HINT)
+        return _error(f"{text.replace(_END, 'found: its end')}", _HINT)
     where = f"character {column}" if "\n" not in condition else f"line {line}, character {column}"
-    return _error(f"{said} at {where}", _HINT)
+    return _error(f"{text} at {where}", _HINT)
 
 
-def _said(problem: str) -> str:
+def _cause(problem: str) -> str:
     """The cause that the engine names, without its own terms around it."""
     lines = [line.strip() for line in problem.splitlines() if line.strip()] or [""]
     causes = [number for number, line in enumerate(lines) if line == "caused by"]
-    said = lines[causes[-1] + 1 :][:1] if causes else lines[:1]
-    text = said[0] if said else lines[0]
+    first = causes[-1] + 1 if causes else 0
+    text = lines[first] if first < len(lines) else lines[0]
     if wrapped := _WRAPPED.search(text):
-        return wrapped["said"].replace('\\"', '"')
+        return wrapped["text"].replace('\\"', '"')
     return re.sub(r"^(?:[A-Z]\w*(?: \w+)? error|Error during planning): ", "", text)
 
 
-def _unknown(name: str, condition: str) -> UsageError:
+def _unknown_column(name: str, condition: str) -> UsageError:
     known = next((one for one in (f"field_{name.lower()}", name.lower()) if one in _NAMES), "")
     hint = f"did you mean {known}?" if known else did_you_mean(name, _NAMES)
     if not known and f'"{name}"' in condition:

@@ -16,8 +16,6 @@ from redrive.messages import TopicPartition
 if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster
 
-__all__ = ["FollowedReplays"]
-
 
 @dataclass(slots=True)
 class _Followed:

@@ -101,8 +101,8 @@ class History:
 
 def last_of(outcomes: Sequence[Row]) -> Row:
     """The last outcome that says where a message is."""
-    told = (row for row in reversed(outcomes) if row["result"] not in UNTOUCHED)
-    return next(told, outcomes[-1])
+    effective = (row for row in reversed(outcomes) if row["result"] not in UNTOUCHED)
+    return next(effective, outcomes[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ class Archive:
             self._notes = (f"{fault.message}; the newest outcomes may be missing",)
 
     def history(self, text: str) -> History | NotFound:
-        """The outcomes of a message.
+        """The outcomes of a message, and its next step in the best case for the cluster.
 
         Args:
             text: Its identity, or ``topic:partition:offset`` of a dead letter or of a copy.
@@ -150,43 +150,40 @@ class Archive:
         ledger = self._open(text.encode())
         rows = ledger.find(Criteria(message=text), limit=_MOST)
         if not rows:
-            others = ledger.find(Criteria(record=text), limit=1)
-            if others:
-                return self._of_record(text, others[0]["message"])
-            return self._absent(text, ledger)
+            copies = ledger.find(Criteria(record=text), limit=1)
+            if copies:
+                return self._of_record(text, copies[0]["message"])
+            return self._not_found(text, ledger)
         source = put_sources(self._configuration).get(rows[-1]["handler"])
+        if source is None:
+            step = what_next(rows, _deciders(self._configuration))
+        else:
+            step = next_put(rows[-1], source)
         return History(
             message=text,
             outcomes=rows,
-            next=self._next(rows) if source is None else next_put(rows[-1], source),
+            next=step,
             notes=self._all_notes(ledger),
             put_on="" if source is None else source.place,
         )
-
-    def _next(self, rows: Sequence[Row]) -> Next:
-        """The next step, assuming the best case for the cluster."""
-        return what_next(rows, _deciders(self._configuration))
 
     def inventory(
         self, acknowledgements: ReadAcknowledgements = no_acknowledgements
     ) -> tuple[Inventory, tuple[str, ...]]:
         """The dead letters of the job and their states; errors as for ``history``.
 
-        Args:
-            acknowledgements: Reads what operators acknowledged.
-
         Returns:
             The inventory, a context, and why it may lack outcomes.
         """
         ledger = self._open(b"")
-        found: Sequence[Acknowledgement] = ()
+        current: Sequence[Acknowledgement] = ()
         if self._cluster is not None:
             try:
-                found = acknowledgements(self._cluster)
+                current = acknowledgements(self._cluster)
             except TransientFault as fault:
                 note = f"{fault.message}; what is acknowledged is not known"
                 self._notes = (*self._notes, note)
-        return Inventory(ledger, found), self._all_notes(ledger)
+        return Inventory(ledger, current), self._all_notes(ledger)
 
     def unread(self) -> int | None:
         """Records of the dead-letter topics that the job has not read, and so without outcomes.
@@ -211,11 +208,7 @@ class Archive:
         return None
 
     def record(self, row: Row) -> StoredRecord | Lost:
-        """The message behind an outcome.
-
-        Args:
-            row: The last outcome of a dead letter.
-        """
+        """The message behind an outcome, the last one of a dead letter."""
         if self._cluster is None:
             return Lost("it could not be read: the broker can't be reached")
         handler = next(
@@ -261,15 +254,17 @@ class Archive:
     def _all_notes(self, ledger: Ledger) -> tuple[str, ...]:
         return (*self._notes, *ledger.notes)
 
-    def _absent(self, text: str, ledger: Ledger) -> NotFound:
-        hints = [*self._whereabouts(text), *self._suggestions(text, ledger)]
+    def _not_found(self, text: str, ledger: Ledger) -> NotFound:
+        hints = [*self._place_on_topic(text)]
+        if similar := list(dict.fromkeys(self._similar(text, ledger))):
+            hints.append(f"did you mean {' or '.join(similar)}?")
         return NotFound(
             reason=f"there is no outcome of {text}",
             hint="; ".join(hints) or "`redrive history --since 1h` lists the newest outcomes",
             notes=self._all_notes(ledger),
         )
 
-    def _whereabouts(self, text: str) -> Iterator[str]:
+    def _place_on_topic(self, text: str) -> Iterator[str]:
         """The broker's information about a record without an outcome."""
         identity = Identity.parse(text)
         if identity is None:
@@ -299,11 +294,6 @@ class Archive:
             yield f"it waits on its dead-letter queue, where the job goes on at offset {position}"
         elif identity.offset < extent.first:
             yield f"{lane} begins at offset {extent.first}: what was before is deleted"
-
-    def _suggestions(self, text: str, ledger: Ledger) -> Iterator[str]:
-        meant = list(dict.fromkeys(self._similar(text, ledger)))
-        if meant:
-            yield f"did you mean {' or '.join(meant)}?"
 
     def _similar(self, text: str, ledger: Ledger) -> Iterator[str]:
         """Identities that exist and look like the one asked for."""
@@ -344,12 +334,9 @@ def _neighbours(wanted: Identity, ledger: Ledger) -> Iterator[str]:
 def next_steps(
     configuration: JobConfiguration, inventory: Inventory, letters: Sequence[Row]
 ) -> dict[str, Next]:
-    """The next steps of parked dead letters, by identity; best case as for ``Archive.history``.
+    """The next steps of dead letters that are parked, by identity; best case as for a history.
 
-    Args:
-        configuration: The job.
-        inventory: Knows the outcomes of each.
-        letters: The last outcomes of some dead letters; those that are not parked are left out.
+    The letters are the last outcomes of some dead letters, the inventory knows all of them.
     """
     parked = [row["message"] for row in letters if row["result"] == Result.PARKED]
     if not parked:
@@ -360,17 +347,14 @@ def next_steps(
 
 
 def _deciders(configuration: JobConfiguration) -> Mapping[str, RulesDecider]:
-    """The deciders of the dead-letter queues, by handler."""
-    found = DeciderFactory(configuration, Facts(time.monotonic)).deciders()
-    return {one.identity.name: one for one, _ in found.values() if isinstance(one, RulesDecider)}
+    every = DeciderFactory(configuration, Facts(time.monotonic)).deciders()
+    return {one.identity.name: one for one, _ in every.values() if isinstance(one, RulesDecider)}
 
 
 def what_next(rows: Sequence[Row], deciders: Mapping[str, RulesDecider]) -> Next:
-    """The next step after these outcomes.
+    """The next step after the outcomes of a message, which are in order and at least one.
 
-    Args:
-        rows: The outcomes of a message in their order, at least one.
-        deciders: The present deciders, by handler name.
+    The deciders are the present ones, by handler.
     """
     rows = [one for one in rows if one["result"] not in UNTOUCHED] or rows
     row = rows[-1]
@@ -392,12 +376,7 @@ def what_next(rows: Sequence[Row], deciders: Mapping[str, RulesDecider]) -> Next
 
 
 def next_put(row: Row, source: QueueTopic) -> Next:
-    """The next step after the outcome of a put.
-
-    Args:
-        row: The last outcome of the message.
-        source: The intake or transmission queue from which it was put.
-    """
+    """The next step after the last outcome of a put from an intake or transmission queue."""
     if row["result"] in FINAL:
         return Next(text=f"nothing: it was {row['result']}")
     if row["result"] == Result.PARKED:
@@ -424,9 +403,9 @@ def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
     tried = next((one for one in table.rules if one.line == row["rule_line"]), None)
     rule = tried if missing else decision.rule
     home = int(message.origin.split(":")[-2])
-    place = decider.waiting_place(message, decider.parked(message, rule, attempts), home)
+    place = decider.waiting_place(message, decider.park(message, rule, attempts), home)
     due = row["time"] + timedelta(seconds=decider.interval(place))
-    name = decider.attempts.following_name(rule, attempts)
+    name = decider.attempts.next_attempt(rule, attempts)
     attempt = f"attempt {attempts.failures + 1}"
     if missing:
         text = f"{attempt} by the rule that matches then"

@@ -16,14 +16,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
-from deltalake import DeltaTable, write_deltalake
-
 from redrive.configuration import LedgerFolder
 from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.errors import EnvironmentFault
 from redrive.messages import NO_VALID_SCHEME
 from redrive.outcomes.acknowledgements import Acknowledgement, acknowledged
-from redrive.outcomes.conditions import check_condition, refused
+from redrive.outcomes.conditions import check_condition, condition_error
 from redrive.outcomes.criteria import time_from
 from redrive.outcomes.open_letters import (
     CHANGED,
@@ -172,17 +170,17 @@ class Inventory:
         self.size = 0
         """Bytes of the ledger's files."""
         self._known = None if ledger.table is None else OpenLetters.of(ledger.table)
-        others = {} if self._known is None else {"known": self._known.table}
+        recorded = {} if self._known is None else {"known": self._known.table}
         tail = {}
         if ledger.table is None or ledger.tail:  # each table costs every query time
-            tail = {"tail": _table(Path(self._folder.name), ledger.tail)}
+            tail = {"tail": LedgerTable.of_rows(Path(self._folder.name), arrow_of(ledger.tail))}
         self.tables: Mapping[str, LedgerFolder]
         """Folder of each Delta table that holds outcomes, by its name in queries."""
         if ledger.table is None:
             self._engine = tail["tail"]
             self.tables = {"ledger": self._engine.path}
         else:
-            self._engine = ledger.table.beside(**tail, **others)
+            self._engine = ledger.table.beside(**tail, **recorded)
             self.tables = {"ledger": ledger.table.path} | {it: tail[it].path for it in tail}
             self.size = ledger.table.bytes
         self._sources = [*self.tables]
@@ -199,12 +197,7 @@ class Inventory:
         self._folder.cleanup()
 
     def letters(self, selection: Selection, *, limit: int, skipped: int = 0) -> Listing:
-        """Dead letters by their last outcome, the newest first.
-
-        Args:
-            selection: Which ones.
-            limit: How many at most.
-            skipped: How many of the newest to leave out.
+        """Dead letters by their last outcome, the newest first; some of the newest may be skipped.
 
         Raises:
             UsageError: The engine does not understand ``where``.
@@ -213,7 +206,7 @@ class Inventory:
         # A window keeps all rows in memory: few of what is open, millions of the rest.
         is_small = set(selection.state.results) <= set(OPEN)
         # Few columns first: the others are read of the rows that are shown only.
-        found = self._asked(
+        found = self._answer(
             selection,
             lambda where: (
                 "SELECT outcomes_partition p, outcomes_offset o,"
@@ -226,7 +219,7 @@ class Inventory:
             return Listing((), self.count(selection) if skipped else 0)
         # Of other partitions too: to plan a condition for each row takes longer than to read them.
         offsets = ", ".join({str(row["o"]) for row in found})
-        rows = self._engine.asked(
+        rows = self._engine.answer(
             f"{self._outcomes()} SELECT * FROM outcomes WHERE outcomes_offset IN ({offsets})"
         )
         by_place = {(row["outcomes_partition"], row["outcomes_offset"]): row for row in rows}
@@ -240,23 +233,16 @@ class Inventory:
 
     def count(self, selection: Selection) -> int:
         """How many dead letters there are; errors as for ``letters``."""
-        [row] = self._asked(
-            selection,
-            lambda where: f"SELECT count(*) n FROM letters {where}",
-        )
+        [row] = self._answer(selection, lambda where: f"SELECT count(*) n FROM letters {where}")
         return int(row["n"])
 
     def stories(self, messages: Sequence[str]) -> Mapping[str, Sequence[Row]]:
-        """All outcomes of some messages, in their order; errors as for ``replayed``.
-
-        Args:
-            messages: Their identities, at least one.
-        """
+        """All outcomes of messages, at least one, in their order; errors as for ``replayed``."""
         # Numbers let the reader skip files and pages, which texts do not.
         numbers = ", ".join({message.rpartition(":")[2] for message in messages})
         names = ", ".join(map(sql_text, messages))
         found: dict[str, list[Row]] = {}
-        for row in self._engine.asked(
+        for row in self._engine.answer(
             f"{self._outcomes()} SELECT * FROM outcomes WHERE message_offset IN ({numbers})"
             f" AND message IN ({names}) ORDER BY time, outcomes_offset"
         ):
@@ -265,10 +251,6 @@ class Inventory:
 
     def places(self, selection: Selection, *, limit: int | None) -> Sequence[Row]:
         """The data of each dead letter that a plan needs, the earliest failure first.
-
-        Args:
-            selection: Which ones.
-            limit: How many at most; None for all.
 
         Returns:
             Rows with ``PLACES`` of the ledger's columns and ``replays``, which counts the replays
@@ -281,7 +263,7 @@ class Inventory:
         columns = ", ".join(f"l.{name} {name}" for name in PLACES)
         most = "" if limit is None else f" LIMIT {limit}"
         untouched = ", ".join(sql_text(result.value) for result in sorted(UNTOUCHED))
-        return self._asked(
+        return self._answer(
             selection,
             lambda where: (
                 f", chosen AS (SELECT message_offset, {', '.join(PLACES)} FROM letters {where}),"
@@ -299,7 +281,7 @@ class Inventory:
         Returns:
             Results with their numbers, by the id of the plan.
         """
-        rows = self._engine.asked(
+        rows = self._engine.answer(
             f"{self._outcomes()} SELECT replay, result, count(*) n FROM outcomes"
             " WHERE replay IS NOT NULL GROUP BY replay, result"
         )
@@ -327,7 +309,7 @@ class Inventory:
         )
         # A bare 0 to group by would be the number of a column.
         layout = f"CASE {cases} ELSE 0 END" if cases else "CAST(0 AS BIGINT)"
-        return self._engine.asked(
+        return self._engine.answer(
             f"{self._outcomes()} SELECT handler, table_hash, rule_line, {layout} layout,"
             " count(*) n, max(time) last FROM outcomes WHERE rule_line > 0"
             " GROUP BY handler, table_hash, rule_line, layout"
@@ -341,7 +323,7 @@ class Inventory:
         Returns:
             The groups, and the number of dead letters in all groups there are.
         """
-        found = self._asked(
+        found = self._answer(
             selection,
             lambda where: (
                 f"SELECT handler, {_REASON} cause,"
@@ -358,17 +340,14 @@ class Inventory:
     def arrivals(self, selection: Selection, since: datetime, seconds: float) -> Sequence[Row]:
         """When the dead letters of each group were first decided about; errors as for ``letters``.
 
-        Args:
-            selection: Which ones.
-            since: The beginning of the first part; earlier ones count as of the first part.
-            seconds: The length of a part.
+        Time is in parts of so many seconds from a moment on; earlier ones count in the first part.
 
         Returns:
             Rows with the columns that ``Group.of`` takes, less the counts; ``part`` (from 0) and
             the number ``n``.
         """
         part = f"floor((date_part('epoch', first_time) - {since.timestamp()}) / {seconds})"
-        return self._asked(
+        return self._answer(
             selection,
             lambda where: (
                 f"SELECT handler, {_REASON} cause,"
@@ -378,15 +357,11 @@ class Inventory:
         )
 
     def values(self, selection: Selection, column: str, start: str, *, limit: int) -> list[str]:
-        """The values of a column with text, the most frequent first; errors as for ``letters``.
+        """The values of a column of the ledger that begin with a text, the most frequent first.
 
-        Args:
-            selection: Of which dead letters.
-            column: One of the ledger's columns.
-            start: How the values begin.
-            limit: How many at most.
+        Errors as for ``letters``.
         """
-        found = self._asked(
+        found = self._answer(
             selection,
             lambda where: (
                 f"SELECT {column} v, count(*) n FROM letters {where}"
@@ -397,18 +372,14 @@ class Inventory:
         return [row["v"] for row in found]
 
     def rates(self, since: datetime, seconds: float) -> Sequence[Row]:
-        """Outcomes by result in equal parts of the time since a moment; errors as for ``places``.
-
-        Args:
-            since: The beginning of the first part.
-            seconds: The length of a part.
+        """Outcomes by result, in parts of so many seconds since a moment; errors as for ``places``.
 
         Returns:
             Rows with ``part`` (from 0), ``result``, the number ``n``, and ``came``: those of them
             that were the first outcome of a dead letter.
         """
         part = f"floor((date_part('epoch', time) - {since.timestamp()}) / {seconds})"
-        return self._engine.asked(
+        return self._engine.answer(
             f"{self._outcomes()} SELECT CAST({part} AS BIGINT) part, result, count(*) n,"
             " count(CASE WHEN outcome = origin THEN 1 END) came"
             f" FROM outcomes WHERE {time_from(since)} GROUP BY 1, 2"
@@ -421,7 +392,7 @@ class Inventory:
             f" WHEN {QUARANTINED} THEN {sql_text(State.QUARANTINED)}"
             f" ELSE {sql_text(State.REMAINING)} END"
         )
-        rows = self._engine.asked(
+        rows = self._engine.answer(
             self._over_letters(
                 Selection(),
                 f"SELECT handler, {state} state, count(*) n,"
@@ -445,15 +416,12 @@ class Inventory:
         }
 
     def first_seen(
-        self, handler: str, since: datetime | None, asked: Engine | None = None
+        self, handler: str, since: datetime | None, engine: Engine | None = None
     ) -> Iterator[Row]:
-        """The dead letters of a handler, those with the same match fields together.
+        """The dead letters of a handler since a time, those with the same match fields together.
 
-        Args:
-            handler: Its name.
-            since: When they were first decided about at the earliest; None for all.
-            asked: Answers the query over the tables ``ledger`` and ``tail``, such as Spark's SQL;
-                None for the embedded engine.
+        The engine answers the query over the tables ``ledger`` and ``tail``, such as Spark's SQL;
+        by default it is the embedded one.
 
         Yields:
             ``form`` and ``field_...``, with the number ``n`` and one ``example``.
@@ -465,7 +433,7 @@ class Inventory:
         conditions = [f"handler = {sql_text(handler)}", "outcome = origin", "malformed IS NULL"]
         if since is not None:
             conditions.append(time_from(since))
-        yield from (asked or self._engine.asked)(
+        yield from (engine or self._engine.answer)(
             f"{self._outcomes()} SELECT {columns}, count(*) n, max(message) example FROM outcomes"
             f" WHERE {' AND '.join(conditions)} GROUP BY {columns}"
         )
@@ -473,38 +441,41 @@ class Inventory:
     def covered(self, acknowledgement: Acknowledgement) -> int:
         """How many remaining messages an acknowledgement covers; errors as for ``letters``."""
         check_condition(self._engine, self._outcomes(), acknowledgement.selection.where)
-        return int(self._engine.asked(self._covered(acknowledgement))[0]["n"])
+        return int(self._engine.answer(self._covered_query(acknowledgement))[0]["n"])
 
-    def _covered(self, acknowledgement: Acknowledgement) -> str:
+    def _covered_query(self, acknowledgement: Acknowledgement) -> str:
         covered = acknowledged([acknowledgement])
         return self._over_letters(
             Selection(), f"SELECT count(CASE WHEN {covered} THEN 1 END) n FROM letters"
         )
 
     def _is_sound(self, acknowledgement: Acknowledgement) -> bool:
-        """Whether a condition in SQL, which an operator wrote once, holds no query up.
+        """Whether the SQL condition of an acknowledgement still works.
 
         It may fail at single rows that came since: CAST of what is no number. Nothing is
         acknowledged by it then, so the alerts are about too much and never about too little.
         """
         where = acknowledgement.selection.where
-        return not where or not self._engine.problem_with(self._covered(acknowledgement))
+        return not where or not self._engine.problem_with(self._covered_query(acknowledgement))
 
-    def _asked(self, selection: Selection, query: Callable[[str], str]) -> list[Row]:
+    def _answer(self, selection: Selection, query: Callable[[str], str]) -> list[Row]:
         """The answer to a query over ``letters``, which is made from its WHERE clause."""
         check_condition(self._engine, self._outcomes(), selection.where)
 
         def whole(selection: Selection) -> str:
-            return self._over_letters(selection, query(_where(selection)))
+            return self._over_letters(
+                selection, query(f"WHERE {' AND '.join(selection.conditions())}")
+            )
 
         try:
-            return self._engine.asked(whole(selection))
+            return self._engine.answer(whole(selection))
         except EnvironmentFault:
             # A condition may fail at single rows: CAST of what is no number, a division by zero.
             without = whole(replace(selection, where=""))
             if not selection.where or self._engine.problem_with(without):
                 raise
-            raise refused(self._engine.problem_with(whole(selection)), selection.where) from None
+            problem = self._engine.problem_with(whole(selection))
+            raise condition_error(problem, selection.where) from None
 
     def _outcomes(self) -> str:
         return every_outcome(self._sources)
@@ -518,7 +489,7 @@ class Inventory:
         return f"{last_outcomes(results, self._sources, self._known, query)} {query}"
 
 
-def _is(column: str, value: str | int | None) -> str:
+def _equals(column: str, value: str | int | None) -> str:
     """A condition on a column of a group; an empty text stands for NULL too."""
     if value is None:
         return f"({column}) IS NULL"
@@ -544,14 +515,4 @@ def group_of(row: Row) -> str:
 
 
 def _in_group(*values: str | int | None) -> str:
-    return " AND ".join(map(_is, _GROUPED, values))
-
-
-def _where(selection: Selection) -> str:
-    return f"WHERE {' AND '.join(selection.conditions())}"
-
-
-def _table(folder: Path, rows: Sequence[Row]) -> LedgerTable:
-    """Rows as a Delta table in a folder."""
-    write_deltalake(folder, arrow_of(rows))
-    return LedgerTable(DeltaTable(folder), folder)
+    return " AND ".join(map(_equals, _GROUPED, values))

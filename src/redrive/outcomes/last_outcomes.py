@@ -13,20 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
 
 from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.kafka.cluster import settled_ends
+from redrive.outcomes.ledger import outcomes_unseen
 from redrive.outcomes.rows import GONE, Row, row_of
 from redrive.outcomes.storage import explained
 from redrive.outcomes.table import LedgerTable, own_ledger, sql_text
-from redrive.outcomes.unseen import outcomes_unseen
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.kafka.cluster import Cluster
-
-__all__ = ["LastOutcome", "LastOutcomes"]
 
 _COLUMNS: Final = ("origin", "result", "replay", "outcomes_partition", "outcomes_offset")
 
@@ -65,14 +62,9 @@ class LastOutcomes:
 
     @classmethod
     def of(cls, job: JobConfiguration, cluster: Cluster, origins: Collection[str]) -> LastOutcomes:
-        """Asks the ledger, and the topic from where the ledger ends.
+        """Asks the ledger, and the topic from where the ledger ends, about dead letters by origin.
 
         Reads everything that was committed before this call.
-
-        Args:
-            job: The job.
-            cluster: Its cluster.
-            origins: The dead letters, by their offsets on their topics.
 
         Raises:
             EnvironmentFault: The ledger is there and can't be read.
@@ -84,7 +76,7 @@ class LastOutcomes:
         if ledger is not None:
             gone = _gone_in(ledger)
             for row in _in_ledger(ledger, origins):
-                _known(found, row).add(row)
+                _outcome_of(found, row).add(row)
         cluster.topics()
         lanes = cluster.lanes([job.outcomes_topic])
         ends = settled_ends(cluster, lanes)
@@ -97,7 +89,7 @@ class LastOutcomes:
             place = record.lane.partition, record.offset
             row = row_of(record.value, record.timestamp, *place)
             if row["origin"] in wanted:
-                _known(found, row).add(row)
+                _outcome_of(found, row).add(row)
         return cls(found, {lane.partition: end for lane, end in ends.items()}, gone)
 
     def result_of(self, origin: str) -> str | None:
@@ -112,7 +104,7 @@ class LastOutcomes:
         )
 
 
-def _known(found: dict[str, LastOutcome], row: Row) -> LastOutcome:
+def _outcome_of(found: dict[str, LastOutcome], row: Row) -> LastOutcome:
     return found.setdefault(row["origin"], LastOutcome(row["outcomes_partition"]))
 
 
@@ -128,14 +120,10 @@ def _gone_in(ledger: LedgerTable) -> dict[int, int]:
 def _in_ledger(ledger: LedgerTable, origins: Collection[str]) -> Iterator[Row]:
     columns = ", ".join(f"one.{name} {name}" for name in _COLUMNS)
     with tempfile.TemporaryDirectory(prefix="redrive-origins-") as folder:
-        wanted = _table(Path(folder), origins)
-        yield from ledger.beside(wanted=wanted).asked(
+        # As a table, so that the engine can look for any number of them at once.
+        with explained(Path(folder)):
+            column = pa.array(sorted(origins), pa.string())
+            wanted = LedgerTable.of_rows(Path(folder), pa.table({"origin": column}))
+        yield from ledger.beside(wanted=wanted).answer(
             f"SELECT {columns} FROM ledger one JOIN wanted ON one.origin = wanted.origin"  # noqa: S608 - made of constants
         )
-
-
-def _table(folder: Path, origins: Collection[str]) -> LedgerTable:
-    """The origins as a table, so that the engine can look for any number of them at once."""
-    with explained(folder):
-        write_deltalake(folder, pa.table({"origin": pa.array(sorted(origins), pa.string())}))
-        return LedgerTable(DeltaTable(folder), folder)

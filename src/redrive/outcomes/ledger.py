@@ -25,17 +25,27 @@ _BATCH_WINDOW: Final = 1000
 
 
 class Flow(NamedTuple):
-    """What outcomes are counted by."""
+    """The key under which outcomes are counted."""
 
     handler: str
     result: str
 
 
 class Batch(NamedTuple):
-    """What the job did at one moment."""
+    """The number of outcomes at one moment."""
 
     time: datetime
     results: Mapping[str, int]
+
+
+class Unseen(NamedTuple):
+    """Where the outcomes topic goes on behind the ledger."""
+
+    starts: Mapping[TopicPartition, int]
+    """Where to read; partitions with nothing new are left out."""
+    gone: Mapping[TopicPartition, int]
+    """Partitions where the topic does not go on where the ledger ends, and the offset from which on
+    no outcome is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +70,7 @@ class Ledger:
         wanted: Callable[[bytes], bool] | None = None,
         handlers: frozenset[str] | None = None,
     ) -> Self:
-        """Opens the table and reads the topic from the end of the table.
+        """Opens the table and reads the topic from where the table ends.
 
         Args:
             path: The folder of the table.
@@ -103,12 +113,7 @@ class Ledger:
         return cls(table, tuple(rows), tuple(notes))
 
     def find(self, criteria: Criteria, *, limit: int) -> list[Row]:
-        """The newest outcomes that fulfil the criteria, oldest first.
-
-        Args:
-            criteria: Which ones.
-            limit: How many at most.
-        """
+        """The newest outcomes that fulfil the criteria, oldest first."""
         rows = [row for row in self.tail if criteria.matches(row)]
         if self.table is not None:
             newest = "ORDER BY time DESC, outcomes_offset DESC"
@@ -118,14 +123,7 @@ class Ledger:
         return rows[-limit:]
 
     def flows(self, *earliest: datetime) -> list[Counter[Flow]]:
-        """The number of outcomes of each kind.
-
-        Args:
-            earliest: Times to count from as well.
-
-        Returns:
-            The counts of all times, then those from each time on.
-        """
+        """The number of outcomes of each kind: of all times, then from each of some times on."""
         counts: list[Counter[Flow]] = [Counter() for _ in range(1 + len(earliest))]
         for row in self.tail:
             if row["malformed"] is None:
@@ -134,9 +132,9 @@ class Ledger:
                 for count, moment in zip(counts[1:], earliest, strict=True):
                     count[flow] += row["time"] >= moment
         if self.table is not None:
-            found = [counts_of(self.table, OpenLetters.of(self.table))]
-            found += [Counter(counts_where(self.table, time_from(it))) for it in earliest]
-            for count, one in zip(counts, found, strict=True):
+            projected = [counts_of(self.table, OpenLetters.of(self.table))]
+            projected += [Counter(counts_where(self.table, time_from(it))) for it in earliest]
+            for count, one in zip(counts, projected, strict=True):
                 count.update({Flow(*what): number for what, number in one.items()})
         return [+count for count in counts]
 
@@ -164,6 +162,23 @@ class Ledger:
             f" GROUP BY time, result ORDER BY time DESC LIMIT {_BATCH_WINDOW}",
             columns="time, result, count(*) n",
         )
+
+
+def outcomes_unseen(seen: Mapping[int, int], extents: Mapping[TopicPartition, Extent]) -> Unseen:
+    """Compares what the ledger has seen with what the topic holds.
+
+    ``seen`` is by partition the next outcome that the ledger wants; empty without a ledger.
+    """
+    starts, gone = {}, {}
+    for lane, extent in extents.items():
+        position = seen.get(lane.partition, 0)
+        if position < extent.first:
+            gone[lane] = extent.first
+        elif position > extent.end:  # the topic was made anew
+            gone[lane] = position
+        starts[lane] = extent.first if lane in gone else position
+    unread = {lane: start for lane, start in starts.items() if start < extents[lane].end}
+    return Unseen(unread, gone)
 
 
 def _starts(

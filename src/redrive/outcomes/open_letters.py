@@ -27,26 +27,13 @@ from redrive.engine.outcome import COLUMNS, UNTOUCHED, Result
 from redrive.outcomes.storage import explained, open_letters_folder
 from redrive.outcomes.table import LedgerTable, sql_text
 
-__all__ = [
-    "CHANGED",
-    "OPEN",
-    "OpenLetters",
-    "changed_letters",
-    "counts_of",
-    "counts_where",
-    "every_outcome",
-    "last_outcomes",
-    "newer_than",
-    "write_open_letters",
-]
-
 OPEN: Final = (Result.PARKED, Result.REMAINS)
 """Results of dead letters that are not settled."""
 
 CHANGED: Final = "changed"
 """The name of a table in queries: dead letters with outcomes newer than what is recorded."""
 
-_UNDONE: Final = frozenset({*OPEN, *UNTOUCHED})
+_NOT_FINAL: Final = frozenset({*OPEN, *UNTOUCHED})
 """Results after which a dead letter keeps its state, or waits."""
 _KEY: Final = "redrive.open"
 """Key of a commit's metadata that names its source."""
@@ -56,7 +43,7 @@ _NEEDED: Final = ("time", "result", "malformed", "outcomes_partition", "outcomes
 """Columns that every query over dead letters looks at."""
 _FIRST: Final = "first_time"
 """The time of a dead letter's first outcome, a column beside those of the ledger."""
-_TOLD: Final = "origin, outcome, result, time, outcomes_partition, outcomes_offset"
+_STATE_COLUMNS: Final = "origin, outcome, result, time, outcomes_partition, outcomes_offset"
 """Columns that tell whether a dead letter is open."""
 _KEPT_HOURS: Final = 1
 """How long a query may still use a replaced version."""
@@ -83,28 +70,23 @@ class OpenLetters:
         folder = open_letters_folder(ledger.path)
         try:
             table = DeltaTable(folder)
-            told = json.loads(table.history(1)[0][_KEY])
+            source = json.loads(table.history(1)[0][_KEY])
             names = [field.name for field in table.schema().fields]
-            counts = [(handler, result, n) for handler, result, n in told["counts"]]
+            counts = [(handler, result, n) for handler, result, n in source["counts"]]
         except (DeltaError, OSError, LookupError, ValueError):
             return None
-        fits = told["ledger"] == ledger.identity and told["version"] <= ledger.version
+        fits = source["ledger"] == ledger.identity and source["version"] <= ledger.version
         if not fits or names != [*_NAMES, _FIRST]:
             return None
         return cls(
             LedgerTable(table, folder),
-            {int(key): it for key, it in told["positions"].items()},
+            {int(key): it for key, it in source["positions"].items()},
             [one for one in counts if ledger.has(one[0])],
         )
 
 
 def counts_of(ledger: LedgerTable, known: OpenLetters | None) -> Counter[tuple[str, str]]:
-    """The number of outcomes by handler and result, of which only newer ones are read.
-
-    Args:
-        ledger: The ledger.
-        known: What is recorded of it; None if nothing is.
-    """
+    """The number of outcomes by handler and result; only those newer than recorded are read."""
     counts = Counter(counts_where(ledger, newer_than({} if known is None else known.positions)))
     for handler, result, number in () if known is None else known.counts:
         counts[handler, result] += number
@@ -123,8 +105,7 @@ def counts_where(ledger: LedgerTable, condition: str) -> dict[tuple[str, str], i
 def newer_than(positions: Mapping[int, int]) -> str:
     """The condition, as SQL, that an outcome came later.
 
-    Args:
-        positions: By partition, the outcome offset from which on outcomes are newer.
+    The positions are by partition the outcome offset from which on outcomes are newer.
     """
     if not positions:
         return "TRUE"
@@ -139,10 +120,7 @@ def newer_than(positions: Mapping[int, int]) -> str:
 
 
 def write_open_letters(path: LedgerFolder) -> None:
-    """Records the open dead letters; the caller must hold the ledger's lock.
-
-    Args:
-        path: The folder of the ledger.
+    """Records the open dead letters of a ledger; the caller must hold the ledger's lock.
 
     Raises:
         EnvironmentFault: The ledger can't be read, or this can't be written.
@@ -154,10 +132,10 @@ def write_open_letters(path: LedgerFolder) -> None:
         return
     engine = ledger if known is None else ledger.beside(known=known.table)
     engine.keep(CHANGED, changed_letters(["ledger"], known))
-    rest = f"SELECT {_COLUMNS}, {_FIRST} FROM letters"
-    query = f"{last_outcomes(OPEN, ['ledger'], known, rest)} {rest}"
+    every = f"SELECT {_COLUMNS}, {_FIRST} FROM letters"
+    query = f"{last_outcomes(OPEN, ['ledger'], known, every)} {every}"
     counts = [(*what, number) for what, number in counts_of(ledger, known).items()]
-    told = {
+    source = {
         "ledger": ledger.identity,
         "version": ledger.version,
         "positions": positions,
@@ -171,7 +149,7 @@ def write_open_letters(path: LedgerFolder) -> None:
             mode="overwrite",
             schema_mode="overwrite",
             configuration=_PROPERTIES,
-            commit_properties=CommitProperties(custom_metadata={_KEY: json.dumps(told)}),
+            commit_properties=CommitProperties(custom_metadata={_KEY: json.dumps(source)}),
         )
         table = DeltaTable(folder)
         table.vacuum(_KEPT_HOURS, dry_run=False, enforce_retention_duration=False)
@@ -181,7 +159,8 @@ def write_open_letters(path: LedgerFolder) -> None:
 
 def every_outcome(sources: Sequence[str], columns: str = _COLUMNS) -> str:
     """The beginning of a query over ``outcomes``, which are those of some tables."""
-    return f"WITH outcomes AS ({_union(sources, columns)})"
+    parts = [f"SELECT {columns} FROM {source}" for source in sources]
+    return f"WITH outcomes AS ({' UNION ALL '.join(parts)})"
 
 
 def changed_letters(sources: Sequence[str], known: OpenLetters | None) -> str:
@@ -193,13 +172,9 @@ def changed_letters(sources: Sequence[str], known: OpenLetters | None) -> str:
     them out makes the query fast. All outcomes of a dead letter are on one partition, so numbers
     identify its last one, and are read faster than its name.
 
-    Args:
-        sources: The tables that hold outcomes, the ledger first.
-        known: Dead letters that were open at some time, in the table ``known``.
-
     Returns:
         SQL for a row of numbers for each dead letter that is open after its newer outcomes, or was
-        recorded as open and is settled by now.
+        recorded as open and is settled by now; arguments as for ``last_outcomes``.
     """
     first, before, join = _FIRST, "NULL", ""
     if known is not None:
@@ -209,9 +184,9 @@ def changed_letters(sources: Sequence[str], known: OpenLetters | None) -> str:
         "WITH told AS (SELECT origin, max(outcomes_partition) last_partition,"
         f" max(outcomes_offset) last_offset, min(time) {_FIRST},"
         f" bool_and(result IN {_texts(OPEN)}) is_open"
-        f" FROM ({_newer(sources, known, _TOLD)})"
+        f" FROM ({_newer(sources, known, _STATE_COLUMNS)})"
         f" WHERE result IN {_texts(OPEN)}"
-        f" OR (result NOT IN {_texts(sorted(_UNDONE))} AND outcome <> origin) GROUP BY origin)"
+        f" OR (result NOT IN {_texts(sorted(_NOT_FINAL))} AND outcome <> origin) GROUP BY origin)"
         f" SELECT last_partition, last_offset, is_open, {first} {_FIRST}, {before} known_offset"
         f" FROM told{join} WHERE is_open OR {before} IS NOT NULL"
     )
@@ -271,10 +246,6 @@ def _newer(sources: Sequence[str], known: OpenLetters | None, columns: str) -> s
     newer = newer_than({} if known is None else known.positions)
     parts = [f"SELECT {columns} FROM {ledger} WHERE {newer}"]
     return " UNION ALL ".join([*parts, *(f"SELECT {columns} FROM {one}" for one in others)])
-
-
-def _union(tables: Sequence[str], columns: str) -> str:
-    return " UNION ALL ".join(f"SELECT {columns} FROM {table}" for table in tables)
 
 
 def _texts(results: Collection[Result]) -> str:

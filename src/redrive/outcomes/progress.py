@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 import orjson
 
 from redrive.configuration.deciders import table_of
+from redrive.engine.ordering import position_of
 from redrive.errors import ConfigurationError
 from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import incarnation_of, read_own
+from redrive.outcomes.ledger import outcomes_unseen
 from redrive.outcomes.rows import INCARNATION
 from redrive.outcomes.table import LedgerTable, own_ledger, sql_text
-from redrive.outcomes.unseen import outcomes_unseen
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
@@ -33,11 +34,8 @@ def positions_from_outcomes(
 ) -> dict[TopicPartition, int]:
     """The next offset to read of lanes whose committed offsets expired.
 
-    Args:
-        configuration: The job.
-        cluster: The cluster.
-        lanes: The lanes, each with the incarnation of its topic: offsets of a topic that was
-            deleted tell nothing of one that was made anew.
+    Each lane comes with the incarnation of its topic: offsets of a topic that was deleted tell
+    nothing of one that was made anew.
 
     Returns:
         The lanes of which there is an outcome; of the others nothing was ever handled.
@@ -73,10 +71,10 @@ def _in_copies(
         place = read_own(record.headers).moved
         if not place:
             continue
-        topic, partition, offset = place.rsplit(":", 2)
-        lane = TopicPartition(topic.partition("~")[0], int(partition))
-        if lanes.get(lane) == incarnation_of(place):
-            found[lane] = max(int(offset) + 1, found.get(lane, 0))
+        topic, incarnation, partition, offset = position_of(place)
+        lane = TopicPartition(topic, partition)
+        if lanes.get(lane) == incarnation:
+            found[lane] = max(offset + 1, found.get(lane, 0))
     return found
 
 

@@ -14,14 +14,7 @@ if TYPE_CHECKING:
 
 
 def put_sources(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
-    """The topics whose messages a job puts, by name, which their outcomes have as handler.
-
-    Args:
-        configuration: The job.
-
-    Returns:
-        None of them if the job does not route puts.
-    """
+    """The topics whose messages a job puts, by name, which their outcomes have as handler."""
     if not configuration.topology or not configuration.routes_puts:
         return {}
     return _sources(configuration.topology)

@@ -18,18 +18,12 @@ from redrive.rules import Dialect
 if TYPE_CHECKING:
     from redrive.rules import RulesTable
 
-__all__ = ["attempts_of", "is_wait", "message_of", "missing_fields"]
-
 _KNOWN: Final = frozenset({*FIELDS, "SCHEME", "GROUP"})
 """Fields of patterns that outcomes keep."""
 
 
 def message_of(row: Row) -> Message:
-    """The message that an outcome is about; its body, key and headers are not known.
-
-    Args:
-        row: An outcome of a dead letter.
-    """
+    """The message that an outcome is about; its body, key and headers are not known."""
     is_letter = row["form"] != NO_VALID_SCHEME
     problem = "" if is_letter else row.get("detail") or "no valid dead-letter header"
     group = row["consumer_group"]
@@ -58,11 +52,9 @@ def missing_fields(table: RulesTable) -> Sequence[str]:
 
 
 def attempts_of(rows: Sequence[Row], table: RulesTable) -> Attempts:
-    """The failed attempts under a table that outcomes tell of.
+    """The failed attempts under a table that outcomes tell of; those under another do not count.
 
-    Args:
-        rows: The outcomes of one message in their order, at least one.
-        table: The table; attempts under another do not count.
+    The outcomes are of one message, in order and at least one.
     """
     last = rows[-1]
     if last["result"] != Result.PARKED or not table.hash.startswith(last["table_hash"] or "-"):

@@ -66,15 +66,8 @@ FIELD_COLUMNS: Final = tuple(name for name, _, _ in _FIELDS)
 def row_of(value: bytes | None, timestamp: int, partition: int, offset: int) -> Row:
     """One record of the outcomes topic as a row of the ledger.
 
-    Args:
-        value: The record's value.
-        timestamp: Its timestamp in milliseconds, the time of a malformed record.
-        partition: Its partition.
-        offset: Its offset.
-
-    Returns:
-        The row. A record that is no outcome has its text in ``malformed`` and nothing else but
-        its time and place.
+    A record that is no outcome has its text in ``malformed`` and nothing else but its place and
+    its timestamp, which is in milliseconds.
     """
     row = _EMPTY.copy()
     record = _record(value)
@@ -98,7 +91,6 @@ def pattern_fields(row: Row) -> dict[str, str | int]:
 
 
 def _record(value: bytes | None) -> dict[str, Any] | None:
-    """The JSON object of an outcome record, or None if it is none."""
     try:
         record = orjson.loads(value or b"")
     except orjson.JSONDecodeError:

@@ -9,13 +9,11 @@ from enum import StrEnum
 from typing import Final
 
 from redrive.engine.outcome import Result
-from redrive.outcomes.conditions import enclosed
+from redrive.outcomes.conditions import enclose
 from redrive.outcomes.criteria import time_from
 from redrive.outcomes.open_letters import OPEN
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action
-
-__all__ = ["HELD", "QUARANTINED", "Selection", "State"]
 
 QUARANTINED: Final = f"action = {sql_text(Action.QUARANTINE.value)}"
 """Of remaining messages: whether no table evaluates them again."""
@@ -115,7 +113,7 @@ class Selection:
                 yield f"{column} = {value}"
         yield from self._times()
         if self.where:
-            yield enclosed(self.where)
+            yield enclose(self.where)
 
     def _times(self) -> Iterator[str]:
         if self.since is not None:

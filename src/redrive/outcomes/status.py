@@ -1,6 +1,6 @@
-"""Where a job stands: what waits, what became of the rest, and how fast (``redrive status``).
+"""The status of a job: what waits, outcomes and rates (``redrive status``).
 
-Kafka has what waits; the outcomes tell what became of what. What is parked, remains or is in
+Kafka has what waits; the outcomes tell the results. What is parked, remains or is in
 quarantine is counted by the last outcome of each message. Where not all outcomes can be read, as on
 a machine without the ledger, the messages on the topics themselves are counted. Offsets would not
 do: on topics that are written in transactions they count more than messages.
@@ -38,7 +38,7 @@ _BATCHES: Final = 5
 
 
 class Precision(StrEnum):
-    """How far a number is to be believed."""
+    """How reliable a number is."""
 
     EXACT = "exact"
     LAST_KNOWN = "last known"
@@ -137,27 +137,24 @@ def status_of(
 ) -> Status:
     """Asks the broker and the ledger where a job stands.
 
-    Args:
-        configuration: The job.
-        acknowledgements: Reads what operators acknowledged.
-        now: The end of the last minute and hour; None for this moment.
+    The last minute and hour end at ``now``, by default this moment.
 
     Raises:
         EnvironmentFault: The ledger is there and can't be read, nor can the broker be asked.
     """
     now = now or datetime.now(UTC)
     queues, notes = _Queues.of(configuration)
-    told = _Outcomes.of(configuration, queues, acknowledgements, now)
+    outcomes = _Outcomes.of(configuration, queues, acknowledgements, now)
     return Status(
         application=configuration.application,
         time=now,
         instances=queues.instances,
-        handlers=tuple(_handler(handler, queues, told) for handler in configuration.handlers),
-        puts=_puts(configuration, told),
-        batches=told.batches,
-        outcomes=told.totals.total() if told.is_complete else None,
-        unprojected=told.unprojected,
-        notes=(*notes, *told.notes),
+        handlers=tuple(_handler(handler, queues, outcomes) for handler in configuration.handlers),
+        puts=_puts(configuration, outcomes),
+        batches=outcomes.batches,
+        outcomes=outcomes.totals.total() if outcomes.is_complete else None,
+        unprojected=outcomes.unprojected,
+        notes=(*notes, *outcomes.notes),
     )
 
 
@@ -232,17 +229,16 @@ class _Outcomes:
     def _by_topics(
         cls, configuration: JobConfiguration, cluster: Cluster | None, notes: Sequence[str]
     ) -> Self:
-        """What the topics on which messages wait tell by themselves."""
         notes = [f"{note}; results are not known" for note in notes]
         if cluster is None:
             return cls(notes=notes)
         try:
-            return cls(standing=_kept_on_topics(configuration, cluster), notes=notes)
+            return cls(standing=_count_on_topics(configuration, cluster), notes=notes)
         except TransientFault as fault:
             return cls(notes=[*notes, fault.message])
 
 
-def _kept_on_topics(
+def _count_on_topics(
     configuration: JobConfiguration, cluster: Cluster
 ) -> Mapping[tuple[str, State], int]:
     """The messages on the topics where they are parked and remain, one by one.
@@ -286,14 +282,14 @@ def _places(configuration: JobConfiguration) -> Iterator[tuple[str, tuple[str, S
         yield remaining_topic(application, source), (source, State.REMAINING)
 
 
-def _handler(handler: HandlerConfiguration, queues: _Queues, told: _Outcomes) -> HandlerStatus:
+def _handler(handler: HandlerConfiguration, queues: _Queues, outcomes: _Outcomes) -> HandlerStatus:
     identity = handler.identity
     name = identity.name
 
     def count(state: State) -> Count:
-        if told.standing is None:
+        if outcomes.standing is None:
             return Count(None, Precision.UNKNOWN)
-        return Count(told.standing.get((name, state), 0), told.precision)
+        return Count(outcomes.standing.get((name, state), 0), outcomes.precision)
 
     return HandlerStatus(
         identity=identity,
@@ -303,31 +299,31 @@ def _handler(handler: HandlerConfiguration, queues: _Queues, told: _Outcomes) ->
         next_due=queues.next_due(handler),
         remaining=count(State.REMAINING),
         quarantined=count(State.QUARANTINED),
-        invalid=None if told.invalid is None else told.invalid.get(name, 0),
-        acknowledged=None if told.acknowledged is None else told.acknowledged.get(name, 0),
+        invalid=None if outcomes.invalid is None else outcomes.invalid.get(name, 0),
+        acknowledged=None if outcomes.acknowledged is None else outcomes.acknowledged.get(name, 0),
         oldest=queues.oldest(identity),
-        totals=_by_result(told.totals, [name]),
-        last_hour=_by_result(told.hour, [name]),
-        last_minute=_by_result(told.minute, [name]),
+        totals=_by_result(outcomes.totals, [name]),
+        last_hour=_by_result(outcomes.hour, [name]),
+        last_minute=_by_result(outcomes.minute, [name]),
     )
 
 
-def _puts(configuration: JobConfiguration, told: _Outcomes) -> PutsStatus | None:
+def _puts(configuration: JobConfiguration, outcomes: _Outcomes) -> PutsStatus | None:
     sources = put_sources(configuration)
     if not sources:
         return None
     undelivered: Counter[str] = Counter()
     retried: Counter[str] = Counter()
-    for (name, state), number in (told.standing or {}).items():
+    for (name, state), number in (outcomes.standing or {}).items():
         if name in sources:
             found = retried if state is State.PARKED else undelivered
             found[sources[name].place] += number
     return PutsStatus(
         undelivered=+undelivered,
         retried=+retried,
-        totals=_by_result(told.totals, sources),
-        last_hour=_by_result(told.hour, sources),
-        last_minute=_by_result(told.minute, sources),
+        totals=_by_result(outcomes.totals, sources),
+        last_hour=_by_result(outcomes.hour, sources),
+        last_minute=_by_result(outcomes.minute, sources),
     )
 
 
@@ -358,16 +354,17 @@ class _Queues:
         """Asks the broker; the second value says what could not be asked."""
         try:
             cluster = Cluster.open(configuration.connection, timeout=CONNECT)
-            queues = cls._asked(cluster, configuration)
+            queues = cls._ask(cluster, configuration)
             return queues, without_leader(queues.silent)
         except (EnvironmentFault, TransientFault) as fault:
             note = f"{fault.message}; what follows is what the ledger knows"
             return cls(None, None, {}, {}, {}), [note]
 
     @classmethod
-    def _asked(cls, cluster: Cluster, configuration: JobConfiguration) -> _Queues:
+    def _ask(cls, cluster: Cluster, configuration: JobConfiguration) -> _Queues:
         dead_letters = {handler.identity.topic for handler in configuration.handlers}
-        lanes, silent = cluster.led(_topics(configuration))
+        topics = [topic for one in configuration.handlers for topic in one.identity.topics]
+        lanes, silent = cluster.led(topics)
         extents = cluster.extents(lanes)
         committed = cluster.committed(configuration.application, lanes)
         starts = {
@@ -415,20 +412,11 @@ class _Queues:
 
     def oldest(self, identity: HandlerIdentity) -> datetime | None:
         """Time of the oldest of the first dead letters that wait; None if none does."""
-        topics = [identity.topic, *identity.waiting_topics, identity.remaining_topic]
-        times = [record.original_time for record in self._first_of(topics)]
+        times = [record.original_time for record in self._first_of(identity.topics)]
         return moment(min(times)) if times else None
 
     def _first_of(self, topics: Iterable[str]) -> list[StoredRecord]:
         return [record for lane, record in self.first.items() if lane.topic in topics]
-
-
-def _topics(configuration: JobConfiguration) -> list[str]:
-    topics = []
-    for handler in configuration.handlers:
-        identity = handler.identity
-        topics += [identity.topic, *identity.waiting_topics, identity.remaining_topic]
-    return topics
 
 
 def _first_records(

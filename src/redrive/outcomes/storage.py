@@ -21,18 +21,6 @@ from deltalake.exceptions import DeltaError
 from redrive.configuration import LedgerFolder, RemoteFolder
 from redrive.errors import AlreadyRunningError, EnvironmentFault, UsageError
 
-__all__ = [
-    "arguments",
-    "explained",
-    "in_use",
-    "is_remote",
-    "local_path",
-    "lock_file",
-    "locked",
-    "may_exist",
-    "open_letters_folder",
-]
-
 _CLIENT: Final = {
     # An outage of half a minute is waited out within one step, however many tries that takes.
     "retry_timeout": "30s",
@@ -96,7 +84,7 @@ def lock_file(folder: LedgerFolder) -> Path:
 
 
 def open_letters_folder(folder: LedgerFolder) -> Path:
-    """The folder in which it is written down which dead letters of a ledger are open."""
+    """The folder of the table of a ledger's open dead letters."""
     return lock_file(folder).with_name("open")
 
 

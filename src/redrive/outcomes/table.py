@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import pyarrow as pa
@@ -84,7 +85,7 @@ _NEWEST: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What one compaction did."""
+    """The result of one compaction."""
 
     files_before: int
     files_after: int
@@ -145,7 +146,7 @@ class LedgerTable:
             missing = _FIELDS.keys() - {field.name for field in table.schema().fields}
             if missing and missing <= set(ADDED):
                 missing = set()
-                table = _completed(table)
+                table = _add_columns(table)
         if missing:
             raise EnvironmentFault(
                 f"the table in {path} is no ledger: it has no column {min(missing)}",
@@ -162,12 +163,18 @@ class LedgerTable:
         existing = cls.open(path, source)
         with explained(path), contextlib.suppress(CommitFailedError):  # another machine does it
             if existing is None:
-                return cls(_created(path, "ignore", source), path)
+                return cls(_create(path, "ignore", source), path)
             if source and not _source_of(existing.delta):
                 existing.delta.alter.set_table_properties(
                     {_SOURCE_KEY: source}, raise_if_not_exists=False
                 )
         return cls(DeltaTable(**arguments(path)), path)
+
+    @classmethod
+    def of_rows(cls, folder: Path, rows: pa.Table) -> Self:
+        """A new table of some rows in a folder, for queries ``beside`` a ledger."""
+        write_deltalake(folder, rows)
+        return cls(DeltaTable(folder), folder)
 
     @property
     def delta(self) -> DeltaTable:
@@ -181,7 +188,7 @@ class LedgerTable:
 
     @property
     def identity(self) -> str:
-        """What no other ledger has, nor this one once it is made anew."""
+        """The id of the table; a ledger that is made anew has another one."""
         return str(self._table.metadata().id)
 
     @property
@@ -206,37 +213,26 @@ class LedgerTable:
         return sum(self._files().column("size_bytes").to_pylist())
 
     def _files(self) -> pa.Table:
-        """The table's files, with their statistics."""
         # Not by pa.table: it imports pandas, which takes longer than any query here, and 36 MB.
         actions = self._table.get_add_actions(flatten=True)
         return pa.RecordBatchReader.from_stream(actions).read_all()
 
     def rows(self, clauses: str, *, columns: str = "*") -> list[Row]:
-        """Rows by SQL.
+        """Columns of rows by SQL; the clauses follow ``SELECT ... FROM ledger``."""
+        return self.answer(f"SELECT {columns} FROM {_NAME} {clauses}")  # noqa: S608 - read only, and quoted by its callers
 
-        Args:
-            clauses: What follows ``SELECT ... FROM ledger``.
-            columns: What to select.
-        """
-        return self.asked(f"SELECT {columns} FROM {_NAME} {clauses}")  # noqa: S608 - read only, and quoted by its callers
-
-    def asked(self, query: str) -> list[Row]:
+    def answer(self, query: str) -> list[Row]:
         """The answer to a whole query, in which the table is called ``ledger``."""
         with explained(self._path):
             return _rows(self.stream(query).read_all())
 
     def stream(self, query: str) -> pa.RecordBatchReader:
-        """The same bit by bit; what goes wrong is not explained."""
+        """The same in batches; errors of the engine are not translated."""
         return pa.RecordBatchReader.from_stream(self._query.execute(query))
 
     def keep(self, name: str, query: str) -> None:
-        """Keeps the answer to a query in memory, as a table for other queries.
-
-        Args:
-            name: The name of that table.
-            query: A whole query.
-        """
-        self.asked(f"CREATE TABLE {name} AS {query}")
+        """Keeps the answer to a query in memory, as a table with this name for other queries."""
+        self.answer(f"CREATE TABLE {name} AS {query}")
 
     def problem_with(self, query: str) -> str:
         """What the engine does not understand about a query; empty if it does."""
@@ -289,13 +285,10 @@ class LedgerTable:
         return max(maxima, default=None)
 
     def append(self, parts: Sequence[pa.Table]) -> None:
-        """Adds rows in one commit, if the ledger still ends where it did after the last one.
+        """Adds rows, as ``arrow_of`` makes them, in one commit, if no other process has added any.
 
         So of several processes that project the same outcomes at once each row is from one, also
         where no lock holds: a commit is made at one version of the table or not at all.
-
-        Args:
-            parts: The rows, as ``arrow_of`` makes them.
 
         Raises:
             AlreadyRunningError: Another process has added rows; none of these is in the ledger.
@@ -347,21 +340,14 @@ class LedgerTable:
 
 
 def arrow_of(rows: Sequence[Row]) -> pa.Table:
-    """Rows as columns.
-
-    Args:
-        rows: What ``rows.row_of`` made.
-
-    Returns:
-        A table with all columns of ``SCHEMA``.
-    """
+    """Rows, as ``rows.row_of`` makes them, as a table with all columns of ``SCHEMA``."""
     if not rows:
         # Not SCHEMA.empty_table() nor from_pylist: they import pandas.
         return pa.Table.from_batches([], SCHEMA)
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
-def _created(
+def _create(
     path: LedgerFolder, mode: Literal["ignore", "overwrite"], source: str = ""
 ) -> DeltaTable:
     return DeltaTable.create(
@@ -467,12 +453,12 @@ def remove(path: LedgerFolder) -> None:
         shutil.rmtree(open_letters_folder(path), ignore_errors=True)
         if isinstance(path, RemoteFolder):
             # Another version without rows, and under another identity, in one commit.
-            _created(path, "overwrite")
+            _create(path, "overwrite")
         else:
             shutil.rmtree(path)
 
 
-def _completed(table: DeltaTable) -> DeltaTable:
+def _add_columns(table: DeltaTable) -> DeltaTable:
     """The ledger of an earlier version, with the columns that came since."""
     there = {field.name for field in table.schema().fields}
     table.alter.add_columns([_FIELDS[name] for name in ADDED if name not in there])

@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
-from redrive.checkpoints.figures import EmissionFigures
-from redrive.checkpoints.protocol import Emitter, FailedTry
+from redrive.checkpoints.protocol import EmissionFigures, Emitter, FailedTry
 from redrive.checkpoints.states import StatesFollower
 from redrive.collector import collector_paused
 from redrive.configuration.deciders import DeciderFactory
