@@ -54,12 +54,7 @@ class AskingClients:
     """The clients of one cluster: an admin client, readers, and a consumer for each group."""
 
     def __init__(self, connection: Connection, *, timeout: float) -> None:
-        """Does not connect yet: ``reach`` does, or the first question.
-
-        Args:
-            connection: The cluster.
-            timeout: Seconds that an answer may take.
-        """
+        """Does not connect yet; an answer may take ``timeout`` seconds."""
         self._settings = {**connection.librdkafka(), "log_level": 0}
         self.readers = Readers(connection)
         """Read records."""

@@ -9,7 +9,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from confluent_kafka import (
     IsolationLevel,
@@ -35,6 +35,8 @@ from redrive.kafka.errors import translated
 from redrive.kafka.records import StoredRecord
 from redrive.kafka.writer import Appender
 from redrive.messages import TopicPartition
+
+_Description = TypeVar("_Description")
 
 LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Valid topic names; a broker refuses others even in a question."""
@@ -80,14 +82,8 @@ class Cluster:
     """
 
     def __init__(self, connection: Connection, *, timeout: float = ANSWER) -> None:
-        """Does not connect yet; ``open`` does, or the first question.
-
-        Args:
-            connection: The cluster.
-            timeout: Seconds that the first answer, and each further one, may take.
-        """
+        """Does not connect yet; each answer may take ``timeout`` seconds."""
         self.connection = connection
-        """The connection settings."""
         self._clients = AskingClients(connection, timeout=timeout)
         self._appender = Appender(connection)
         self._timeout = timeout
@@ -155,36 +151,17 @@ class Cluster:
         Returns:
             None for a topic that does not exist, or not for this user.
         """
-        if not names:
-            return {}
-
-        def ask(seconds: float) -> dict[str, Any]:
-            answers = self._clients.admin.describe_topics(
-                TopicCollection(list(names)),
-                include_authorized_operations=with_rights,
-                request_timeout=seconds,
-            )
-            return {name: _answer_or_none(one, seconds) for name, one in answers.items()}
-
-        return self._clients.asked("description of topics", ask)
+        return self._described(
+            "description of topics", names, _answer_or_none, with_rights=with_rights
+        )
 
     def unreadable(self, topics: Collection[str]) -> frozenset[str]:
         """The topics among these that this user may not read, or not even describe.
 
         A broker without access control does not say what is allowed: then everything is.
         """
-        if not topics:
-            return frozenset()
-
-        def ask(seconds: float) -> frozenset[str]:
-            answers = self._clients.admin.describe_topics(
-                TopicCollection(list(topics)),
-                include_authorized_operations=True,
-                request_timeout=seconds,
-            )
-            return frozenset(name for name, one in answers.items() if not _may_read(one, seconds))
-
-        return self._clients.asked("rights on topics", ask)
+        is_readable = self._described("rights on topics", topics, _may_read, with_rights=True)
+        return frozenset(name for name, may_read in is_readable.items() if not may_read)
 
     def leaderless(self, lanes: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """The partitions among these that have no leader now and cannot be asked."""
@@ -402,6 +379,27 @@ class Cluster:
     def _list_topics(self, timeout: float) -> Mapping[str, int]:
         topics = self._clients.admin.list_topics(timeout=timeout).topics.items()
         return {name: len(topic.partitions) for name, topic in topics}
+
+    def _described(
+        self,
+        step: str,
+        names: Collection[str],
+        read: Callable[[Any, float], _Description],
+        *,
+        with_rights: bool,
+    ) -> dict[str, _Description]:
+        if not names:
+            return {}
+
+        def ask(seconds: float) -> dict[str, _Description]:
+            answers = self._clients.admin.describe_topics(
+                TopicCollection(list(names)),
+                include_authorized_operations=with_rights,
+                request_timeout=seconds,
+            )
+            return {name: read(answer, seconds) for name, answer in answers.items()}
+
+        return self._clients.asked(step, ask)
 
     def _offsets(
         self,

@@ -61,7 +61,7 @@ class CompactedTopic:
         for run in self._runs_up_to(self._cluster.ends([self._lane])[self._lane]):
             yield from run.records()
 
-    def news(self) -> Iterator[StoredRecord]:
+    def new_records(self) -> Iterator[StoredRecord]:
         """New records since the last look, without waiting."""
         with translated(f"reading {self._lane.topic}"):
             for run in self._reader.take(_AT_ONCE, 0):
@@ -85,11 +85,11 @@ class CompactedTopic:
         self._reader.close()
 
     def _runs_up_to(self, end: int) -> Iterator[Run]:
-        heard = time.monotonic()
+        last_progress = time.monotonic()
         while (before := self.position) < end:
-            if time.monotonic() - heard > SILENCE:
+            if time.monotonic() - last_progress > SILENCE:
                 raise TransientFault(f"{self._lane} gave nothing from offset {before} on")
             with translated(f"reading {self._lane.topic}"):
                 yield from self._reader.take(_AT_ONCE, LOOK)
             if self.position > before:
-                heard = time.monotonic()
+                last_progress = time.monotonic()

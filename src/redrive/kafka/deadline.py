@@ -119,10 +119,9 @@ def under_way(step: str) -> Iterator[None]:
 
 
 class PendingCall(Generic[_Answer]):
-    """One call that a ``DeadlineThread`` makes, and its result."""
+    """One call that ``DeadlineThread.submit`` begins, and its result."""
 
     def __init__(self, thread: DeadlineThread, step: str, call: Callable[[], _Answer]) -> None:
-        """Made by ``DeadlineThread.submit``."""
         self._thread = thread
         self._step = step
         self._call = call
@@ -168,13 +167,12 @@ class DeadlineThread:
     """
 
     def __init__(self, name: str) -> None:
-        """Start the thread, with a name for debugging."""
         self._calls: SimpleQueue[PendingCall[Any] | None] = SimpleQueue()
         self.is_abandoned = False
         """Whether a call missed its deadline: it may still use its client."""
         self.has_returned = False
         """Whether that call returned later."""
-        self._given_up = ""
+        self._abandoned_step = ""
         self._lock = threading.Lock()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
@@ -208,20 +206,17 @@ class DeadlineThread:
         """Abandons the running call; only for ``PendingCall``."""
         with self._lock:
             if not self.is_abandoned:
-                self.is_abandoned, self._given_up = True, step
+                self.is_abandoned, self._abandoned_step = True, step
                 _abandoned.append(step)
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             call.make()
-            self._note_late_return()
-
-    def _note_late_return(self) -> None:
-        """An abandoned call returned later: nothing uses its client any more."""
-        with self._lock:
-            if self.is_abandoned and not self.has_returned:
-                self.has_returned = True
-                _abandoned.remove(self._given_up)
+            with self._lock:
+                if self.is_abandoned and not self.has_returned:
+                    # The abandoned call returned later: nothing uses its client any more.
+                    self.has_returned = True
+                    _abandoned.remove(self._abandoned_step)
 
 
 def within(step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:

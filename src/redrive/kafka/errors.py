@@ -147,11 +147,6 @@ def described(error: KafkaError) -> str:
     return f"{error.name()}: {error.str()}"
 
 
-def _lacking(error: KafkaError) -> str:
-    right = _RIGHTS.get(error.code())
-    return f" (this user needs {right})" if right else ""
-
-
 def error_of(exception: BaseException) -> KafkaError | None:
     """The client's error inside an exception; None for another exception."""
     if isinstance(exception, SystemError) and exception.__cause__ is not None:
@@ -189,10 +184,11 @@ def translated(step: str, *, in_doubt: bool = False) -> Iterator[None]:
 
 def fault_of(step: str, error: KafkaError, *, in_doubt: bool = False) -> ProtocolError:
     """The fault that an error stands for; arguments as for ``translated``."""
-    kind, text = kind_of(error), f"{step}: {described(error)}{_lacking(error)}"
-    problem = token_problem()
-    if problem:
-        text = f"{text}; {problem}"
+    kind, text = kind_of(error), f"{step}: {described(error)}"
+    if right := _RIGHTS.get(error.code()):
+        text += f" (this user needs {right})"
+    if problem := token_problem():
+        text += f"; {problem}"
     if kind is FailureKind.FENCED:
         return FencedFault(text)
     if kind is FailureKind.FATAL:

@@ -26,7 +26,7 @@ class Heartbeat:
 
         Args:
             connection: The cluster.
-            application: The application.
+            application: The name of the application.
             name: The member's client id, which ends in ``@host:process``.
             topic: A topic to subscribe to, which a group needs.
         """
@@ -54,11 +54,11 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while not self._ending.is_set():
-            said: list[KafkaError] = []
-            consumer = Consumer({**self._settings, "error_cb": said.append})
+            errors: list[KafkaError] = []
+            consumer = Consumer({**self._settings, "error_cb": errors.append})
             consumer.subscribe([self._topic])
-            while not self._ending.is_set() and not any(map(certificate_refusal, said)):
-                said.clear()
+            while not self._ending.is_set() and not any(map(certificate_refusal, errors)):
+                errors.clear()
                 consumer.poll(0.5)
             close_client(consumer, "the consumer of the group of instances")
             # A certificate that is refused may have expired: a new client reads the renewed one.

@@ -18,10 +18,10 @@ LARGEST_ANSWER: Final = 32 * 1024 * 1024
 _GAP: Final = 100
 """The most records to read through to the next wanted one, instead of seeking there."""
 
-_Found = dict[RecordQuestion, Original | Gone]
+_Answers = dict[RecordQuestion, Original | Gone]
 
 
-def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> _Found:
+def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> _Answers:
     """Fetch records by topic, partition and offset.
 
     Args:
@@ -35,8 +35,8 @@ def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> 
     Raises:
         TransientFault: The broker gave no answer in time.
     """
-    found: _Found = {}
-    wanted = _that_may_be_there(cluster, questions, found)
+    found: _Answers = {}
+    wanted = _readable_offsets(cluster, questions, found)
     room = LARGEST_ANSWER
     while wanted and room > 0:
         runs = {lane: _first_run(offsets) for lane, offsets in wanted.items()}
@@ -49,8 +49,8 @@ def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> 
     return found
 
 
-def _that_may_be_there(
-    cluster: Cluster, questions: Collection[RecordQuestion], found: _Found
+def _readable_offsets(
+    cluster: Cluster, questions: Collection[RecordQuestion], found: _Answers
 ) -> dict[TopicPartition, list[int]]:
     """The offsets of each partition, in order; unreadable ones get an answer that says why."""
     legal = {one.topic for one in questions if LEGAL_NAME.fullmatch(one.topic)}
@@ -93,7 +93,7 @@ def _first_run(offsets: Sequence[int]) -> list[int]:
 
 
 def _read(
-    cluster: Cluster, runs: Mapping[TopicPartition, Sequence[int]], room: int, found: _Found
+    cluster: Cluster, runs: Mapping[TopicPartition, Sequence[int]], room: int, found: _Answers
 ) -> int:
     """Reads a run of each partition; returns the bytes of the wanted records."""
     size = 0

@@ -135,13 +135,13 @@ class Reader:
     ) -> Iterator[Run]:
         """Lanes side by side; arguments and errors as for ``Readers.read``."""
         self.assign(starts)
-        begun = heard = time.monotonic()
+        begun = last_progress = time.monotonic()
         while self.positions:
-            for run in self.take(self._wanted(ends), LOOK):
+            for run in self.take(self._missing(ends), LOOK):
                 if run.lane not in self.positions:
                     continue
                 if run.messages or run.is_last:
-                    heard = time.monotonic()
+                    last_progress = time.monotonic()
                 if ends is not None:
                     self._cut(run, ends[run.lane])
                 if run.messages:
@@ -150,7 +150,7 @@ class Reader:
                     del self.positions[run.lane]
                     self._consumer.incremental_unassign([ClientPartition(*run.lane)])
             now = time.monotonic()
-            if self.positions and now - heard > SILENCE:
+            if self.positions and now - last_progress > SILENCE:
                 raise TransientFault(self._stuck())
             if self.positions and seconds is not None and now - begun > seconds:
                 left = len(self.positions)
@@ -160,7 +160,7 @@ class Reader:
         """Closes the consumer."""
         close_client(self._consumer, "a consumer that reads")
 
-    def _wanted(self, ends: Mapping[TopicPartition, int] | None) -> int:
+    def _missing(self, ends: Mapping[TopicPartition, int] | None) -> int:
         """The number of messages to take: the client would wait for missing ones."""
         if ends is None:
             return _AT_ONCE
@@ -245,16 +245,16 @@ class Readers:
             reader.close()  # the next lanes get a fresh one
             raise
         except GeneratorExit:
-            _keep(reader, idle)  # the caller has enough
+            _set_idle(reader, idle)  # the caller has enough
             raise
-        _keep(reader, idle)
+        _set_idle(reader, idle)
 
     def forget(self) -> None:
         """Drops idle readers: a consumer without a group ends by itself."""
         self._idle.clear()
 
 
-_kept: Final[dict[tuple[int, Connection], Readers]] = {}
+_readers: Final[dict[tuple[int, Connection], Readers]] = {}
 """By process, as Spark uses its Python workers again."""
 
 
@@ -309,13 +309,13 @@ def surviving_offsets(
 
 
 def _runs(connection: Connection, asked: Iterable[OffsetRange]) -> Iterator[Run]:
-    readers = _kept.setdefault((os.getpid(), connection), Readers(connection))
+    readers = _readers.setdefault((os.getpid(), connection), Readers(connection))
     ranges = {TopicPartition(one.topic, one.partition): one for one in asked}
     starts = {lane: one.start for lane, one in ranges.items()}
     return readers.read(starts, {lane: it.end for lane, it in ranges.items()}, passes_gone=False)
 
 
-def _keep(reader: Reader, idle: list[Reader]) -> None:
+def _set_idle(reader: Reader, idle: list[Reader]) -> None:
     reader.assign({})
     idle.append(reader)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -39,8 +39,8 @@ class StoredRecord:
     @property
     def original_time(self) -> int:
         """The timestamp of the record that this is a copy of, or its own."""
-        told = own.read_own(self.headers).timestamp
-        return self.timestamp if told is None else told
+        original = own.read_own(self.headers).timestamp
+        return self.timestamp if original is None else original
 
     @classmethod
     def of(cls, message: Message) -> Self:
@@ -95,8 +95,8 @@ def _repaired(message: Message, first: bytes) -> Headers:
             wrong.append(f"{number} ({ascii(raw)[2:-1]})" if raw else str(number))
             name = raw.decode(errors="replace") or "\ufffd"
         headers.append((name, value))
-    told = f"the name of header {', '.join(wrong)} is not UTF-8"
-    return [*headers, (own.UNREADABLE, told.encode())]
+    problem = f"the name of header {', '.join(wrong)} is not UTF-8"
+    return [*headers, (own.UNREADABLE, problem.encode())]
 
 
 def _parts(referents: Iterable[object]) -> tuple[str | None, bytes | None]:
@@ -112,13 +112,9 @@ def _parts(referents: Iterable[object]) -> tuple[str | None, bytes | None]:
 
 def _undecoded(fault: BaseException) -> bytes:
     """The bytes that could not be decoded; empty if the client does not report them."""
-    for one in _causes(fault):
-        if isinstance(one, UnicodeDecodeError):
-            return one.object
+    cause: BaseException | None = fault
+    while cause is not None:
+        if isinstance(cause, UnicodeDecodeError):
+            return cause.object
+        cause = cause.__cause__
     return b""
-
-
-def _causes(fault: BaseException | None) -> Iterator[BaseException]:
-    while fault is not None:
-        yield fault
-        fault = fault.__cause__

@@ -31,12 +31,7 @@ class LiveOrder:
     """
 
     def __init__(self, cluster: Cluster, group: str) -> None:
-        """Follow nothing yet.
-
-        Args:
-            cluster: The cluster.
-            group: The job's consumer group, whose offsets are its progress.
-        """
+        """Follow nothing yet; the offsets of the consumer group are the job's progress."""
         self._cluster = cluster
         self._group = group
         self._followed: dict[WaitingQuestion, _Followed] = {}
@@ -85,7 +80,11 @@ class LiveOrder:
         targets = self._targets({one.target for one in rounds})
         ends = self._ends([lane for lane, is_led in targets.items() if is_led])
         silent = targets.keys() - ends.keys()
-        now = {one: _looked_up(one, ends) for one in rounds if _can_be_asked(one, silent)}
+        now = {
+            one: _with_ends(one, ends)
+            for one in rounds
+            if not any(_may_hold(lane, one) for lane in silent)
+        }
         passed = {
             group: self._passed_by_others(group, [lane for lane in ends if lane.topic in topics])
             for group, topics in _processing(now).items()
@@ -99,7 +98,6 @@ class LiveOrder:
         }
 
     def _targets(self, names: Collection[str]) -> Mapping[TopicPartition, bool]:
-        """The partitions of topics that exist, and whether each has a leader."""
         described = self._cluster.descriptions(sorted(names), with_rights=True)
         found = {name: one for name, one in described.items() if one is not None}
         self._closed = {
@@ -151,27 +149,21 @@ class LiveOrder:
 
 
 def _processing(rounds: Iterable[Round]) -> Mapping[str, set[str]]:
-    """By consumer group, the topics where rounds are processed."""
     found = defaultdict[str, set[str]](set)
     for one in rounds:
         found[one.group].add(one.target)
     return found
 
 
-def _can_be_asked(one: Round, silent: Collection[TopicPartition]) -> bool:
-    return not any(
-        lane.topic == one.target and one.partition in {-1, lane.partition} for lane in silent
-    )
+def _may_hold(lane: TopicPartition, one: Round) -> bool:
+    """Whether the message of a round may be on a partition."""
+    return lane.topic == one.target and one.partition in {-1, lane.partition}
 
 
-def _looked_up(one: Round, ends: _Offsets) -> Round:
+def _with_ends(one: Round, ends: _Offsets) -> Round:
     if one.processed is not None:
         return one
-    wanted = (
-        (lane.partition, end)
-        for lane, end in sorted(ends.items())
-        if lane.topic == one.target and one.partition in {-1, lane.partition}
-    )
+    wanted = [(lane.partition, end) for lane, end in sorted(ends.items()) if _may_hold(lane, one)]
     return one._replace(processed=tuple(wanted))
 
 

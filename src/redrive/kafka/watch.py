@@ -44,8 +44,7 @@ class Watch:
         """
         if self._watched != ends:
             self._watched = dict(ends)
-            lanes = (ClientPartition(lane.topic, lane.partition, end) for lane, end in ends.items())
-            self._consumer.assign(list(lanes))
+            self._consumer.assign([ClientPartition(*lane, end) for lane, end in ends.items()])
         message = self._consumer.poll(seconds)
         if message is not None and message.error() is not None:
             time.sleep(min(seconds, PAUSE))
