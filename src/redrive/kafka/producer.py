@@ -56,7 +56,6 @@ class KafkaProducer:
         client: ClientConfig,
         transactional_id: str,
         group: str,
-        *,
         batching: Batching = Batching(),  # noqa: B008 - a value
     ) -> None:
         """Makes the producer; ``initialise`` asks the broker.

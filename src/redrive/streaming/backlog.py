@@ -23,13 +23,7 @@ class Backlog:
     """The unread records of one run."""
 
     def __init__(self, cluster: Cluster, start: Start, processor: BatchProcessor) -> None:
-        """Take the run.
-
-        Args:
-            cluster: Answers questions; used only by the thread that supervises the run.
-            start: Where the run began.
-            processor: Knows the positions, and commits them.
-        """
+        """Take the run; only the thread that supervises it uses the cluster."""
         self._cluster = cluster
         self._processor = processor
         self.leaderless = start.leaderless

@@ -39,22 +39,20 @@ from redrive.streaming.emission import SystemClock
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
-    from redrive.kafka.connection import Connection
     from redrive.kafka.records import StoredRecord
-    from redrive.kafka.reports import Batching
     from redrive.streaming.lifecycle import JobControl
 
 _AT_ONCE: Final = 2_000
 """The most records of one transaction."""
 _BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 """Bytes after which a transaction takes no further record."""
-_REFUSING: Final = 5.0
+_TOPIC_PAUSE: Final = 5.0
 """Seconds for which a topic that refused a message is not tried again."""
 _CLEAR_AGE: Final = 300.0
 """Seconds between two deletions of what was forwarded."""
 _REMINDER: Final = 60.0
 """Seconds between two warnings about one cluster."""
-_OF_A_TOPIC: Final = (
+_TOPIC_REASONS: Final = (
     Reason.UNKNOWN_OBJECT_NAME,
     Reason.NOT_AUTHORIZED,
     Reason.UNKNOWN_REMOTE_Q_MGR,
@@ -82,7 +80,7 @@ class Forwarding:
         self._ended = threading.Event()
         clusters = configuration.clusters if configuration.share.is_first else {}
         self._forwarders = [
-            Forwarder(configuration, run, name, partial(control.warning)) for name in clusters
+            Forwarder(configuration, run, name, control.warning) for name in clusters
         ]
         self._threads = [
             threading.Thread(
@@ -126,14 +124,7 @@ class Forwarder:
         name: str,
         warn: Callable[..., None],
     ) -> None:
-        """Prepare; clients connect in the thread that forwards.
-
-        Args:
-            configuration: The job.
-            run: The run.
-            name: The cluster.
-            warn: Called with a sentence and facts.
-        """
+        """Prepare; clients connect in the thread that forwards."""
         self.name = name
         self.is_done = False
         """Whether everything was forwarded at the last look."""
@@ -149,15 +140,16 @@ class Forwarder:
         self._lane = TopicPartition(self._topic, 0)
         self._position = 0
         """Everything before it was forwarded or returned; 0 if that is not known."""
-        self._refusing: dict[str, tuple[Refused, float]] = {}
-        self._refused: dict[int, Refused] = {}
+        self._refused_topics: dict[str, tuple[Refused, float]] = {}
+        self._refused_records: dict[int, Refused] = {}
         self._warn, self._warned_at = warn, -_REMINDER
         entry = RunEntry(self._home, configuration.control_topic, run)
         emitter = partial(Emitter, cluster=self, run=entry, clock=SystemClock())
+        home, there = (one.librdkafka() for one in self._connections)
         # Each run uses the same id there, so that it fences what an older one left open.
-        self._forward = emitter(partial(self._producer, configuration.clusters[name], self._topic))
-        here = run.new_transactional_id()
-        self._return = emitter(partial(self._producer, configuration.connection, here))
+        self._forward = emitter(partial(KafkaProducer, there, self._topic, self._application))
+        own_id = run.new_transactional_id()
+        self._return = emitter(partial(KafkaProducer, home, own_id, self._application))
 
     def run(self, ended: threading.Event) -> None:
         """Forwards until the run ends, and repeats what fails."""
@@ -167,10 +159,10 @@ class Forwarder:
                 try:
                     self._serve(ended, watch)
                 except FatalFault as fault:  # the rights may be granted, or another run took over
-                    self._note(fault)
-                    ended.wait(_REFUSING)
+                    self._note_problem(fault)
+                    ended.wait(_TOPIC_PAUSE)
                 except RedriveError as fault:
-                    self._note(fault)
+                    self._note_problem(fault)
                     ended.wait(AGAIN)
         finally:
             watch.close()
@@ -183,8 +175,9 @@ class Forwarder:
         cleared_at = time.monotonic()
         while not ended.is_set():
             first, end = self._home.extents([self._lane])[self._lane]
-            self.waiting = max(0, end - max(first, self._position))
-            if end <= max(first, self._position):
+            begin = max(first, self._position)
+            self.waiting = max(0, end - begin)
+            if end <= begin:
                 self.is_done, self.problem = True, ""
                 if self._position > first and time.monotonic() - cleared_at > _CLEAR_AGE:
                     self._clear()
@@ -208,7 +201,6 @@ class Forwarder:
         self._position = max(first, self.committed([self._lane])[self._lane] or 0)
 
     def _records(self, end: int) -> Iterator[StoredRecord]:
-        """The next records, as many as one transaction takes."""
         if self._position >= end:
             return
         size = 0
@@ -223,16 +215,18 @@ class Forwarder:
     def _move(self, records: Sequence[StoredRecord]) -> None:
         """Forwards records in their order, or returns them: a run of those alike at a time."""
         now = time.monotonic()
-        self._refusing = {it: (why, at) for it, (why, at) in self._refusing.items() if at > now}
-        for is_refused, run in groupby(records, lambda one: self._why_not(one) is not None):
+        self._refused_topics = {
+            it: (why, at) for it, (why, at) in self._refused_topics.items() if at > now
+        }
+        for is_refused, run in groupby(records, lambda one: self._refusal_of(one) is not None):
             part = list(run)
             for emitter in (self._forward, self._return):
                 emitter.begin_batch()  # the other may have moved the position
             try:
                 if is_refused:
-                    self._return.emit(_Part(part, [*map(self._returned, part)]))
+                    self._return.emit(_Part(part, [*map(self._dead_letter, part)]))
                 else:
-                    self._forward.emit(_Part(part, [*map(_forwarded, part)], self._note_refused))
+                    self._forward.emit(_Part(part, [*map(_output_of, part)], self._note_refused))
             except _Refusal:
                 self._position = 0  # a part may have been forwarded
                 return
@@ -240,16 +234,16 @@ class Forwarder:
                 self._position = 0
                 raise
             self._position = part[-1].offset + 1
-        self._refused.clear()
+        self._refused_records.clear()
 
-    def _why_not(self, record: StoredRecord) -> Refused | None:
+    def _refusal_of(self, record: StoredRecord) -> Refused | None:
         """Why a record can't be forwarded, as far as is known."""
         forward = _forward_of(record)
         if forward is None:
             return Refused(0, Reason.FORMAT_ERROR, f"the header {own.FORWARD} is missing")
-        if forward.topic in self._refusing:
-            return self._refusing[forward.topic][0]
-        return self._refused.get(record.offset)
+        if forward.topic in self._refused_topics:
+            return self._refused_topics[forward.topic][0]
+        return self._refused_records.get(record.offset)
 
     def _note_refused(self, part: Sequence[StoredRecord], refused: Sequence[Refused]) -> bool:
         """Notes refused records; False if a smaller part has to say which one is meant.
@@ -263,18 +257,18 @@ class Forwarder:
             if one.reason == UNANSWERED_REASON:
                 raise TransientFault(f"cluster {self.name}: {one.detail}")
             forward = _forward_of(record)
-            if one.reason in _OF_A_TOPIC and forward is not None:
-                self._refusing[forward.topic] = one, time.monotonic() + _REFUSING
+            if one.reason in _TOPIC_REASONS and forward is not None:
+                self._refused_topics[forward.topic] = one, time.monotonic() + _TOPIC_PAUSE
             elif len(part) == 1:
-                self._refused[record.offset] = one
+                self._refused_records[record.offset] = one
             else:
                 return False
         raise _Refusal
 
-    def _returned(self, record: StoredRecord) -> OutputRecord:
+    def _dead_letter(self, record: StoredRecord) -> OutputRecord:
         """The dead letter as which a record returns."""
         forward = _forward_of(record)
-        refused = self._why_not(record)
+        refused = self._refusal_of(record)
         if forward is None or refused is None:
             raise TransientFault(
                 f"{self._lane} has a record without {own.FORWARD} at offset {record.offset}",
@@ -298,20 +292,12 @@ class Forwarder:
         self._return.emit(_Offset(self._lane, self._position))
         self._home.delete_records({self._lane: self._position})
 
-    def _note(self, fault: RedriveError) -> None:
-        self.is_done, self.problem = (
-            False,
-            f"messages wait for cluster {self.name}: {fault.message}",
-        )
+    def _note_problem(self, fault: RedriveError) -> None:
+        self.is_done = False
+        self.problem = f"messages wait for cluster {self.name}: {fault.message}"
         if time.monotonic() - self._warned_at >= _REMINDER:
             self._warned_at = time.monotonic()
             self._warn("messages wait for another cluster", cluster=self.name, error=fault.message)
-
-    def _producer(
-        self, connection: Connection, transactional_id: str, batching: Batching
-    ) -> KafkaProducer:
-        client = connection.librdkafka()
-        return KafkaProducer(client, transactional_id, self._application, batching=batching)
 
     # -- the cluster, as ``redrive.checkpoints.protocol`` asks it ---------------------------------
 
@@ -412,8 +398,7 @@ def _forward_of(record: StoredRecord) -> own.Forward | None:
     return own.read_forward(dict(record.headers).get(own.FORWARD))
 
 
-def _forwarded(record: StoredRecord) -> OutputRecord:
-    """A record as the other cluster gets it."""
+def _output_of(record: StoredRecord) -> OutputRecord:
     forward = _forward_of(record)
     assert forward is not None, "others return"
     headers = [pair for pair in record.headers if pair[0] != own.FORWARD]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -30,7 +31,6 @@ from redrive.streaming.emission import GroupCluster, SystemClock
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
-    from redrive.kafka.reports import Batching
     from redrive.streaming.lifecycle import JobControl
 
 __all__ = ["HeldKeysTopic"]
@@ -68,13 +68,13 @@ class HeldKeysTopic:
         self._queues = [one.identity for one in configuration.handlers if one.held_keys]
         if not self._queues or not configuration.share.is_first:
             return
-        self._configuration = configuration
         self._warn, self._warned_at = control.warning, -_REMINDER
         self._topic = held_keys_topic(configuration.application)
         self._cluster = Cluster(configuration.connection)
         self._order = LiveOrder(self._cluster, configuration.application)
+        client = configuration.connection.librdkafka()
         self._emitter = Emitter(
-            self._new_producer,
+            partial(KafkaProducer, client, self._topic, configuration.application),
             GroupCluster(self._cluster, configuration),
             RunEntry(self._cluster, configuration.control_topic, run),
             SystemClock(),
@@ -123,8 +123,7 @@ class HeldKeysTopic:
     def _read(self) -> _Entries:
         topic = CompactedTopic(self._cluster, TopicPartition(self._topic, 0))
         try:
-            records = ((one.key or b"", one.value) for one in topic.records_to_end())
-            latest = dict(records)
+            latest = {one.key or b"": one.value for one in topic.records_to_end()}
         finally:
             topic.close()
         return {key: value for key, value in latest.items() if value is not None}
@@ -145,21 +144,19 @@ class HeldKeysTopic:
         entries = {
             key: written.get(key, since)
             for queue, some in lanes.items()
-            for key in self._held(queue, some)
+            for key in self._waiting_keys(queue, some)
         }
         for lane, position in passed.items():
             entries[f"{lane.topic}:{lane.partition}".encode()] = b"%d" % position
         return entries
 
-    def _held(self, queue: HandlerIdentity, lanes: Iterable[TopicPartition]) -> Iterator[bytes]:
+    def _waiting_keys(
+        self, queue: HandlerIdentity, lanes: Iterable[TopicPartition]
+    ) -> Iterator[bytes]:
         prefix = f"{queue.topic}/".encode()
         for lane in lanes:
             for key in self._order.waiting(WaitingQuestion.of(queue, lane.partition)):
                 yield prefix + key
-
-    def _new_producer(self, batching: Batching) -> KafkaProducer:
-        connection, application = self._configuration.connection, self._configuration.application
-        return KafkaProducer(connection.librdkafka(), self._topic, application, batching=batching)
 
 
 def changes(written: _Entries, entries: _Entries) -> Iterator[tuple[bytes, bytes | None]]:
