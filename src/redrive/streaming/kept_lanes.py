@@ -79,20 +79,17 @@ def inhibited_queues(configuration: JobConfiguration) -> Mapping[str, QueueTopic
 
     As for a channel that is stopped nothing is taken from them (How the DLQ rules table is
     processed, note 6; MQGET would end with 2016).
-
-    Args:
-        configuration: The job.
     """
     if not configuration.topology:
         return {}
     managers = topology_of(configuration.topology).mq.queue_managers
-    found: dict[str, QueueTopic] = {}
+    inhibited: dict[str, QueueTopic] = {}
     for handler in configuration.handlers:
         one = handler.identity
         manager = managers.get(one.queue_manager)
         queue = manager.queue(one.queue) if manager else None
         if isinstance(queue, LocalQueue) and not queue.get_enabled:
-            found[one.topic] = QueueTopic(
+            inhibited[one.topic] = QueueTopic(
                 topic=one.topic,
                 role=TopicRole.QUEUE,
                 queue=one.queue,
@@ -100,7 +97,7 @@ def inhibited_queues(configuration: JobConfiguration) -> Mapping[str, QueueTopic
                 channel=(one.queue_manager, f"GET({one.queue})"),
                 is_running=False,
             )
-    return found
+    return inhibited
 
 
 def kept_lanes(
@@ -213,25 +210,18 @@ def held_until_due(
             None,
             can_be_released=not one.is_of_handler,
         )
-        if one.retry is not None:
-            yield HeldPartition(
-                *one.retry,
-                positions[one.retry],
-                identity.retry_release,
-                one.interval,
-                channel=one.channel.channel if one.channel else None,
-                via=one.channel.via if one.channel else (),
-                is_running=one.channel.is_running if one.channel else True,
-            )
+        retry = [] if one.retry is None else [(one.retry, one.interval)]
+        retry_release = [identity.retry_release] * len(retry)
         # None are known if the topic was created or deleted after the table changed.
-        releases = chain(identity.backoff_releases, repeat(0))
-        for (lane, seconds), release in zip(one.backoff.items(), releases, strict=False):
+        releases = chain(retry_release, identity.backoff_releases, repeat(0))
+        for (lane, seconds), release in zip([*retry, *one.backoff.items()], releases, strict=False):
             yield HeldPartition(
                 *lane,
                 positions[lane],
                 release,
                 seconds,
                 channel=one.channel.channel if one.channel else None,
+                via=one.channel.via if one.channel else (),
                 is_running=one.channel.is_running if one.channel else True,
             )
 

@@ -33,13 +33,7 @@ class RunningQuery:
     """A query of Spark, asked with deadlines; every method raises as ``Spark.ask``."""
 
     def __init__(self, spark: Spark, query: StreamingQuery, name: str) -> None:
-        """Take a query.
-
-        Args:
-            spark: Its session.
-            query: The query.
-            name: Its name in messages: ``the query``.
-        """
+        """Take a query, with its name in messages: ``the query``."""
         self._spark = spark
         self._query = query
         self._name = name

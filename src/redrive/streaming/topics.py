@@ -85,12 +85,12 @@ def check_own_topics(
         ConfigurationError: Topics with a wrong cleanup policy; all of them are named.
         TransientFault: The broker gave no answer in time.
     """
-    there = [topic for topic in wanted if topic.name in existing]
-    found = cluster.settings_of([topic.name for topic in there])
+    present = [topic for topic in wanted if topic.name in existing]
+    settings = cluster.settings_of([topic.name for topic in present])
     wrong = []
-    for topic in there:
+    for topic in present:
         policy = topic.settings.get(_POLICY, "delete")
-        actual = str(found.get(topic.name, {}).get(_POLICY) or policy)
+        actual = str(settings.get(topic.name, {}).get(_POLICY) or policy)
         if actual != policy:
             wrong.append(f"{topic.name} has {_POLICY}={actual} and needs {policy}")
     if wrong:

@@ -85,17 +85,9 @@ class Upkeep:
         processor: BatchProcessor,
         assigned_share: Callable[[Start], Share | None],
     ) -> None:
-        """Take the run.
+        """Take the run; only the thread that supervises it uses the cluster.
 
-        Args:
-            configuration: The job.
-            control: Is notified of what operators should know.
-            cluster: Answers questions; used only by the thread that supervises the run.
-            spark: The session.
-            start: Where the run began.
-            query: The query.
-            processor: Its batches.
-            assigned_share: The share that this instance is to have now; None to stand by.
+        ``assigned_share`` gives the share that this instance is to have now; None to stand by.
         """
         self._configuration = configuration
         self._control = control
@@ -124,17 +116,17 @@ class Upkeep:
         """Dead letters without a valid header, to be reported."""
         now = time.monotonic()
         self._chores = [
-            _Chore(_LAYOUT_AGE, self._look_at_layout, now),
-            _Chore(_SHARE_AGE, self._look_at_share, now),
-            _Chore(_CLOCK_AGE, self._look_at_clock, now),
+            _Chore(_LAYOUT_AGE, self._check_layout, now),
+            _Chore(_SHARE_AGE, self._check_share, now),
+            _Chore(_CLOCK_AGE, self._check_clock, now),
             _Chore(_MARKERS_AGE, self.backlog.pass_markers, now),
             _Chore(_MARKERS_AGE, self._warn_of_leaderless, 0.0),
-            _Chore(_RECOMMIT_AGE, self._commit_again, now),
+            _Chore(_RECOMMIT_AGE, processor.commit_again, now),
             _Chore(_PURGE_AGE, self._purge, now),
-            _Chore(_RESUME_AGE, self._look_at_resumes, now),
-            _Chore(_DYNAMIC_AGE, self._look_at_dynamic_queues, now),
+            _Chore(_RESUME_AGE, self._check_resumes, now),
+            _Chore(_DYNAMIC_AGE, self._check_dynamic_queues, now),
             _Chore(_REPORT_AGE, self._report_invalid, now),
-            _Chore(_RATES_AGE, self._tell_rates, now),
+            _Chore(_RATES_AGE, self._report_rates, now),
             _Chore(_WARM_AGE, self._keep_warm, now - _WARM_AGE),
         ]
 
@@ -165,7 +157,7 @@ class Upkeep:
         Raises:
             FatalFault: As for ``look``.
         """
-        self._attempt(self._look_at_layout)
+        self._attempt(self._check_layout)
         return not self.ends_run
 
     def end(self) -> None:
@@ -177,7 +169,7 @@ class Upkeep:
         self._attempt(self.backlog.pass_markers)
 
     def close(self) -> None:
-        """Lets go of what it follows."""
+        """Closes the follower of the control topic."""
         if self._follower is not None:
             self._follower.close()
 
@@ -189,23 +181,23 @@ class Upkeep:
         except ProtocolError as fault:
             self._control.notice("upkeep has to wait", error=fault.message)
 
-    def _look_at_layout(self) -> None:
+    def _check_layout(self) -> None:
         """Ends a run whose topics are others now, by partitions, leaders, rights or Kafka's ids."""
         topics = self._cluster.topics()
         self.ends_run |= self._configuration.with_topics(topics) is not self._configuration
         names = read_topics(self._configuration)
         denied = self._cluster.unreadable(names)
-        found = {name: topics[name] for name in names if name in topics and name not in denied}
-        is_other = (found, denied) != (self.start.layout, self.start.denied)
+        layout = {name: topics[name] for name in names if name in topics and name not in denied}
+        is_other = (layout, denied) != (self.start.layout, self.start.denied)
         is_other |= self._leaders_changed()
-        self.ends_run |= is_other or self._cluster.topic_ids(list(found)) != self.start.identities
+        self.ends_run |= is_other or self._cluster.topic_ids(list(layout)) != self.start.identities
 
-    def _look_at_share(self) -> None:
-        """Ends a run that is to have another share, by two looks in a row."""
+    def _check_share(self) -> None:
+        """Ends a run that is to have another share, at two looks in a row."""
         before, self._share = self._share, self._assigned_share(self.start)
         self.ends_run |= self._share == before != self._configuration.share
 
-    def _look_at_clock(self) -> None:
+    def _check_clock(self) -> None:
         """Ends a run whose clock differs from the wall clock: only the next run may change it."""
         by = self.start.clock.behind_wall()
         if abs(by) > SteadyClock.TOLERANCE:
@@ -233,9 +225,6 @@ class Upkeep:
             count=len(self.start.leaderless),
         )
 
-    def _commit_again(self) -> None:
-        self._processor.commit_again()
-
     def _purge(self) -> None:
         """Lets the broker delete finished parked copies and instructions.
 
@@ -250,7 +239,7 @@ class Upkeep:
         read = self._processor.read_up_to
         self._cluster.delete_records({lane: read[lane] for lane in retries if read.get(lane)})
 
-    def _look_at_resumes(self) -> None:
+    def _check_resumes(self) -> None:
         """Ends a run that left out a handler which may go on now."""
         if self._follower is None or not self.start.lost:
             return
@@ -260,7 +249,7 @@ class Upkeep:
             for lane, lost in self.start.lost.items()
         )
 
-    def _look_at_dynamic_queues(self) -> None:
+    def _check_dynamic_queues(self) -> None:
         is_busy = self._deletion is not None and self._deletion.is_alive()
         if self._follower is None or is_busy:
             return
@@ -286,7 +275,7 @@ class Upkeep:
                 "dead letters without a valid dead-letter header remain", count=self.invalid
             )
 
-    def _tell_rates(self) -> None:
+    def _report_rates(self) -> None:
         progress = self._query.last_progress
         if progress is not None:
             self._control.rates(

@@ -100,7 +100,7 @@ def _emission(order: bytes) -> Emission:
     emission = _emissions.get(key)
     if emission is None:
         own: EmissionOrder = pickle.loads(order)  # noqa: S301 - made by this job's driver
-        emission = _of_run(own)
+        emission = _reused_emission(own)
         if emission is None:
             log_to_standard_error(logging.WARNING)
             emission = Emission(own)
@@ -109,7 +109,7 @@ def _emission(order: bytes) -> Emission:
     return emission
 
 
-def _of_run(order: EmissionOrder) -> Emission | None:
+def _reused_emission(order: EmissionOrder) -> Emission | None:
     """The emission of this process, with changed tables, if it is of the same run; else None."""
     for (process, _), old in _emissions.items():
         if process == os.getpid() and old.run == order.run:
@@ -125,10 +125,10 @@ def keep_warm(session: SparkSession, workers: int) -> None:
     The first retries would otherwise wait for it, for seconds or longer on a busy machine. Spark
     ends workers that are idle for a minute, so this is repeated before that.
     """
-    session.range(0, workers, 1, workers).mapInArrow(_imported, "id long").collect()
+    session.range(0, workers, 1, workers).mapInArrow(_pass_on, "id long").collect()
 
 
-def _imported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _pass_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     # The import of this module was the work; a short pause keeps the workers apart.
     time.sleep(0.05)
