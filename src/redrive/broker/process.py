@@ -76,7 +76,7 @@ def send_signal(pid: int, mark: str, number: signal.Signals) -> None:
 
 
 def _reap(pid: int) -> None:
-    """Let a child of ours that has ended go; it would stay in the process table otherwise."""
+    """Reap a child of ours that has ended; it would stay in the process table otherwise."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

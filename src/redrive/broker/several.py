@@ -51,7 +51,7 @@ class EmbeddedCluster:
         heap: str = "384m",
     ) -> None:
         self._directory = directory.resolve()
-        self._plan = _read(self._directory) or _planned(brokers)
+        self._plan = _read_plan(self._directory) or _new_plan(brokers)
         if len(self._plan.ports) != brokers:
             message = f"the cluster in {self._directory} has {len(self._plan.ports)} brokers"
             raise UsageError(message, hint="wipe it first: `redrive broker wipe`")
@@ -71,7 +71,7 @@ class EmbeddedCluster:
     @classmethod
     def found(cls, directory: Path) -> Self | None:
         """The cluster that was started in a folder; None if none was."""
-        plan = _read(directory.resolve())
+        plan = _read_plan(directory.resolve())
         return None if plan is None else cls(directory, len(plan.ports))
 
     def __enter__(self) -> Self:
@@ -146,14 +146,14 @@ def _file(directory: Path) -> Path:
     return directory / "cluster.json"
 
 
-def _read(directory: Path) -> _Plan | None:
+def _read_plan(directory: Path) -> _Plan | None:
     try:
         return _Plan(**orjson.loads(_file(directory).read_bytes()))
     except FileNotFoundError:
         return None
 
 
-def _planned(brokers: int) -> _Plan:
+def _new_plan(brokers: int) -> _Plan:
     ports: list[int] = []
     while len(ports) < 2 * brokers:
         if (port := free_port()) not in ports:

@@ -14,7 +14,7 @@ import orjson
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import EnvironmentFault
-from redrive.masking import NO_MASK, Mask
+from redrive.masking import Mask
 from redrive.settings.values import LogFormat, LogSettings
 from redrive.text_log import TextFormatter, extra_of
 
@@ -63,7 +63,7 @@ def _handler(settings: LogSettings) -> logging.Handler:
 class _MaskedFormatter(TextFormatter):
     """Lines of text without secrets."""
 
-    def __init__(self, mask: Mask = NO_MASK) -> None:
+    def __init__(self, mask: Mask) -> None:
         super().__init__()
         self._mask = mask
 
@@ -74,7 +74,7 @@ class _MaskedFormatter(TextFormatter):
 class _JsonFormatter(logging.Formatter):
     """One JSON object a line without secrets; time in UTC."""
 
-    def __init__(self, mask: Mask = NO_MASK) -> None:
+    def __init__(self, mask: Mask) -> None:
         super().__init__()
         self._mask = mask
 

@@ -20,6 +20,9 @@ MOST_CAUSES: Final = 500
 pairs of handler and cause of which the first time is shown."""
 
 
+_NOTHING: Final = Standing(count=0, invalid=0, since=0.0)
+
+
 class WaitingMetrics:
     """What waits, by the last answers of the broker and the ledger."""
 
@@ -74,6 +77,12 @@ class WaitingMetrics:
         self._unacknowledged_oldest = gauge(
             "redrive_unacknowledged_oldest_seconds", "Age of the oldest of them.", ["handler"]
         )
+        self._further = {
+            State.PARKED: (self._held,),
+            State.REMAINING: (self._unacknowledged, self._unacknowledged_oldest),
+            State.QUARANTINED: (),
+        }
+        """The other gauges of a state."""
         self._oldest = {
             state: gauge(
                 f"redrive_{state}_oldest_seconds", "Age of the oldest of them.", ["handler"]
@@ -152,27 +161,20 @@ class WaitingMetrics:
         for state, gauge in self._open.items():
             ours = {*handlers, *(handler for handler, where in found if where is state)}
             for gone in self._shown[state] - ours:
-                gauge.remove(gone)
-                if state is State.PARKED:
-                    self._held.remove(gone)
-                if state is State.REMAINING:
-                    self._unacknowledged.remove(gone)
-                    self._unacknowledged_oldest.remove(gone)
-                self._oldest[state].remove(gone)
+                for shown in (gauge, self._oldest[state], *self._further[state]):
+                    shown.remove(gone)
             self._shown[state] = ours
             for handler in ours:
-                one = found.get((handler, state))
-                gauge.labels(handler).set(one.count if one else 0)
+                one = found.get((handler, state), _NOTHING)
+                gauge.labels(handler).set(one.count)
                 if state is State.PARKED:
-                    self._held.labels(handler).set(one.held if one else 0)
+                    self._held.labels(handler).set(one.held)
                 if state is State.REMAINING:
-                    self._unacknowledged.labels(handler).set(
-                        one.count - one.acknowledged if one else 0
-                    )
+                    self._unacknowledged.labels(handler).set(one.count - one.acknowledged)
                     self._unacknowledged_oldest.labels(handler).set_function(
-                        partial(_age, one.unacknowledged_since if one else None)
+                        partial(_age, one.unacknowledged_since)
                     )
-                since = one.since if one else None
+                since = None if one is _NOTHING else one.since
                 self._oldest[state].labels(handler).set_function(partial(_age, since))
 
 
