@@ -200,9 +200,6 @@ class JobConfiguration:
         """The part of the job that some handlers are; whatever is asked about it leaves out others.
 
         A job does not run with it: it is for views, and for what operators do with these handlers.
-
-        Args:
-            names: The names of the handlers.
         """
         handlers = tuple(one for one in self.handlers if one.identity.name in names)
         return replace(
@@ -221,8 +218,8 @@ class JobConfiguration:
         for subscription in self.subscriptions:
             for one in subscription.handlers(self.application, existing)[0]:
                 handlers.setdefault(one.identity.topic, one)
-        found = tuple(handlers.values())
-        return self if found == self.handlers else replace(self, handlers=found)
+        every = tuple(handlers.values())
+        return self if every == self.handlers else replace(self, handlers=every)
 
     @property
     def breakers(self) -> Mapping[str, BreakerSettings]:

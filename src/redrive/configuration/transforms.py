@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -41,8 +40,3 @@ def _transform(settings: TransformConfiguration) -> Transform:
     if settings.function:
         return FunctionTransform(settings.name, imported(settings.function))
     return PatchTransform(settings.name, JsonPatch.of(read_json(settings.patch)))
-
-
-def by_name(transforms: Sequence[TransformConfiguration]) -> dict[str, Transform]:
-    """Transformations by their names."""
-    return {one.name: one for one in transforms}

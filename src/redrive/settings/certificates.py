@@ -71,8 +71,8 @@ def _check_password_is_due(section: Section, key: Path, *, is_encrypted: bool) -
         example = "the path of a file that holds the password"
         section.missing("ssl_key_password_file", "the key is encrypted", example)
     for name in () if is_encrypted else names:
-        path, message = (*section.path, name), f"{key} is not encrypted"
-        section.findings.error_at_key(path, "WITHOUT_EFFECT", message, hint=f"remove {name}")
+        message = f"{key} is not encrypted"
+        section.error_at_key(name, "WITHOUT_EFFECT", message, hint=f"remove {name}")
 
 
 def _java_decrypts(key: str) -> bool:

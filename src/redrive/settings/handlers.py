@@ -40,11 +40,11 @@ class HandlersReader:
     topology: TopologySettings
     lenient_rules: bool
     allow_context_authority: bool
-    given_rules: RulesSource | None = None
+    rules: RulesSource | None = None
     """A table that is already read, for handlers that name no file."""
     without_tables: bool = False
     """Whether a table that ignores every message replaces those of the files."""
-    _seen: dict[tuple[str, str], KeyPath] = field(default_factory=dict)
+    _first_use: dict[tuple[str, str], KeyPath] = field(default_factory=dict)
     """The first use of each queue and each name."""
 
     def read(self) -> tuple[tuple[HandlerConfiguration, ...], tuple[Subscription, ...]]:
@@ -137,7 +137,7 @@ class HandlersReader:
             section.missing("queue", purpose, 'queue = "ORDERS.DLQ"')
         if source and result:
             local = (manager,) if self.topology.has_files else self.topology.queue_managers
-            found = check_rules(
+            findings = check_rules(
                 source,
                 result,
                 queue=queue,
@@ -146,7 +146,8 @@ class HandlersReader:
                 transforms=self.root.section("transforms").data,
                 clusters=self.root.section("clusters").data,
             )
-            section.findings.extend(found)
+            section.findings.extend(findings)
+        on_data_loss = section.text("on_data_loss")
         return HandlerConfiguration(
             identity=HandlerIdentity.of("", "", name=subscription, manager=manager)
             if subscription
@@ -156,7 +157,7 @@ class HandlersReader:
             breaker=_breaker(section),
             flood_limit=section.data.get("flood_limit", 0),
             held_keys=_held_keys(section, control),
-            data_loss=_data_loss(section),
+            data_loss=DataLoss(on_data_loss) if on_data_loss else None,
             is_subscribed=bool(subscription),
         )
 
@@ -184,8 +185,8 @@ class HandlersReader:
         return named
 
     def _source(self, section: Section) -> RulesSource | None:
-        if self.given_rules is not None and not section.has("rules"):
-            return replace(self.given_rules, strict=not self.lenient_rules)
+        if self.rules is not None and not section.has("rules"):
+            return replace(self.rules, strict=not self.lenient_rules)
         path = section.file("rules")
         if path is None:
             if not section.has("rules"):
@@ -276,7 +277,7 @@ class HandlersReader:
 
     def _check_unique(self, section: Section, key: str, value: str, manager: str = "") -> None:
         shown = f"{value}@{manager}".removesuffix("@")
-        first = self._seen.setdefault((key, shown), section.path)
+        first = self._first_use.setdefault((key, shown), section.path)
         if first == section.path or (key == "name" and not section.has("name")):
             return
         line = section.findings.document.at_value((*first, key)).line
@@ -289,19 +290,11 @@ class HandlersReader:
 
 
 def _queues(section: Section) -> list[str]:
-    """What a handler names as its queue or queues; none if it names none."""
     written = section.data.get("queue", ())
     return [written] if isinstance(written, str) else [one for one in written if one is not None]
 
 
-def _data_loss(section: Section) -> DataLoss | None:
-    """What the handler does when records are gone; None for what the job does."""
-    written = section.text("on_data_loss")
-    return DataLoss(written) if written else None
-
-
 def _breaker(section: Section) -> BreakerSettings | None:
-    """When retries wait for their target; None for never."""
     failures = section.data.get("breaker", 0)
     if section.has("probe_interval") and not failures:
         section.warning(

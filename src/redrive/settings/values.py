@@ -110,12 +110,12 @@ class Settings:
 
 def _described(section: str, values: object) -> dict[str, Any]:
     """The keys that the schema has for a section, with the values that they became."""
-    found = {}
+    described = {}
     for key in SCHEMA.definition["$defs"][section]["properties"]:
         value = getattr(values, FIELDS.get(key, key), _MISSING)
         if value is not _MISSING and key not in _SECRETS:
-            found[key] = _plain(key, value)
-    return found
+            described[key] = _plain(key, value)
+    return described
 
 
 def _plain(key: str, value: Any) -> Any:  # noqa: ANN401 - what JSON takes
