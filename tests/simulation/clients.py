@@ -1176,6 +1176,6 @@ def simulated_clock(scheduler: Scheduler) -> Iterator[None]:
     with (
         patch("redrive.checkpoints.epoch.uuid", SimulatedNumbers()),
         patch("redrive.checkpoints.registry.uuid", SimulatedNumbers()),
-        patch("redrive.kafka.producer._left_behind", []),
+        patch("redrive.kafka.producer._abandoned", []),
     ):
         yield

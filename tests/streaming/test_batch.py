@@ -16,11 +16,10 @@ from redrive.checkpoints.positions import PositionsOnly
 from redrive.configuration import EmitterChoice, JobConfiguration, LedgerConfiguration
 from redrive.kafka.connection import Connection
 from redrive.messages import TopicPartition
-from redrive.streaming.backlog import Backlog
 from redrive.streaming.batch import LARGEST_RESULT, BatchProcessor
 from redrive.streaming.emission import EmissionOrder
 from redrive.streaming.start import Start
-from redrive.streaming.upkeep import Upkeep
+from redrive.streaming.upkeep import Backlog
 
 LIMIT = 5_000
 SMALL, LARGE = 500.0, 1_000_000.0
@@ -143,16 +142,6 @@ def test_offsets_are_committed_again_behind_a_batch_that_runs_at_that_moment(
         done=lambda _: None,
         emitted=lambda _: None,
     )
-    upkeep = cast("Any", Upkeep)(
-        job,
-        None,
-        None,
-        spark=None,
-        start=start,
-        query=None,
-        processor=processor,
-        assigned_share=lambda _: job.share,
-    )
     committed: list[PositionsOnly] = []
     processor._emission.emitter = SimpleNamespace(
         begin_batch=lambda: None, emit=committed.append, drop_producer=lambda: None
@@ -168,14 +157,14 @@ def test_offsets_are_committed_again_behind_a_batch_that_runs_at_that_moment(
     batch = threading.Thread(target=processor, args=(None, 7))
     batch.start()
     assert asked.wait(60)
-    upkeep._commit_again()
+    processor.commit_again()
     assert not committed
     may_end.set()
     batch.join(60)
     assert [dict(one.ends()) for one in committed] == [{quiet: 7}]
     processor(None, 8)
     assert len(committed) == 1
-    upkeep._commit_again()
+    processor.commit_again()
     assert len(committed) == 2
     processor.close()
 

@@ -13,7 +13,7 @@ HOST = "127.0.0.1"
 
 _REPLICAS: Final = 3
 """Replicas of every topic where there are as many brokers."""
-_LOGGING: Final = """\
+LOGGING: Final = """\
 rootLogger.level = info
 rootLogger.appenderRef.console.ref = console
 appender.console.type = Console
@@ -21,6 +21,7 @@ appender.console.name = console
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %m (%c)%n
 """
+"""Log4j's configuration: everything to standard output, which is the broker's log file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,3 @@ def server_properties(data: str, port: int, quorum: Quorum, *, extra: Mapping[st
         **extra,
     }
     return "".join(f"{name}={value}\n" for name, value in properties.items())
-
-
-def logging_properties() -> str:
-    """Log4j's configuration: everything to standard output, which is the broker's log file."""
-    return _LOGGING

@@ -167,7 +167,7 @@ class EmbeddedBroker:
         note = self._folder.note()
         if note is None:
             return False
-        was_alive = self._is_process(note.pid)
+        was_alive = self._is_alive(note.pid)
         self.terminate()
         if not self.await_gone(timeout):
             self.kill()
@@ -180,20 +180,14 @@ class EmbeddedBroker:
         self.resume()  # a paused process would never see the signal
 
     def await_gone(self, timeout: float) -> bool:
-        """Wait until the broker's process has ended; False if it still runs.
-
-        Args:
-            timeout: Seconds to wait.
-        """
+        """Wait ``timeout`` seconds for the broker's process to end; False if it still runs."""
         note = self._folder.note()
         return note is None or wait_until_gone(note.pid, self._folder.mark, timeout)
 
     def kill(self) -> None:
         """End the broker's process at once, as a power cut would."""
-        note = self._folder.note()
-        if note is not None:
-            send_signal(note.pid, self._folder.mark, signal.SIGKILL)
-            wait_until_gone(note.pid, self._folder.mark, STOP_TIMEOUT)
+        self._signal(signal.SIGKILL)
+        self.await_gone(STOP_TIMEOUT)
 
     def pause(self) -> None:
         """Stop the broker's process where it is (SIGSTOP): connections stay, nothing answers."""
@@ -208,7 +202,7 @@ class EmbeddedBroker:
         note = self._folder.note()
         if note is None:
             return BrokerStatus(BrokerState.STOPPED, self._folder.path, "", 0, self.log)
-        alive = self._is_process(note.pid)
+        alive = self._is_alive(note.pid)
         return BrokerStatus(
             state=self._state(note, alive=alive),
             directory=self._folder.path,
@@ -254,7 +248,6 @@ class EmbeddedBroker:
         return True
 
     def _choose_port(self) -> int:
-        """The port asked for, or else the one of the last start, or else a free one."""
         last = self._folder.note()
         if self._port:
             if not is_free(self._port):
@@ -264,8 +257,7 @@ class EmbeddedBroker:
         return last.port if last and is_free(last.port) else free_port()
 
     def _await_ready(self, deadline: float) -> None:
-        """Wait for an answer, then for the coordinators behind it."""
-        while not self._answers():
+        while not self._is_answering():
             if not self.status().pid:
                 raise self._folder.failure("the broker ended while it was starting")
             if time.monotonic() > deadline:
@@ -276,7 +268,7 @@ class EmbeddedBroker:
             self.kill()
             raise self._folder.failure("the broker did not become ready in time")
 
-    def _answers(self) -> bool:
+    def _is_answering(self) -> bool:
         host, _, port = self.bootstrap_servers.partition(":")
         try:
             with socket.create_connection((host, int(port)), timeout=_ANSWER_TIMEOUT) as connection:
@@ -292,8 +284,8 @@ class EmbeddedBroker:
 
     def _state(self, note: Note, *, alive: bool) -> BrokerState:
         if alive:
-            return BrokerState.RUNNING if self._answers() else BrokerState.UNREACHABLE
+            return BrokerState.RUNNING if self._is_answering() else BrokerState.UNREACHABLE
         return BrokerState.DIED if note.pid else BrokerState.STOPPED
 
-    def _is_process(self, pid: int) -> bool:
+    def _is_alive(self, pid: int) -> bool:
         return pid != 0 and is_alive(pid, self._folder.mark)

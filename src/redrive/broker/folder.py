@@ -17,7 +17,7 @@ from typing import Final
 
 import orjson
 
-from redrive.broker.configuration import logging_properties
+from redrive.broker.configuration import LOGGING
 from redrive.errors import EnvironmentFault
 
 _LOG_TAIL: Final = 64 * 1024  # bytes of the log that are searched for the reason of a failure
@@ -39,7 +39,6 @@ class BrokerFolder:
     """Where one broker keeps everything."""
 
     def __init__(self, directory: Path) -> None:
-        """Does not make it yet."""
         self.path = directory.resolve()
         self.configuration = self.path / "broker.properties"
         self.logging = self.path / "log4j2.properties"
@@ -51,7 +50,7 @@ class BrokerFolder:
 
     @property
     def mark(self) -> str:
-        """What tells this broker's process from any other, in its command line."""
+        """The text in its command line that identifies this broker's process."""
         return f"-Dredrive.broker={self.path}"
 
     @contextlib.contextmanager
@@ -74,17 +73,17 @@ class BrokerFolder:
     def configure(self, properties: str) -> None:
         """Write what Kafka starts from, and put the log of the last start aside."""
         self.configuration.write_text(properties)
-        self.logging.write_text(logging_properties())
+        self.logging.write_text(LOGGING)
         if self.log.exists():
             self.log.replace(self.old_log)
 
     def note(self) -> Note | None:
         """What is remembered of the last start; None if there was none."""
         try:
-            kept = orjson.loads(self._note.read_bytes())
+            values = orjson.loads(self._note.read_bytes())
         except FileNotFoundError:
             return None
-        return Note(kept["port"], kept["pid"])  # earlier versions kept more
+        return Note(values["port"], values["pid"])  # earlier versions wrote more
 
     def remember(self, note: Note) -> None:
         """Keep a note, whole or not at all."""
@@ -103,9 +102,8 @@ class BrokerFolder:
     def wipe(self) -> None:
         """Delete what a broker left here; a folder that holds something else stays."""
         shutil.rmtree(self.data, ignore_errors=True)
-        for path in (self.configuration, self.logging, self._note, self.log, self.old_log):
+        files = (self.configuration, self.logging, self._note, self.log, self.old_log, self._lock)
+        for path in files:
             path.unlink(missing_ok=True)
-        self._lock.unlink(missing_ok=True)
-        # A folder that holds something else is not ours to remove.
         with contextlib.suppress(OSError):
             self.path.rmdir()

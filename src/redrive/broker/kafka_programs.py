@@ -16,11 +16,7 @@ _FORMAT_TIMEOUT: Final = 240.0
 
 
 def format_data(folder: BrokerFolder, cluster_id: str) -> None:
-    """Make a fresh data folder one of Kafka's; one that has been used stays as it is.
-
-    Args:
-        folder: The broker's folder, configured.
-        cluster_id: The cluster that the data belong to.
+    """Format a fresh data folder for a cluster; one that has been used stays as it is.
 
     Raises:
         EnvironmentFault: Kafka's tool refused, or there are no jars.
@@ -43,14 +39,9 @@ def format_data(folder: BrokerFolder, cluster_id: str) -> None:
 
 
 def start_kafka(folder: BrokerFolder, heap: str) -> int:
-    """Start the broker's process.
+    """Start the broker's process; returns its id.
 
-    Args:
-        folder: The broker's folder, configured and formatted.
-        heap: Size of the Java heap as Java writes it.
-
-    Returns:
-        The process id.
+    The folder is configured and formatted; the size of the heap is as Java writes it.
     """
     command = _java_command(folder, "kafka.Kafka", folder.configuration.name, heap=heap)
     return spawn(command, folder.log, folder=folder.path)

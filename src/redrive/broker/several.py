@@ -15,6 +15,7 @@ from redrive.broker.embedded import START_TIMEOUT, BrokerStatus, EmbeddedBroker
 from redrive.broker.ports import free_port
 from redrive.errors import UsageError
 
+_HEAP: Final = "384m"
 _STOP_TOGETHER: Final = 8.0
 """Seconds that brokers have to end in order, all at once."""
 
@@ -39,19 +40,13 @@ class EmbeddedCluster:
         directory: Where it keeps everything; made if missing. A later start goes on with the data.
         brokers: How many; a later start has as many as the first.
         properties: Broker properties beyond, or instead of, the ones that are needed.
-        heap: Size of each broker's Java heap as Java writes it.
     """
 
     def __init__(
-        self,
-        directory: Path,
-        brokers: int = 3,
-        *,
-        properties: Mapping[str, str] | None = None,
-        heap: str = "384m",
+        self, directory: Path, brokers: int = 3, *, properties: Mapping[str, str] | None = None
     ) -> None:
         self._directory = directory.resolve()
-        self._plan = _read(self._directory) or _planned(brokers)
+        self._plan = _read_plan(self._directory) or _new_plan(brokers)
         if len(self._plan.ports) != brokers:
             message = f"the cluster in {self._directory} has {len(self._plan.ports)} brokers"
             raise UsageError(message, hint="wipe it first: `redrive broker wipe`")
@@ -61,7 +56,7 @@ class EmbeddedCluster:
                 self._directory / f"broker-{node}",
                 port=port,
                 properties=properties,
-                heap=heap,
+                heap=_HEAP,
                 quorum=Quorum(node, controllers, self._plan.cluster_id),
             )
             for node, port in enumerate(self._plan.ports, start=1)
@@ -71,7 +66,7 @@ class EmbeddedCluster:
     @classmethod
     def found(cls, directory: Path) -> Self | None:
         """The cluster that was started in a folder; None if none was."""
-        plan = _read(directory.resolve())
+        plan = _read_plan(directory.resolve())
         return None if plan is None else cls(directory, len(plan.ports))
 
     def __enter__(self) -> Self:
@@ -146,14 +141,14 @@ def _file(directory: Path) -> Path:
     return directory / "cluster.json"
 
 
-def _read(directory: Path) -> _Plan | None:
+def _read_plan(directory: Path) -> _Plan | None:
     try:
         return _Plan(**orjson.loads(_file(directory).read_bytes()))
     except FileNotFoundError:
         return None
 
 
-def _planned(brokers: int) -> _Plan:
+def _new_plan(brokers: int) -> _Plan:
     ports: list[int] = []
     while len(ports) < 2 * brokers:
         if (port := free_port()) not in ports:

@@ -80,7 +80,7 @@ class StatesFollower:
             self._take(self._topic.visible())
         else:
             with contextlib.suppress(TransientFault):
-                self._take(self._topic.news())
+                self._take(self._topic.new_records())
         return self._states
 
     def known_ends(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

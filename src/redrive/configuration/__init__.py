@@ -200,9 +200,6 @@ class JobConfiguration:
         """The part of the job that some handlers are; whatever is asked about it leaves out others.
 
         A job does not run with it: it is for views, and for what operators do with these handlers.
-
-        Args:
-            names: The names of the handlers.
         """
         handlers = tuple(one for one in self.handlers if one.identity.name in names)
         return replace(
@@ -210,19 +207,16 @@ class JobConfiguration:
         )
 
     def with_topics(self, existing: Collection[str]) -> JobConfiguration:
-        """The configuration with a handler for each topic that a subscription matches.
+        """The configuration with a handler for each existing topic that a subscription matches.
 
         A topic that has a handler already keeps that one.
-
-        Args:
-            existing: Every topic of the cluster.
         """
         handlers = {one.identity.topic: one for one in self.handlers if not one.is_subscribed}
         for subscription in self.subscriptions:
             for one in subscription.handlers(self.application, existing)[0]:
                 handlers.setdefault(one.identity.topic, one)
-        found = tuple(handlers.values())
-        return self if found == self.handlers else replace(self, handlers=found)
+        every = tuple(handlers.values())
+        return self if every == self.handlers else replace(self, handlers=every)
 
     @property
     def breakers(self) -> Mapping[str, BreakerSettings]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Mapping
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
-from redrive.configuration import OnUndeliverable
-from redrive.configuration.transforms import by_name
+from redrive.configuration import HandlerConfiguration, JobConfiguration, OnUndeliverable
 from redrive.engine.commands import NO_STATES, States
 from redrive.engine.deciders import Decider
-from redrive.engine.facts import NewTopicQuestion
+from redrive.engine.facts import Facts, NewTopicQuestion
 from redrive.engine.names import (
     HandlerIdentity,
     cluster_topic,
@@ -29,18 +28,9 @@ from redrive.rules import RulesTable, is_topic_name, parse
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.kafka import KafkaResolver
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.put import Destination, Discovered, Refusal
-from redrive.topology.receiving import receiving_queue_managers, resolver_of
-from redrive.topology.triggers import triggers_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
-
-    from redrive.configuration import HandlerConfiguration, JobConfiguration
-    from redrive.engine.facts import Facts
-    from redrive.topology.put import Resolver
-    from redrive.topology.receiving import ReceivingQueueManager
-    from redrive.topology.triggers import Trigger
+from redrive.topology.put import Destination, Discovered, Refusal, Resolver
+from redrive.topology.receiving import ReceivingQueueManager, receiving_queue_managers, resolver_of
+from redrive.topology.triggers import Trigger, triggers_of
 
 Deciders = dict[str, tuple[Decider, SourceKind]]
 """Topic -> decider, source kind."""
@@ -60,12 +50,7 @@ def topology_of(sources: tuple[SourceText, ...]) -> Topology:
 
 
 def in_states(defined: Topology, states: States) -> Topology:
-    """The topology as operators, opens and queue discovery have changed it.
-
-    Args:
-        defined: The definitions.
-        states: The changes.
-    """
+    """The topology as operators, opens and queue discovery have changed it."""
     discovered = (Discovered(*one) for one in sorted(states.discovered))
     with_queues = defined.with_dynamic_queues(sorted(states.dynamic_queues))
     return with_queues.with_put_enabled(states.put_enabled).with_discovered(discovered)
@@ -120,12 +105,7 @@ def counts_depths(configuration: JobConfiguration) -> bool:
 
 
 def identity_of(application: str, source: QueueTopic) -> HandlerIdentity:
-    """The names under which the outcomes and kept messages of puts appear.
-
-    Args:
-        application: The job.
-        source: The topic that is read.
-    """
+    """The names under which the outcomes and kept messages of puts appear."""
     return HandlerIdentity(
         name=source.topic,
         queue_manager=source.queue_manager,
@@ -149,11 +129,7 @@ class DeciderFactory:
         self._facts = facts
 
     def deciders(self, states: States = NO_STATES) -> Deciders:
-        """Everything that decides.
-
-        Args:
-            states: Queues whose PUT was changed since they were defined, and what was stopped.
-        """
+        """Everything that decides, with the states of queues and channels that operators set."""
         deciders: Deciders = {}
         for settings in self._configuration.handlers:
             decider = self._rules_decider(settings, states)
@@ -170,11 +146,7 @@ class DeciderFactory:
         return deciders
 
     def triggers(self, states: States = NO_STATES) -> Mapping[str, Trigger]:
-        """What puts on queues with TRIGGER cause, by topic.
-
-        Args:
-            states: As for ``deciders``.
-        """
+        """What puts on queues with TRIGGER cause, by topic; ``states`` as for ``deciders``."""
         return triggers_of(self._topology(states)) if self._configuration.topology else {}
 
     def _put_deciders(self, states: States) -> list[PutDecider]:
@@ -188,21 +160,20 @@ class DeciderFactory:
         table_id = table_id_of(configuration.topology)[:16]
         return [
             PutDecider(
-                identity_of(configuration.application, sources[name]),
+                identity_of(configuration.application, source),
                 receiver,
                 self._checked_by_definition,
                 table_id=table_id,
                 hop_limit=configuration.hop_limit,
-                channel=self._stopping(sources[name], receiver),
-                by_priority=sources[name].role is TopicRole.TRANSMISSION
-                and sources[name].by_priority,
-                message_retries=sources[name].message_retries,
-                message_retry_interval=sources[name].message_retry_interval / 1000,
+                channel=self._stopping_channel(source, receiver),
+                by_priority=source.role is TopicRole.TRANSMISSION and source.by_priority,
+                message_retries=source.message_retries,
+                message_retry_interval=source.message_retry_interval / 1000,
             )
-            for name, receiver in receivers.items()
+            for source, receiver in ((sources[name], one) for name, one in receivers.items())
         ]
 
-    def _stopping(
+    def _stopping_channel(
         self, source: QueueTopic, receiver: ReceivingQueueManager
     ) -> tuple[str, str] | None:
         """The channel that stops at a message which its receiver, of IBM MQ, can put nowhere."""
@@ -214,13 +185,12 @@ class DeciderFactory:
         return in_states(topology_of(self._configuration.topology), states)
 
     def _rules_decider(self, settings: HandlerConfiguration, states: States) -> RulesDecider:
-        """The decider of one dead-letter queue; errors as for ``table_of``."""
         table = table_of(settings)
         topics = self._kafka_resolver()
         resolvers = Resolvers(
             names=self.resolver_for(settings, states),
             topic=lambda topic, cluster: self._checked(
-                self._on_its_way(topic, cluster, settings.identity.topic)
+                self._to_other_cluster(topic, cluster, settings.identity.topic)
                 if cluster
                 else topics.resolve(queue=topic, queue_manager="", seed=0)
             ),
@@ -233,7 +203,7 @@ class DeciderFactory:
             resolvers,
             hop_limit=self._configuration.hop_limit,
             schemes=SchemeTable(one.scheme() for one in self._configuration.schemes),
-            transforms=by_name(self._configuration.transforms),
+            transforms={one.name: one for one in self._configuration.transforms},
             breaker=settings.breaker,
             flood_limit=settings.flood_limit,
         )
@@ -241,11 +211,7 @@ class DeciderFactory:
     def resolver_for(
         self, settings: HandlerConfiguration, states: States
     ) -> Callable[[str, str, int], Destination | Refusal]:
-        """What leads the puts of a handler to topics.
-
-        Args:
-            settings: The handler.
-            states: Queues whose PUT was changed since they were defined.
+        """What leads the puts of a handler to topics, with the states that operators set.
 
         Returns:
             A function of queue manager, queue and seed; what it has to know of the cluster it asks
@@ -271,13 +237,12 @@ class DeciderFactory:
         resolver = self._kafka_resolver(lambda: (name,))
         return self._checked(resolver.resolve(queue=name, queue_manager="", seed=0))
 
-    def _on_its_way(self, name: str, cluster: str, dead_letters: str) -> Destination | Refusal:
+    def _to_other_cluster(
+        self, name: str, cluster: str, dead_letters: str
+    ) -> Destination | Refusal:
         """Where a message waits until it is put on a topic of another cluster.
 
-        Args:
-            name: ``cluster:topic``.
-            cluster: The cluster.
-            dead_letters: The topic to which the message returns if it can't be put.
+        ``name`` is ``cluster:topic``; a message that can't be put returns to ``dead_letters``.
         """
         topic = name.removeprefix(f"{cluster}:")
         if cluster not in self._configuration.clusters:
@@ -294,11 +259,7 @@ class DeciderFactory:
         )
 
     def _kafka_resolver(self, topics: Callable[[], Container[str]] | None = None) -> Resolver:
-        """What leads to topics.
-
-        Args:
-            topics: The topics that exist; None for those of the cluster.
-        """
+        """Resolves to ``topics``, by default to those of the cluster."""
         configuration = self._configuration
         own_topics = {
             name
@@ -310,7 +271,7 @@ class DeciderFactory:
             )
         }
         return KafkaResolver(
-            topics or (lambda: _Existing(self._facts)),
+            topics or (lambda: _ExistingTopics(self._facts)),
             queue_managers=configuration.queue_managers,
             limits=configuration.limits,
             reserved=own_topics,
@@ -331,9 +292,7 @@ class DeciderFactory:
         return self._checked(answer)
 
 
-class _Existing:
-    """The topics that exist, as far as it is known."""
-
+class _ExistingTopics:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
 

@@ -15,8 +15,6 @@ from redrive.topology.names import MAX_TOPIC_NAME, is_reserved, unescape
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration
 
-__all__ = ["MAX_TOPICS", "Subscription", "expression_of", "problem_with"]
-
 MAX_TOPICS: Final = 500
 """Topics that a subscription takes at most, unless the settings say otherwise: each has topics of
 its own."""
@@ -47,18 +45,13 @@ class Subscription:
         A topic that is gone keeps its handler as long as the handler's own topics exist: messages
         may wait there. Topics that have been handled before come first, so that the bound never
         takes one away for a new one.
-
-        Args:
-            application: Name of the application.
-            existing: Every topic of the cluster.
         """
-        found = sorted(self._matching(application, existing))
-        topics = [topic for _, topic in found]
-        kept = [
+        topics = [topic for _, topic in sorted(self._matching(application, existing))]
+        handlers = [
             replace(self.handler, identity=HandlerIdentity.of(application, topic))
             for topic in topics[: self.max_topics]
         ]
-        return tuple(kept), tuple(topics[self.max_topics :])
+        return tuple(handlers), tuple(topics[self.max_topics :])
 
     def _matching(self, application: str, existing: Collection[str]) -> Iterator[tuple[bool, str]]:
         """Whether each topic that matches is new to the application, and its name."""
@@ -81,11 +74,7 @@ class Subscription:
 
 
 def expression_of(written: str) -> str | None:
-    """The expression in ``/expression/``; None if the text is a name.
-
-    Args:
-        written: As in the settings.
-    """
+    """The expression in ``/expression/``, as settings have it; None if the text is a name."""
     is_expression = len(written) > 1 and written.startswith("/") and written.endswith("/")
     return written[1:-1] if is_expression else None
 
@@ -95,8 +84,8 @@ def problem_with(expression: str) -> str:
     try:
         _compiled(expression)
     except re2.error as error:
-        told = error.args[0] if error.args else ""
-        return told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+        problem = error.args[0] if error.args else ""
+        return problem.decode("utf-8", "replace") if isinstance(problem, bytes) else str(problem)
     return ""
 
 

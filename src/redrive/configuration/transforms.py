@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from redrive.engine.transforms import FunctionTransform, PatchTransform
+from redrive.engine.edits import Content
+from redrive.engine.transforms import FunctionTransform, PatchTransform, Transform
 from redrive.entry_point import imported
 from redrive.messages.json_patch import JsonPatch, read_json
-
-if TYPE_CHECKING:
-    from redrive.engine.edits import Content
-    from redrive.engine.transforms import Transform
-    from redrive.topology.put import Refusal
+from redrive.topology.put import Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +36,3 @@ def _transform(settings: TransformConfiguration) -> Transform:
     if settings.function:
         return FunctionTransform(settings.name, imported(settings.function))
     return PatchTransform(settings.name, JsonPatch.of(read_json(settings.patch)))
-
-
-def by_name(transforms: Sequence[TransformConfiguration]) -> dict[str, Transform]:
-    """Transformations by their names."""
-    return {one.name: one for one in transforms}

@@ -59,21 +59,21 @@ def check_access(
         EnvironmentFault: One does, and refuses.
     """
     _check_addresses(connection.bootstrap_servers.split(","))
-    said: list[KafkaError] = []
+    errors: list[KafkaError] = []
     consumer = Consumer(
         {
             **connection.reader(),
             "allow.auto.create.topics": False,
-            "error_cb": said.append,
+            "error_cb": errors.append,
             "log_level": 0,
         }
     )
     try:
-        _check_sign_in(consumer, connection, said)
+        _check_sign_in(consumer, connection, errors)
     finally:
         close_client(consumer, "the consumer that tries the connection")
-    asked = [right for right in (*rights, *any_of) if right.is_needed and not right.is_prefix]
-    missing = _missing_rights(AdminClient({**connection.librdkafka(), "log_level": 0}), asked)
+    needed = [right for right in (*rights, *any_of) if right.is_needed and not right.is_prefix]
+    missing = _missing_rights(AdminClient({**connection.librdkafka(), "log_level": 0}), needed)
     if not set(any_of) <= set(missing):
         missing = [right for right in missing if right not in any_of]
     if missing:
@@ -108,7 +108,7 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def _check_sign_in(consumer: Consumer, connection: Connection, said: list[KafkaError]) -> None:
+def _check_sign_in(consumer: Consumer, connection: Connection, errors: list[KafkaError]) -> None:
     deadline = time.monotonic() + COORDINATOR
     while True:
         try:
@@ -117,11 +117,15 @@ def _check_sign_in(consumer: Consumer, connection: Connection, said: list[KafkaE
             consumer.poll(0)  # delivers the client's errors
         else:
             return
-        refusals = [error for error in said if _is_refusal(error)]
-        if refusals:
-            raise _sign_in_refused(connection, refusals[0])
+        if refusal := next(filter(_is_refusal, errors), None):
+            raise _sign_in_refused(connection, refusal)
         if time.monotonic() > deadline:
-            raise _no_kafka(connection)
+            raise UnreachableFault(
+                f"something listens at {connection.bootstrap_servers}, but it does not answer as a"
+                f" Kafka broker with {connection.security_protocol} within {COORDINATOR:g} s",
+                hint="see security_protocol in [kafka], and whether the broker's advertised"
+                " listeners can be reached from here",
+            )
 
 
 def _is_refusal(error: KafkaError) -> bool:
@@ -139,9 +143,11 @@ def _sign_in_refused(connection: Connection, error: KafkaError) -> EnvironmentFa
         return _certificate_refused(connection, refusal)
     user = connection.sasl_username or connection.oauth_client_id
     name = f" as {user}" if user else ""
+    # The client's error begins with its name for the connection, and ends with its timing.
+    reason = re.sub(r"^\S+://\S+: | \(after .*$", "", error.str())
     return EnvironmentFault(
         f"the cluster at {connection.bootstrap_servers} does not let us in{name} with "
-        f"{connection.security_protocol}: {_words(error)}",
+        f"{connection.security_protocol}: {reason}",
         hint=f"see {_settings_of_sign_in(connection)} in [kafka]",
     )
 
@@ -168,22 +174,7 @@ def _certificate_refused(connection: Connection, refusal: str) -> EnvironmentFau
     )
 
 
-def _words(error: KafkaError) -> str:
-    """The client's error, without its name for the connection and its timing."""
-    return re.sub(r"^\S+://\S+: | \(after .*$", "", error.str())
-
-
-def _no_kafka(connection: Connection) -> UnreachableFault:
-    return UnreachableFault(
-        f"something listens at {connection.bootstrap_servers}, but it does not answer as a Kafka "
-        f"broker with {connection.security_protocol} within {COORDINATOR:g} s",
-        hint="see security_protocol in [kafka], and whether the broker's advertised listeners "
-        "can be reached from here",
-    )
-
-
 def _missing_rights(admin: AdminClient, rights: Sequence[Right]) -> list[Right]:
-    """The rights on single topics and groups that the cluster denies."""
     topics = {right.name for right in rights if right.resource is Resource.TOPIC}
     groups = {right.name for right in rights if right.resource is Resource.GROUP}
     allowed: dict[tuple[Resource, str], Collection[str] | None] = {}
@@ -194,8 +185,8 @@ def _missing_rights(admin: AdminClient, rights: Sequence[Right]) -> list[Right]:
     if groups:
         described = admin.describe_consumer_groups(sorted(groups), **_WITH_RIGHTS)
         allowed |= {(Resource.GROUP, name): _allowed(one) for name, one in described.items()}
-    found = ((right, allowed.get((right.resource, right.name))) for right in rights)
-    return [right for right, some in found if some is not None and _name(right) not in some]
+    granted = ((right, allowed.get((right.resource, right.name))) for right in rights)
+    return [right for right, some in granted if some is not None and _name(right) not in some]
 
 
 def _allowed(answer: Any) -> Collection[str] | None:  # noqa: ANN401 - a future of the client

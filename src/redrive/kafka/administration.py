@@ -113,9 +113,6 @@ class TopicAdministration:
     def delete(self, names: Sequence[str]) -> None:
         """Deletes topics with all their records; those that do not exist are fine.
 
-        Args:
-            names: The topics.
-
         Raises:
             EnvironmentFault: The cluster refused, or gave no answer in time.
         """
@@ -139,10 +136,10 @@ class TopicAdministration:
         with self._explained("does not say whether it creates topics"):
             errors = {name: error_in(answer, SILENCE) for name, answer in answers.items()}
         if not validate_only:
-            self._await({name for name, error in errors.items() if error is None})
+            self._await_topics({name for name, error in errors.items() if error is None})
         return {name: error for name, error in errors.items() if error is not None}
 
-    def _await(self, names: set[str]) -> None:
+    def _await_topics(self, names: set[str]) -> None:
         """Waits until the broker that is asked knows the topics, for a while.
 
         They were acknowledged, so this only avoids an error in the next step.
@@ -173,7 +170,6 @@ class TopicAdministration:
 
 
 def _requests(topics: Sequence[NewTopic]) -> Iterator[Sequence[NewTopic]]:
-    """The topics in as many requests as a controller needs."""
     size = max(1, _PARTITIONS_AT_ONCE // max((one.partitions for one in topics), default=1))
     for first in range(0, len(topics), size):
         yield topics[first : first + size]

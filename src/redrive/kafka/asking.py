@@ -54,12 +54,7 @@ class AskingClients:
     """The clients of one cluster: an admin client, readers, and a consumer for each group."""
 
     def __init__(self, connection: Connection, *, timeout: float) -> None:
-        """Does not connect yet: ``reach`` does, or the first question.
-
-        Args:
-            connection: The cluster.
-            timeout: Seconds that an answer may take.
-        """
+        """Does not connect yet; an answer may take ``timeout`` seconds."""
         self._settings = {**connection.librdkafka(), "log_level": 0}
         self.readers = Readers(connection)
         """Read records."""
@@ -82,13 +77,10 @@ class AskingClients:
         return self._admin
 
     def connected_admin(self, seconds: float) -> AdminClient:
-        """The admin client, once it has been answered by a broker.
+        """The admin client, once a broker has answered it, for which it waits ``seconds``.
 
         For questions to partition leaders: a client that is not connected yet finds none, and
         retries only one second and then three seconds later.
-
-        Args:
-            seconds: How long to wait for that.
 
         Raises:
             KafkaException: No broker answers.
@@ -150,7 +142,7 @@ class AskingClients:
                         hint="check that it runs, bootstrap_servers and the security settings",
                     ) from exception
 
-    def asked(self, step: str, ask: Callable[[float], _Answer]) -> _Answer:
+    def answer(self, step: str, ask: Callable[[float], _Answer]) -> _Answer:
         """The answer to a question, which fresh clients repeat until one comes or the time is over.
 
         The first try is short: a client that lost its coordinator never answers, and a slow broker

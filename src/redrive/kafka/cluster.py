@@ -9,7 +9,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from confluent_kafka import (
     IsolationLevel,
@@ -35,6 +35,8 @@ from redrive.kafka.errors import translated
 from redrive.kafka.records import StoredRecord
 from redrive.kafka.writer import Appender
 from redrive.messages import TopicPartition
+
+_Description = TypeVar("_Description")
 
 LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Valid topic names; a broker refuses others even in a question."""
@@ -80,14 +82,8 @@ class Cluster:
     """
 
     def __init__(self, connection: Connection, *, timeout: float = ANSWER) -> None:
-        """Does not connect yet; ``open`` does, or the first question.
-
-        Args:
-            connection: The cluster.
-            timeout: Seconds that the first answer, and each further one, may take.
-        """
+        """Does not connect yet; each answer may take ``timeout`` seconds."""
         self.connection = connection
-        """The connection settings."""
         self._clients = AskingClients(connection, timeout=timeout)
         self._appender = Appender(connection)
         self._timeout = timeout
@@ -120,7 +116,7 @@ class Cluster:
 
     def topics(self) -> Mapping[str, int]:
         """Every topic that exists now, with its number of partitions."""
-        self._topics = self._clients.asked("list of topics", self._list_topics)
+        self._topics = self._clients.answer("list of topics", self._list_topics)
         return self._topics
 
     @property
@@ -150,59 +146,34 @@ class Cluster:
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """Kafka's id of each topic, which changes if the topic is recreated (KIP-516).
 
-        Args:
-            topics: The topics. Missing topics, and those that this user may not describe, are
-                omitted.
+        Missing topics, and those that this user may not describe, are omitted.
         """
         described = self.descriptions(topics)
         return {name: str(one.topic_id) for name, one in described.items() if one is not None}
 
     def descriptions(self, names: Collection[str], *, with_rights: bool = False) -> dict[str, Any]:
-        """The client's descriptions of topics.
-
-        Args:
-            names: The topics.
-            with_rights: Whether to ask what this user may do with them.
+        """The client's descriptions of topics; ``with_rights`` adds what this user may do there.
 
         Returns:
             None for a topic that does not exist, or not for this user.
         """
-        if not names:
-            return {}
-
-        def ask(seconds: float) -> dict[str, Any]:
-            answers = self._clients.admin.describe_topics(
-                TopicCollection(list(names)),
-                include_authorized_operations=with_rights,
-                request_timeout=seconds,
-            )
-            return {name: _answer_or_none(one, seconds) for name, one in answers.items()}
-
-        return self._clients.asked("description of topics", ask)
+        return self._described(
+            "description of topics", names, _answer_or_none, with_rights=with_rights
+        )
 
     def unreadable(self, topics: Collection[str]) -> frozenset[str]:
         """The topics among these that this user may not read, or not even describe.
 
         A broker without access control does not say what is allowed: then everything is.
         """
-        if not topics:
-            return frozenset()
-
-        def ask(seconds: float) -> frozenset[str]:
-            answers = self._clients.admin.describe_topics(
-                TopicCollection(list(topics)),
-                include_authorized_operations=True,
-                request_timeout=seconds,
-            )
-            return frozenset(name for name, one in answers.items() if not _may_read(one, seconds))
-
-        return self._clients.asked("rights on topics", ask)
+        is_readable = self._described("rights on topics", topics, _may_read, with_rights=True)
+        return frozenset(name for name, may_read in is_readable.items() if not may_read)
 
     def leaderless(self, lanes: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """The partitions among these that have no leader now and cannot be asked."""
-        asked = frozenset(lanes)
-        described = self.descriptions(sorted({lane.topic for lane in asked}))
-        return asked & {
+        lanes = frozenset(lanes)
+        described = self.descriptions(sorted({lane.topic for lane in lanes}))
+        return lanes & {
             TopicPartition(name, one.id)
             for name, topic in described.items()
             if topic is not None
@@ -213,8 +184,7 @@ class Cluster:
     def led(self, topics: Iterable[str]) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
         """The partitions of topics that can be asked, and those without a leader now.
 
-        Args:
-            topics: Topics; those that did not exist at the last look are omitted.
+        Topics that did not exist at the last look are omitted.
         """
         lanes = self.lanes(topics)
         silent = self.leaderless(lanes)
@@ -236,14 +206,10 @@ class Cluster:
                 found[name] = {key: entry.value for key, entry in (entries or {}).items()}
             return found
 
-        return self._clients.asked("settings of topics", ask)
+        return self._clients.answer("settings of topics", ask)
 
     def create(self, topic: NewTopic, *, validate_only: bool) -> KafkaError | None:
-        """Creates a topic; one that exists by now is fine.
-
-        Args:
-            topic: The topic.
-            validate_only: Only ask whether the cluster would create it.
+        """Creates a topic, or only asks whether the cluster would; one that exists by now is fine.
 
         Returns:
             Why the cluster refuses; None if it does not.
@@ -258,16 +224,16 @@ class Cluster:
                 raise KafkaException(error)
             return error
 
-        return self._clients.asked(f"creation of topic {topic.name}", ask)
+        return self._clients.answer(f"creation of topic {topic.name}", ask)
 
     # -- offsets -------------------------------------------------------------------------------
 
     def extents(self, lanes: Iterable[TopicPartition]) -> dict[TopicPartition, Extent]:
         """The offsets of partitions now."""
-        asked = list(lanes)
-        first = self._offsets(dict.fromkeys(asked, _EARLIEST))
-        end = self.ends(asked)
-        return {lane: Extent(first[lane], end[lane]) for lane in asked}
+        lanes = list(lanes)
+        first = self._offsets(dict.fromkeys(lanes, _EARLIEST))
+        end = self.ends(lanes)
+        return {lane: Extent(first[lane], end[lane]) for lane in lanes}
 
     def ends(
         self, lanes: Iterable[TopicPartition], *, committed_only: bool = True
@@ -277,13 +243,8 @@ class Cluster:
         return self._offsets(dict.fromkeys(lanes, _LATEST), level)
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The first offset whose timestamp is not before a time; -1 if there is none.
-
-        Args:
-            times: Milliseconds since 1970 for each partition.
-        """
-        asked = {lane: OffsetSpec.for_timestamp(time_) for lane, time_ in times.items()}
-        return self._offsets(asked)
+        """By partition, the first offset at or after a time (ms since 1970); -1 if none is."""
+        return self._offsets({lane: OffsetSpec.for_timestamp(at) for lane, at in times.items()})
 
     def committed(
         self, group: str, lanes: Iterable[TopicPartition], *, stable: bool = False
@@ -315,7 +276,7 @@ class Cluster:
             return answer
 
         try:
-            answer = self._clients.asked(f"committed offsets of {group}", ask)
+            answer = self._clients.answer(f"committed offsets of {group}", ask)
         except TransientFault as fault:
             if not stable:
                 raise
@@ -336,11 +297,11 @@ class Cluster:
         Raises:
             TransientFault: The broker refused, or gave no answer in time.
         """
-        asked = [ClientPartition(*lane, end) for lane, end in below.items() if end]
-        if not asked:
+        ends = [ClientPartition(*lane, end) for lane, end in below.items() if end]
+        if not ends:
             return
         with translated("deletion of old records"):
-            answers = self._clients.admin.delete_records(asked, request_timeout=self._timeout)
+            answers = self._clients.admin.delete_records(ends, request_timeout=self._timeout)
             for answer in answers.values():
                 answer_of(answer, self._timeout)
 
@@ -357,7 +318,7 @@ class Cluster:
     def members(self, application: str) -> tuple[str, ...]:
         """Client ids of the instances that run now; ``TransientFault`` without an answer."""
         group = instances_group(application)
-        described = self._clients.asked(
+        described = self._clients.answer(
             f"members of {group}",
             lambda seconds: answer_of(
                 self._clients.admin.describe_consumer_groups([group], request_timeout=seconds)[
@@ -416,14 +377,35 @@ class Cluster:
         self._identity = str(answer.cluster_id)
         return {name: len(topic.partitions) for name, topic in answer.topics.items()}
 
+    def _described(
+        self,
+        step: str,
+        names: Collection[str],
+        read: Callable[[Any, float], _Description],
+        *,
+        with_rights: bool,
+    ) -> dict[str, _Description]:
+        if not names:
+            return {}
+
+        def ask(seconds: float) -> dict[str, _Description]:
+            answers = self._clients.admin.describe_topics(
+                TopicCollection(list(names)),
+                include_authorized_operations=with_rights,
+                request_timeout=seconds,
+            )
+            return {name: read(answer, seconds) for name, answer in answers.items()}
+
+        return self._clients.answer(step, ask)
+
     def _offsets(
         self,
-        asked: Mapping[TopicPartition, OffsetSpec],
+        specs: Mapping[TopicPartition, OffsetSpec],
         level: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[TopicPartition, int]:
-        if not asked:
+        if not specs:
             return {}
-        places = {ClientPartition(*lane): spec for lane, spec in asked.items()}
+        places = {ClientPartition(*lane): spec for lane, spec in specs.items()}
 
         def ask(seconds: float) -> dict[TopicPartition, int]:
             answers = self._clients.connected_admin(seconds).list_offsets(
@@ -434,7 +416,7 @@ class Cluster:
                 for place, answer in answers.items()
             }
 
-        return self._clients.asked("offsets of partitions", ask)
+        return self._clients.answer("offsets of partitions", ask)
 
 
 def settled_ends(
@@ -445,13 +427,8 @@ def settled_ends(
     A commit returns before readers see it, and an open transaction hides what others committed
     behind it. A reader that reaches it has read all that was committed before this call.
 
-    Args:
-        cluster: Answers.
-        lanes: The partitions.
-        seconds: How long to wait for transactions that are open.
-
     Raises:
-        TransientFault: The broker gave no answer in time, or a transaction did not end.
+        TransientFault: The broker gave no answer, or a transaction did not end in ``seconds``.
     """
     written = cluster.ends(lanes, committed_only=False)
     deadline = time.monotonic() + seconds

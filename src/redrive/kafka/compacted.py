@@ -22,7 +22,8 @@ class CompactedTopic:
     """Follows a compacted topic; close it at the end.
 
     This class is responsible for one consumer that keeps reading, and for knowing when it has read
-    everything that was written before a call.
+    everything that was written before a call. Every question raises ``TransientFault`` if the
+    broker gives no answer in time.
     """
 
     def __init__(self, cluster: Cluster, lane: TopicPartition) -> None:
@@ -43,9 +44,6 @@ class CompactedTopic:
         A commit returns before readers see it, so this reads up to the very end and misses nothing
         that was committed before the call. The topic may be long: the time is over when nothing
         more arrives.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         yield from self._runs_up_to(self.very_end())
 
@@ -54,25 +52,18 @@ class CompactedTopic:
 
         The broker that leads the partition never moves that offset back, so a later look sees at
         least as much.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         for run in self._runs_up_to(self._cluster.ends([self._lane])[self._lane]):
             yield from run.records()
 
-    def news(self) -> Iterator[StoredRecord]:
+    def new_records(self) -> Iterator[StoredRecord]:
         """New records since the last look, without waiting."""
         with translated(f"reading {self._lane.topic}"):
             for run in self._reader.take(_AT_ONCE, 0):
                 yield from run.records()
 
     def very_end(self) -> int:
-        """The offset behind the present last record, including open transactions.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+        """The offset behind the present last record, including open transactions."""
         return self._cluster.ends([self._lane], committed_only=False)[self._lane]
 
     @property
@@ -85,11 +76,11 @@ class CompactedTopic:
         self._reader.close()
 
     def _runs_up_to(self, end: int) -> Iterator[Run]:
-        heard = time.monotonic()
+        last_progress = time.monotonic()
         while (before := self.position) < end:
-            if time.monotonic() - heard > SILENCE:
+            if time.monotonic() - last_progress > SILENCE:
                 raise TransientFault(f"{self._lane} gave nothing from offset {before} on")
             with translated(f"reading {self._lane.topic}"):
                 yield from self._reader.take(_AT_ONCE, LOOK)
             if self.position > before:
-                heard = time.monotonic()
+                last_progress = time.monotonic()

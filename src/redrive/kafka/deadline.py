@@ -99,17 +99,13 @@ def abandoned_calls() -> int:
 
 def unanswered() -> list[str]:
     """The steps that were abandoned, then those under way, the longest one first."""
-    begun = list(_under_way.values())  # a copy: other threads begin and end steps meanwhile
-    return [*_abandoned, *(step for _, step in sorted(begun))]
+    steps = list(_under_way.values())  # a copy: other threads begin and end steps meanwhile
+    return [*_abandoned, *(step for _, step in sorted(steps))]
 
 
 @contextmanager
 def under_way(step: str) -> Iterator[None]:
-    """Lists a step as unanswered while its block runs.
-
-    Args:
-        step: What is being done: ``the running batch``.
-    """
+    """Lists a step, such as ``the running batch``, as unanswered while its block runs."""
     number = next(_numbers)
     _under_way[number] = time.monotonic(), step
     try:
@@ -119,10 +115,9 @@ def under_way(step: str) -> Iterator[None]:
 
 
 class PendingCall(Generic[_Answer]):
-    """One call that a ``DeadlineThread`` makes, and its result."""
+    """One call that ``DeadlineThread.submit`` begins, and its result."""
 
     def __init__(self, thread: DeadlineThread, step: str, call: Callable[[], _Answer]) -> None:
-        """Made by ``DeadlineThread.submit``."""
         self._thread = thread
         self._step = step
         self._call = call
@@ -168,13 +163,12 @@ class DeadlineThread:
     """
 
     def __init__(self, name: str) -> None:
-        """Start the thread, with a name for debugging."""
         self._calls: SimpleQueue[PendingCall[Any] | None] = SimpleQueue()
         self.is_abandoned = False
         """Whether a call missed its deadline: it may still use its client."""
         self.has_returned = False
         """Whether that call returned later."""
-        self._given_up = ""
+        self._abandoned_step = ""
         self._lock = threading.Lock()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
@@ -208,20 +202,17 @@ class DeadlineThread:
         """Abandons the running call; only for ``PendingCall``."""
         with self._lock:
             if not self.is_abandoned:
-                self.is_abandoned, self._given_up = True, step
+                self.is_abandoned, self._abandoned_step = True, step
                 _abandoned.append(step)
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             call.make()
-            self._note_late_return()
-
-    def _note_late_return(self) -> None:
-        """An abandoned call returned later: nothing uses its client any more."""
-        with self._lock:
-            if self.is_abandoned and not self.has_returned:
-                self.has_returned = True
-                _abandoned.remove(self._given_up)
+            with self._lock:
+                if self.is_abandoned and not self.has_returned:
+                    # The abandoned call returned later: nothing uses its client any more.
+                    self.has_returned = True
+                    _abandoned.remove(self._abandoned_step)
 
 
 def within(step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
@@ -236,20 +227,14 @@ def within(step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
 def close_client(client: Closable, what: str) -> None:
     """Closes a client; if it does not return, it is abandoned and ends with the process.
 
-    Args:
-        client: A consumer.
-        what: What it reads: ``the consumer of orders.dlq``.
+    ``what`` is what it reads: ``the consumer of orders.dlq``.
     """
     with suppress(OutcomeUnknown):
         within(f"closing {what}", CLOSE, client.close)
 
 
 def answer_of(future: Future[_Answer], seconds: float) -> _Answer:
-    """The result of a future of the admin client.
-
-    Args:
-        future: The future of a request that has its own timeout.
-        seconds: That timeout.
+    """The result of a future of the admin client, whose request has its own timeout in seconds.
 
     Raises:
         TimeoutError: The client broke its own timeout.

@@ -52,13 +52,7 @@ class ClusterFacts:
     """
 
     def __init__(self, cluster: Cluster, *, creates: bool = False) -> None:
-        """Take the cluster.
-
-        Args:
-            cluster: Answers.
-            creates: Whether missing topics of groups are created; otherwise it is only asked
-                whether they could be.
-        """
+        """Take the cluster; missing topics of groups are only created if ``creates`` is true."""
         self._cluster = cluster
         self._creates = creates
         self._counted: dict[DepthQuestion, tuple[tuple[Extent, ...], int]] = {}
@@ -69,11 +63,12 @@ class ClusterFacts:
             self._topic_facts(questions.topics),
             {question: self._depth(question) for question in questions.depths},
             fetch_originals(self._cluster, questions.records) if questions.records else {},
-            new_topics={question: self._created(question) for question in questions.new_topics},
+            new_topics={
+                question: self._create_topic(question) for question in questions.new_topics
+            },
         )
 
-    def _created(self, question: NewTopicQuestion) -> Created:
-        """Creates a topic, or asks whether it could be created."""
+    def _create_topic(self, question: NewTopicQuestion) -> Created:
         name, like = question
         model = self._cluster.descriptions([like])[like]
         if model is None:

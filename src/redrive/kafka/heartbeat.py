@@ -22,13 +22,9 @@ class Heartbeat:
     """One member of the group of an application's live instances."""
 
     def __init__(self, connection: Connection, application: str, name: str, topic: str) -> None:
-        """Join the group, in a thread of its own.
+        """Join the group, in a thread of its own, with a client id that ends in ``@host:process``.
 
-        Args:
-            connection: The cluster.
-            application: The application.
-            name: The member's client id, which ends in ``@host:process``.
-            topic: A topic to subscribe to, which a group needs.
+        The topic is only subscribed to, which a group needs.
         """
         self._settings = {
             **connection.librdkafka(),
@@ -54,11 +50,11 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while not self._ending.is_set():
-            said: list[KafkaError] = []
-            consumer = Consumer({**self._settings, "error_cb": said.append})
+            errors: list[KafkaError] = []
+            consumer = Consumer({**self._settings, "error_cb": errors.append})
             consumer.subscribe([self._topic])
-            while not self._ending.is_set() and not any(map(certificate_refusal, said)):
-                said.clear()
+            while not self._ending.is_set() and not any(map(certificate_refusal, errors)):
+                errors.clear()
                 consumer.poll(0.5)
             close_client(consumer, "the consumer of the group of instances")
             # A certificate that is refused may have expired: a new client reads the renewed one.

@@ -18,15 +18,11 @@ LARGEST_ANSWER: Final = 32 * 1024 * 1024
 _GAP: Final = 100
 """The most records to read through to the next wanted one, instead of seeking there."""
 
-_Found = dict[RecordQuestion, Original | Gone]
+_Answers = dict[RecordQuestion, Original | Gone]
 
 
-def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> _Found:
+def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> _Answers:
     """Fetch records by topic, partition and offset.
-
-    Args:
-        cluster: Answers.
-        questions: The records.
 
     Returns:
         The records, or why they cannot be read. Some are omitted if they would be too large
@@ -35,8 +31,8 @@ def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> 
     Raises:
         TransientFault: The broker gave no answer in time.
     """
-    found: _Found = {}
-    wanted = _that_may_be_there(cluster, questions, found)
+    found: _Answers = {}
+    wanted = _readable_offsets(cluster, questions, found)
     room = LARGEST_ANSWER
     while wanted and room > 0:
         runs = {lane: _first_run(offsets) for lane, offsets in wanted.items()}
@@ -49,13 +45,13 @@ def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> 
     return found
 
 
-def _that_may_be_there(
-    cluster: Cluster, questions: Collection[RecordQuestion], found: _Found
+def _readable_offsets(
+    cluster: Cluster, questions: Collection[RecordQuestion], found: _Answers
 ) -> dict[TopicPartition, list[int]]:
     """The offsets of each partition, in order; unreadable ones get an answer that says why."""
     legal = {one.topic for one in questions if LEGAL_NAME.fullmatch(one.topic)}
     topics = cluster.descriptions(sorted(legal), with_rights=True)
-    asked: defaultdict[TopicPartition, list[int]] = defaultdict(list)
+    wanted: defaultdict[TopicPartition, list[int]] = defaultdict(list)
     for one in sorted(questions):
         topic = topics.get(one.topic)
         if topic is None or not 0 <= one.partition < len(topic.partitions):
@@ -65,11 +61,11 @@ def _that_may_be_there(
         elif topic.authorized_operations and AclOperation.READ not in topic.authorized_operations:
             found[one] = Gone(f"this user may not read {one.topic}", may_come=True)
         else:
-            asked[TopicPartition(one.topic, one.partition)].append(one.offset)
-    stable = cluster.extents(asked)
-    written = cluster.ends(asked, committed_only=False) if asked else {}
+            wanted[TopicPartition(one.topic, one.partition)].append(one.offset)
+    stable = cluster.extents(wanted)
+    written = cluster.ends(wanted, committed_only=False) if wanted else {}
     there: defaultdict[TopicPartition, list[int]] = defaultdict(list)
-    for lane, offsets in asked.items():
+    for lane, offsets in wanted.items():
         for offset in offsets:
             if stable[lane].first <= offset < stable[lane].end:
                 there[lane].append(offset)
@@ -93,7 +89,7 @@ def _first_run(offsets: Sequence[int]) -> list[int]:
 
 
 def _read(
-    cluster: Cluster, runs: Mapping[TopicPartition, Sequence[int]], room: int, found: _Found
+    cluster: Cluster, runs: Mapping[TopicPartition, Sequence[int]], room: int, found: _Answers
 ) -> int:
     """Reads a run of each partition; returns the bytes of the wanted records."""
     size = 0

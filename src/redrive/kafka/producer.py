@@ -41,8 +41,8 @@ _CLIENT_LOGGER: Final = logging.getLogger("redrive.kafka.librdkafka")
 """The client's own log lines: each problem also comes as a fault, with time, step and lane."""
 _CLIENT_LOGGER.setLevel(logging.CRITICAL + 1)
 
-_left_behind: Final[list[KafkaProducer]] = []
-"""Producers that are never destroyed; ``abandoned_calls`` counts them, and bounds them."""
+_abandoned: Final[list[KafkaProducer]] = []
+"""Producers that may not be destroyed yet; ``abandoned_calls`` counts them, and bounds them."""
 
 ClientConfig: TypeAlias = Mapping[str, str | int | float | bool]
 _Report: TypeAlias = Callable[[KafkaError | None, Message], None]
@@ -56,9 +56,7 @@ class KafkaProducer:
         client: ClientConfig,
         transactional_id: str,
         group: str,
-        *,
         batching: Batching = Batching(),  # noqa: B008 - a value
-        linger_ms: float = 100,
     ) -> None:
         """Makes the producer; ``initialise`` asks the broker.
 
@@ -67,18 +65,20 @@ class KafkaProducer:
             transactional_id: Two producers of one id fence each other.
             group: The consumer group whose offsets its transactions carry.
             batching: How it makes its batches.
-            linger_ms: Milliseconds a batch waits to fill. The end of a transaction flushes, so this
-                delays nothing: it only makes full batches.
         """
         self.transactional_id = transactional_id
         self._failed: list[FailedRecord] = []
         self._abort_required = False
         self._with_reports = True
-        self._may_arrive_late = False
+        self.may_arrive_late = False
+        """See ``protocol.Producer.may_arrive_late``.
+
+        The client does not report that it resent a request, but it waits before it does.
+        """
         self._thread = DeadlineThread(f"redrive-producer-{transactional_id}")
-        config = _producer_config(client, transactional_id, batching, linger_ms)
+        config = _producer_config(client, transactional_id, batching)
         self._producer = Producer(config, logger=_CLIENT_LOGGER)
-        _forget_returned()
+        _abandoned[:] = [one for one in _abandoned if not one.has_returned]
         self._group_settings = {**client, "group.id": group, "log_level": 2}
         self._group: Consumer | None = None
 
@@ -86,14 +86,6 @@ class KafkaProducer:
     def has_returned(self) -> bool:
         """Whether the abandoned call has returned."""
         return self._thread.has_returned
-
-    @property
-    def may_arrive_late(self) -> bool:
-        """See ``protocol.Producer.may_arrive_late``.
-
-        The client does not report that it resent a request, but it waits before it does.
-        """
-        return self._may_arrive_late
 
     def initialise(self) -> None:
         """See ``protocol.Producer.initialise``."""
@@ -113,7 +105,7 @@ class KafkaProducer:
         """See ``protocol.Producer.produce``."""
         self._with_reports = with_reports
         for entry, record in outputs:
-            report = partial(self._reported, entry, record.topic) if with_reports else None
+            report = partial(self._on_delivery, entry, record.topic) if with_reports else None
             while not self._abort_required:
                 try:
                     self._hand_over(record, report)
@@ -121,7 +113,7 @@ class KafkaProducer:
                     self._producer.poll(0.05)
                     continue
                 except KafkaException as exception:
-                    self._note(entry, record.topic, exception.args[0])
+                    self._note_failure(entry, record.topic, exception.args[0])
                 break
             if self._abort_required:
                 # The rest would only get the same error; the next try produces it.
@@ -130,7 +122,7 @@ class KafkaProducer:
     def flush(self) -> TransactionReport:
         """See ``protocol.Producer.flush``."""
         seconds = MESSAGE + GRACE
-        left = self._wait("flush", lambda: self._flushed(seconds), seconds=seconds)
+        left = self._wait("flush", lambda: self._flush(seconds), seconds=seconds)
         if left and not self._failed:
             raise TransientFault(
                 f"flush of {self.transactional_id}: {left} records were not acknowledged in"
@@ -138,23 +130,23 @@ class KafkaProducer:
             )
         return TransactionReport(tuple(self._failed), self._abort_required)
 
-    def _flushed(self, seconds: float) -> int:
-        """Records that were not acknowledged in time.
+    def _flush(self, seconds: float) -> int:
+        """The number of records that were not acknowledged in time.
 
         Once a record was refused the client resends nothing: another record on the way to the same
         partition would time out, and be blamed for that.
         """
         if not self._with_reports:
             return self._producer.flush(seconds)
-        begun = heard = time.monotonic()
+        began = last_progress = time.monotonic()
         left = -1
         while True:
             before, left = left, self._producer.flush(PAUSE)
             now = time.monotonic()
             if left != before:
-                heard = now
-            is_over = now - begun > seconds or (bool(self._failed) and now - heard > GLIMPSE)
-            if not left or is_over:
+                last_progress = now
+            is_stuck = bool(self._failed) and now - last_progress > GLIMPSE
+            if not left or is_stuck or now - began > seconds:
                 return left
 
     def send_offsets(self, ends: Mapping[TopicPartition, int]) -> TransactionReport:
@@ -187,7 +179,7 @@ class KafkaProducer:
             self._thread.run(f"closing {self.transactional_id}", CLOSE, self._serve_all_reports)
         if self._thread.is_abandoned:
             # The lost call still uses the client: destroying it would end the process.
-            _left_behind.append(self)
+            _abandoned.append(self)
             return
         self._thread.end()
         self._group = None
@@ -214,7 +206,7 @@ class KafkaProducer:
         try:
             self._wait(step, call)
         finally:
-            self._may_arrive_late |= time.monotonic() - began >= _SENT_ONCE
+            self.may_arrive_late |= time.monotonic() - began >= _SENT_ONCE
 
     def _unless_refused(self, step: str, call: Callable[[], None]) -> TransactionReport:
         """Takes a step that the client refuses after refused records in the transaction."""
@@ -242,23 +234,18 @@ class KafkaProducer:
                 headers=headers,  # type: ignore[arg-type]  # a list of pairs, invariant
             )
 
-    def _reported(
+    def _on_delivery(
         self, entry: int, topic: str, error: KafkaError | None, _message: Message
     ) -> None:
         if error is not None:
-            self._note(entry, topic, error)
+            self._note_failure(entry, topic, error)
 
-    def _note(self, entry: int, topic: str, error: KafkaError) -> None:
+    def _note_failure(self, entry: int, topic: str, error: KafkaError) -> None:
         kind = kind_of(error)
         if error.txn_requires_abort() or kind is FailureKind.INNOCENT:
             self._abort_required = True
         detail = f"{topic}: {described(error)}"
         self._failed.append(FailedRecord(entry, topic, kind, reason_of(error), detail))
-
-
-def _forget_returned() -> None:
-    """Drops producers whose abandoned call has returned."""
-    _left_behind[:] = [one for one in _left_behind if not one.has_returned]
 
 
 class IdFencer:
@@ -274,7 +261,7 @@ class IdFencer:
 
 
 def _producer_config(
-    client: ClientConfig, transactional_id: str, batching: Batching, linger_ms: float
+    client: ClientConfig, transactional_id: str, batching: Batching
 ) -> dict[str, Any]:
     return {
         **client,
@@ -282,7 +269,8 @@ def _producer_config(
         "transaction.timeout.ms": int(TRANSACTION * 1000),
         "message.timeout.ms": int(MESSAGE * 1000),
         "compression.type": "zstd" if batching.is_packed else "lz4",
-        "linger.ms": linger_ms,
+        # The end of a transaction flushes, so this delays nothing: it only makes full batches.
+        "linger.ms": 100,
         "retry.backoff.ms": int(RETRY_BACKOFF * 1000),
         "batch.size": batching.size,
         "batch.num.messages": 100_000,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -39,8 +39,8 @@ class StoredRecord:
     @property
     def original_time(self) -> int:
         """The timestamp of the record that this is a copy of, or its own."""
-        told = own.read_own(self.headers).timestamp
-        return self.timestamp if told is None else told
+        original = own.read_own(self.headers).timestamp
+        return self.timestamp if original is None else original
 
     @classmethod
     def of(cls, message: Message) -> Self:
@@ -53,17 +53,11 @@ class StoredRecord:
 
 
 def headers_of(message: Message) -> Headers:
-    """The headers of a record; nothing that it holds makes this raise.
+    """The headers of a record, in their order; nothing that it holds makes this raise.
 
     Kafka's header names are UTF-8, but brokers do not check it. Like Java's and Spark's clients,
     this replaces invalid bytes with U+FFFD. As that changes the name, ``redrive.unreadable``
-    follows and says which header it was.
-
-    Args:
-        message: The client's message; its headers are read only once.
-
-    Returns:
-        Names and values in their order.
+    follows and says which header it was. The headers of a message are read only once.
     """
     try:
         headers: Any = _ask_headers(message)
@@ -76,27 +70,24 @@ def _repaired(message: Message, first: bytes) -> Headers:
     """The headers of a record with names that the client can't decode.
 
     The second call of the client returns its list, with pairs that have no name. Unpacking such a
-    pair would crash the process; its referents can be listed.
-
-    Args:
-        message: The record.
-        first: The first name that is not UTF-8, if the client reported it.
+    pair would crash the process; its referents can be listed. ``first`` is the first name that is
+    not UTF-8, if the client reported it.
     """
     try:
         pairs: Any = _ask_headers(message)
     except _CLIENT_FAULTS:
         return [(own.UNREADABLE, b"the client gives none of the headers")]
     headers: Headers = []
-    wrong: list[str] = []
+    undecodable: list[str] = []
     for number, pair in enumerate(pairs, 1):
         name, value = _parts(gc.get_referents(pair))
         if name is None:
-            raw = b"" if wrong else first
-            wrong.append(f"{number} ({ascii(raw)[2:-1]})" if raw else str(number))
+            raw = b"" if undecodable else first
+            undecodable.append(f"{number} ({ascii(raw)[2:-1]})" if raw else str(number))
             name = raw.decode(errors="replace") or "\ufffd"
         headers.append((name, value))
-    told = f"the name of header {', '.join(wrong)} is not UTF-8"
-    return [*headers, (own.UNREADABLE, told.encode())]
+    problem = f"the name of header {', '.join(undecodable)} is not UTF-8"
+    return [*headers, (own.UNREADABLE, problem.encode())]
 
 
 def _parts(referents: Iterable[object]) -> tuple[str | None, bytes | None]:
@@ -112,13 +103,9 @@ def _parts(referents: Iterable[object]) -> tuple[str | None, bytes | None]:
 
 def _undecoded(fault: BaseException) -> bytes:
     """The bytes that could not be decoded; empty if the client does not report them."""
-    for one in _causes(fault):
-        if isinstance(one, UnicodeDecodeError):
-            return one.object
+    cause: BaseException | None = fault
+    while cause is not None:
+        if isinstance(cause, UnicodeDecodeError):
+            return cause.object
+        cause = cause.__cause__
     return b""
-
-
-def _causes(fault: BaseException | None) -> Iterator[BaseException]:
-    while fault is not None:
-        yield fault
-        fault = fault.__cause__

@@ -29,11 +29,7 @@ class TokenEndpoint:
     client_id: Final = "redrive"
 
     def __init__(self, function: TokenFunction) -> None:
-        """Listens at a free port, in a thread that ends with the process.
-
-        Args:
-            function: Gives the tokens.
-        """
+        """Listens at a free port, in a thread that ends with the process."""
         self.client_secret = secrets.token_urlsafe(32)
         credentials = f"{self.client_id}:{self.client_secret}".encode()
 
@@ -57,16 +53,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        given = self.headers.get("Authorization", "")
-        if not secrets.compare_digest(given.encode(), self.authorization.encode()):
+        credentials = self.headers.get("Authorization", "")
+        if not secrets.compare_digest(credentials.encode(), self.authorization.encode()):
             self._answer(HTTPStatus.UNAUTHORIZED, {"error": "invalid_client"})
             return
         try:
             token = self.function.token()
         except TransientFault as fault:
             # Not 503: clients would try again in silence, and tell nothing for half a minute.
-            told = {"error": "invalid_grant", "error_description": fault.message}
-            self._answer(HTTPStatus.BAD_REQUEST, told)
+            refusal = {"error": "invalid_grant", "error_description": fault.message}
+            self._answer(HTTPStatus.BAD_REQUEST, refusal)
             return
         left = max(1, int(token.expires - time.time()))
         answer = {"access_token": token.value, "token_type": "Bearer", "expires_in": left}
@@ -82,7 +78,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_arguments: object) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
 def token_endpoint(name: str) -> TokenEndpoint:

@@ -50,11 +50,7 @@ class TokenFunction:
     """
 
     def __init__(self, name: str) -> None:
-        """Calls nothing yet.
-
-        Args:
-            name: ``package.module:function``.
-        """
+        """Calls nothing yet; the name is ``package.module:function``."""
         self._name = name
         self._lock = Lock()
         self._token: Token | None = None
@@ -86,7 +82,7 @@ class TokenFunction:
 
     def _call(self) -> None:
         try:
-            token = _checked(imported(self._name)())
+            token = _token_of(imported(self._name)())
         except ConfigurationError as error:
             self._failed(error.message.removeprefix(f"{self._name} "))
         except _WrongAnswerError as error:
@@ -114,7 +110,7 @@ class _WrongAnswerError(Exception):
     """What a function returned instead of a token; never with the value, which may be secret."""
 
 
-def _checked(answer: object) -> Token:
+def _token_of(answer: object) -> Token:
     match answer:
         case (str() as value, int() | float() as expires):
             pass
@@ -138,9 +134,9 @@ def _checked(answer: object) -> Token:
 @cache
 def token_function(name: str) -> TokenFunction:
     """The one object of this process that calls a function; ``name`` is the function's."""
-    found = TokenFunction(name)
-    _functions.append(found)
-    return found
+    function = TokenFunction(name)
+    _functions.append(function)
+    return function
 
 
 def note_endpoint(url: str) -> None:

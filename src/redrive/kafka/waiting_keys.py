@@ -27,16 +27,12 @@ class LiveOrder:
     """Follows the topics where messages of handlers with ORDER(KEY) wait.
 
     This class is responsible for answers that are never too short: a message that waits is missing
-    only if what ended its waiting was committed before the question.
+    only if what ended its waiting was committed before the question. Every question raises
+    ``TransientFault`` if the broker gives no answer in time.
     """
 
     def __init__(self, cluster: Cluster, group: str) -> None:
-        """Follow nothing yet.
-
-        Args:
-            cluster: The cluster.
-            group: The job's consumer group, whose offsets are its progress.
-        """
+        """Follow nothing yet; the offsets of the consumer group are the job's progress."""
         self._cluster = cluster
         self._group = group
         self._followed: dict[WaitingQuestion, _Followed] = {}
@@ -46,11 +42,7 @@ class LiveOrder:
         """Targets of the last rounds that this user may not read."""
 
     def waiting(self, question: WaitingQuestion) -> WaitingKeys:
-        """What waits for the keys of a partition; the same mapping changes with every question.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+        """What waits for the keys of a partition; the same mapping changes with every question."""
         followed = self._followed.setdefault(question, _Followed(question))
         try:
             followed.follow(self._cluster, self._group)
@@ -63,9 +55,6 @@ class LiveOrder:
         """By partition, the first record that the job has not passed; markers do not count.
 
         Partitions that the job has never read are missing.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         return self._passed(self._group, lanes)
 
@@ -73,33 +62,30 @@ class LiveOrder:
         """How far rounds are now: the group has to pass the put, then the job what came back.
 
         Each end is read after what it has to cover, so it may be passed late, but never early.
-
-        Args:
-            rounds: The rounds, as far as they were noted.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         if not rounds:
             return {}
         targets = self._targets({one.target for one in rounds})
         ends = self._ends([lane for lane, is_led in targets.items() if is_led])
         silent = targets.keys() - ends.keys()
-        now = {one: _looked_up(one, ends) for one in rounds if _can_be_asked(one, silent)}
+        now = {
+            one: _with_ends(one, ends)
+            for one in rounds
+            if not any(_may_hold(lane, one) for lane in silent)
+        }
         passed = {
             group: self._passed_by_others(group, [lane for lane in ends if lane.topic in topics])
             for group, topics in _processing(now).items()
         }
         processed = {one for one, known in now.items() if _is_processed(known, ends, passed)}
-        letters = {one.letters for one in processed}
-        returned, decided = self._ends(letters), self._passed(self._group, letters)
+        returned_to = {one.letters for one in processed}
+        returned, decided = self._ends(returned_to), self._passed(self._group, returned_to)
         return {
             one: _returned(now[one], returned, decided) if one in processed else now.get(one, one)
             for one in rounds
         }
 
     def _targets(self, names: Collection[str]) -> Mapping[TopicPartition, bool]:
-        """The partitions of topics that exist, and whether each has a leader."""
         described = self._cluster.descriptions(sorted(names), with_rights=True)
         found = {name: one for name, one in described.items() if one is not None}
         self._closed = {
@@ -151,27 +137,21 @@ class LiveOrder:
 
 
 def _processing(rounds: Iterable[Round]) -> Mapping[str, set[str]]:
-    """By consumer group, the topics where rounds are processed."""
     found = defaultdict[str, set[str]](set)
     for one in rounds:
         found[one.group].add(one.target)
     return found
 
 
-def _can_be_asked(one: Round, silent: Collection[TopicPartition]) -> bool:
-    return not any(
-        lane.topic == one.target and one.partition in {-1, lane.partition} for lane in silent
-    )
+def _may_hold(lane: TopicPartition, one: Round) -> bool:
+    """Whether the message of a round may be on a partition."""
+    return lane.topic == one.target and one.partition in {-1, lane.partition}
 
 
-def _looked_up(one: Round, ends: _Offsets) -> Round:
+def _with_ends(one: Round, ends: _Offsets) -> Round:
     if one.processed is not None:
         return one
-    wanted = (
-        (lane.partition, end)
-        for lane, end in sorted(ends.items())
-        if lane.topic == one.target and one.partition in {-1, lane.partition}
-    )
+    wanted = [(lane.partition, end) for lane, end in sorted(ends.items()) if _may_hold(lane, one)]
     return one._replace(processed=tuple(wanted))
 
 
@@ -204,10 +184,10 @@ class _Followed:
         self._read: dict[TopicPartition, int] = {}
 
     def follow(self, cluster: Cluster, group: str) -> None:
-        """Takes in everything that was committed before this call.
+        """Reads everything that was committed before this call.
 
-        The job's positions are read first. Whoever moves a message commits the new position and
-        the new copy together, so a message is in what is read then, by its old copy or its new one.
+        The job's positions are read first. Whoever moves a message commits the new position and the
+        new copy together, so a message is in what is read then, by its old copy or its new one.
         """
         parked = self._lanes(cluster)
         committed = cluster.committed(group, parked, stable=True)
@@ -230,12 +210,12 @@ class _Followed:
     def _take(self, record: StoredRecord) -> None:
         lane = record.lane
         place = Place(lane, record.offset)
-        mine = own.read_own(record.headers)
+        headers = own.read_own(record.headers)
         if lane == self._question.remaining:
             origin = record.key or b""
             if origin in self._remaining:
                 self._remove(*self._remaining.pop(origin))
-            key = None if record.value is None else mine.key
+            key = None if record.value is None else headers.key
             if key is not None:
                 self._remaining[origin] = place, key
         else:
@@ -244,7 +224,7 @@ class _Followed:
                 self._parked.setdefault(lane, {})[record.offset] = key
         if key is not None:
             here = own.identity(*lane, record.offset)
-            position = position_of(mine.identity or here)
+            position = position_of(headers.identity or here)
             self.keys[key][place] = Waiting(position, record.timestamp)
 
     def _pass(self, lane: TopicPartition, position: int) -> None:

@@ -36,16 +36,10 @@ class Watch:
         )
 
     def wait(self, ends: Mapping[TopicPartition, int], seconds: float) -> None:
-        """Waits until a record arrives.
-
-        Args:
-            ends: The partitions, and the offset from which a record counts as new.
-            seconds: The longest wait.
-        """
+        """Waits up to ``seconds`` for a record at or behind one of the ends."""
         if self._watched != ends:
             self._watched = dict(ends)
-            lanes = (ClientPartition(lane.topic, lane.partition, end) for lane, end in ends.items())
-            self._consumer.assign(list(lanes))
+            self._consumer.assign([ClientPartition(*lane, end) for lane, end in ends.items()])
         message = self._consumer.poll(seconds)
         if message is not None and message.error() is not None:
             time.sleep(min(seconds, PAUSE))

@@ -14,7 +14,7 @@ import orjson
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import EnvironmentFault
-from redrive.masking import NO_MASK, Mask
+from redrive.masking import Mask
 from redrive.settings.values import LogFormat, LogSettings
 from redrive.text_log import TextFormatter, extra_of
 
@@ -63,7 +63,7 @@ def _handler(settings: LogSettings) -> logging.Handler:
 class _MaskedFormatter(TextFormatter):
     """Lines of text without secrets."""
 
-    def __init__(self, mask: Mask = NO_MASK) -> None:
+    def __init__(self, mask: Mask) -> None:
         super().__init__()
         self._mask = mask
 
@@ -74,7 +74,7 @@ class _MaskedFormatter(TextFormatter):
 class _JsonFormatter(logging.Formatter):
     """One JSON object a line without secrets; time in UTC."""
 
-    def __init__(self, mask: Mask = NO_MASK) -> None:
+    def __init__(self, mask: Mask) -> None:
         super().__init__()
         self._mask = mask
 
@@ -91,9 +91,9 @@ class _JsonFormatter(logging.Formatter):
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         # Before it is JSON: a pattern with a quotation mark would not match an escaped one.
-        shown = self._mask.plain(entry) if self._mask else entry
+        masked = self._mask.plain(entry) if self._mask else entry
         return orjson.dumps(
-            shown, default=lambda it: self._mask.text(str(it)), option=orjson.OPT_NON_STR_KEYS
+            masked, default=lambda it: self._mask.text(str(it)), option=orjson.OPT_NON_STR_KEYS
         ).decode()
 
 

@@ -87,7 +87,6 @@ class _BatchStatistics:
         return f"{messages} in {self.seconds:.2f} s{rate}: {done}"
 
     def facts(self) -> dict[str, Any]:
-        """The statistics for programs."""
         return {
             "batch": self.last.batch,
             "batches": self.batches,
@@ -125,10 +124,10 @@ class LogObserver(JobObserver):
         parts = []
         if configuration.handlers:
             queues = [handler.identity.queue for handler in configuration.handlers]
-            shown = ", ".join(queues[:_SHOWN])
+            names = ", ".join(queues[:_SHOWN])
             if len(queues) > _SHOWN:
-                shown = f"{len(queues)} queues, {shown}, ..."
-            parts.append(f"handling the dead letters of {shown}")
+                names = f"{len(queues)} queues, {names}, ..."
+            parts.append(f"handling the dead letters of {names}")
         if configuration.topology and configuration.routes_puts:
             files = ", ".join(Path(source.name).name for source in configuration.topology)
             parts.append(f"routing puts by {files}")
@@ -187,11 +186,12 @@ class LogObserver(JobObserver):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        found, self._statistics = self._statistics, None
-        if found is not None:
-            self._logger.info("%s", found.sentence(), extra=_event("batches", **found.facts()))
-            for kind, count in found.failures.items():
-                self._write_failure(kind, count, found.details[kind])
+        statistics, self._statistics = self._statistics, None
+        if statistics is not None:
+            extra = _event("batches", **statistics.facts())
+            self._logger.info("%s", statistics.sentence(), extra=extra)
+            for kind, count in statistics.failures.items():
+                self._write_failure(kind, count, statistics.details[kind])
         now = time.monotonic()
         self._next_line = now + self._interval
         if self._invalid and now >= self._next_invalid:

@@ -46,12 +46,12 @@ class AgesCollector(Collector):
         self._sums = Ages()
 
     def add(self, ages: Ages) -> None:
-        """Takes in what some slices noted."""
+        """Adds the ages of some slices."""
         self._sums.add(ages)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
         """The two histograms, by handler."""
-        for name, text, found in (
+        for name, text, distributions in (
             (
                 "redrive_attempt_age_seconds",
                 "Age of dead letters when they were attempted, by their own timestamp.",
@@ -64,7 +64,7 @@ class AgesCollector(Collector):
             ),
         ):
             family = HistogramMetricFamily(name, text, labels=["handler"])
-            for handler, distribution in list(found.items()):
+            for handler, distribution in list(distributions.items()):
                 family.add_metric([handler], list(_buckets(distribution)), distribution.total)
             yield family
 
@@ -108,17 +108,11 @@ class InputMetrics:
             "redrive_invalid_inputs", "Inputs without a valid dead-letter header."
         )
         self._rows = counter("redrive_spark_rows", "Rows that Spark read for batches.")
-        self._ages = AgesCollector()
-        registry.register(self._ages)
+        self.ages = AgesCollector()
+        registry.register(self.ages)
 
     def count(self, inputs: Mapping[OutcomeKind, int], *, invalid: int, rows: int) -> None:
-        """Counts inputs.
-
-        Args:
-            inputs: Inputs by their result.
-            invalid: Those without a valid dead-letter header.
-            rows: Rows that Spark read for them.
-        """
+        """Counts inputs by their result, those without a valid header, and the rows of Spark."""
         for kind, count in inputs.items():
             rule = str(kind.rule_line or "")
             self._inputs.add(kind.handler, (rule, kind.result, _reason(kind.reason)), count)
@@ -137,10 +131,6 @@ class InputMetrics:
             target = printable(failure.target)
             self._failures.add(failure.handler, (target, _reason(failure.reason)), count)
 
-    def count_ages(self, ages: Ages) -> None:
-        """Counts ages of dead letters, and how late retries came."""
-        self._ages.add(ages)
-
 
 class EmissionMetrics:
     """What batches and transactions took."""
@@ -149,15 +139,15 @@ class EmissionMetrics:
         counter = partial(Counter, registry=registry)
         gauge = partial(Gauge, registry=registry)
         histogram = partial(Histogram, registry=registry, buckets=_DURATIONS)
-        self._batches = histogram(
+        self.batches = histogram(
             "redrive_batch_duration_seconds",
             "From the start of a batch to its last commit.",
             ["emitter"],
         )
-        self._arriving = gauge(
+        self.arriving = gauge(
             "redrive_spark_input_rows_per_second", "Spark's rate of rows that arrive."
         )
-        self._processed = gauge(
+        self.processed = gauge(
             "redrive_spark_processed_rows_per_second", "Spark's rate of rows while a batch runs."
         )
         self._transactions = histogram(
@@ -189,22 +179,13 @@ class EmissionMetrics:
         for reason, count in figures.refused.items():
             self._refused.labels(_reason(reason)).inc(count)
 
-    def count_batch(self, emitter: str, seconds: float) -> None:
-        """Counts a batch that came to its end."""
-        self._batches.labels(emitter).observe(seconds)
-
-    def show_rates(self, arriving: float, processed: float) -> None:
-        """Shows Spark's rates, in rows a second."""
-        self._arriving.set(arriving)
-        self._processed.set(processed)
-
 
 class StateMetrics:
     """How the job is."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         gauge = partial(Gauge, registry=registry)
-        self._epoch = gauge("redrive_epoch", "Number of the run that may emit for this share.")
+        self.epoch = gauge("redrive_epoch", "Number of the run that may emit for this share.")
         self._state = Enum(
             "redrive_state",
             "What the job is at.",
@@ -232,13 +213,9 @@ class StateMetrics:
         )
         self.restarted.set(1)
         self._alarmed: set[str] = set()
-        self.told = gauge(
+        self.reported_at = gauge(
             "redrive_supervision_timestamp_seconds", "When the job last said how it is."
         )
-
-    def show_epoch(self, epoch: int) -> None:
-        """Shows the number of the run."""
-        self._epoch.set(epoch)
 
     def show_state(self, state: Activity, *, is_new: bool) -> None:
         """Shows what the job is at; ``is_new`` if it was at something else before."""
@@ -254,11 +231,11 @@ class StateMetrics:
     def show_alarms(self, breakers: Iterable[BreakerState], floods: Iterable[FloodState]) -> None:
         """Shows open breakers and floods; a handler that had one is shown with 0."""
         counts = CounterOf(one.handler for one in breakers)
-        kept = {one.handler: one.kept for one in floods}
-        self._alarmed |= {*counts, *kept}
+        remaining = {one.handler: one.kept for one in floods}
+        self._alarmed |= {*counts, *remaining}
         for handler in self._alarmed:
             self._breakers.labels(handler).set(counts[handler])
-            self._floods.labels(handler).set(kept.get(handler, 0))
+            self._floods.labels(handler).set(remaining.get(handler, 0))
 
 
 class _OfApplication(Collector):
@@ -272,7 +249,6 @@ class _OfApplication(Collector):
         self._label = {"application": application}
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics, with the label on every sample."""
         for family in self._metrics.collect():
             family.samples = [
                 one._replace(labels={**self._label, **one.labels}) for one in family.samples

@@ -16,7 +16,6 @@ class Observation:
     """The metrics of a job, their page and the survey; a context, which ends what was begun."""
 
     def __init__(self, configuration: JobConfiguration, mask: Mask = NO_MASK) -> None:
-        """Prepare; nothing is begun yet."""
         self._configuration = configuration
         self._mask = mask
         self.observer = MetricsObserver(configuration, mask)
@@ -45,11 +44,7 @@ class Observation:
             )
 
     def start(self, control: JobControl) -> None:
-        """Begins to observe the job, to serve pages, and to ask for backlogs.
-
-        Args:
-            control: Commands the job.
-        """
+        """Begins to observe the job, to serve pages, and to ask for backlogs."""
         self._survey = Survey(
             self._configuration, control, self.observer.metrics.waiting, self._mask
         )

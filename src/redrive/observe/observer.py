@@ -34,7 +34,7 @@ class Health(NamedTuple):
 
 
 class MetricsObserver(JobObserver):
-    """Keeps the metrics of a job, and its last word of itself."""
+    """Keeps the metrics of a job, and its last state."""
 
     def __init__(self, configuration: JobConfiguration, mask: Mask = NO_MASK) -> None:
         self._mask = mask
@@ -48,7 +48,7 @@ class MetricsObserver(JobObserver):
 
     def batch(self, summary: BatchSummary) -> None:
         """See ``JobObserver.batch``."""
-        self.metrics.emission.count_batch(summary.emitter.value, summary.seconds)
+        self.metrics.emission.batches.labels(summary.emitter.value).observe(summary.seconds)
 
     def emitted(self, emitted: Emitted) -> None:
         """See ``JobObserver.emitted``."""
@@ -58,13 +58,13 @@ class MetricsObserver(JobObserver):
         for failure, count in emitted.failures.items():
             failures[failure._replace(target=self._mask.text(failure.target))] += count
         inputs.count_failures(failures)
-        inputs.count_ages(emitted.ages)
+        inputs.ages.add(emitted.ages)
         inputs.count_rounds(emitted.rounds)
         self.metrics.emission.count(emitted.figures)
 
     def run_began(self, epoch: int) -> None:
         """See ``JobObserver.run_began``."""
-        self.metrics.state.show_epoch(epoch)
+        self.metrics.state.epoch.set(epoch)
 
     def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
         """See ``JobObserver.restarted``."""
@@ -78,7 +78,8 @@ class MetricsObserver(JobObserver):
 
     def rates(self, arriving: float, processed: float) -> None:
         """See ``JobObserver.rates``."""
-        self.metrics.emission.show_rates(arriving, processed)
+        self.metrics.emission.arriving.set(arriving)
+        self.metrics.emission.processed.set(processed)
 
     def supervised(self, state: SupervisionState) -> None:
         """See ``JobObserver.supervised``."""
@@ -87,7 +88,7 @@ class MetricsObserver(JobObserver):
         metrics.show_state(state.state, is_new=before is None or before.state != state.state)
         metrics.show_alarms(state.breakers, state.floods)
         metrics.show_forwards(state.forwards)
-        metrics.told.set(state.time)
+        metrics.reported_at.set(state.time)
 
     @property
     def health(self) -> Health:

@@ -63,7 +63,6 @@ class Survey(JobObserver):
         metrics: WaitingMetrics,
         mask: Mask = NO_MASK,
     ) -> None:
-        """Prepare; ``start`` begins."""
         self._configuration = configuration
         self._mask = mask
         self._causes = CauseCounter()
@@ -73,7 +72,7 @@ class Survey(JobObserver):
         self._watch = HandlerWatch(self._cluster)
         self._stopped: Collection[str] = ()
         self._warned: dict[str, float] = {}
-        self._told = ""
+        self._reported = ""
         self._follower: StatesFollower | None = None
         self._acknowledged: Mapping[str, Mapping[str, Any]] = {}
         self._shown: tuple[int, Sequence[Acknowledgement]] | None = None
@@ -114,20 +113,21 @@ class Survey(JobObserver):
 
     def look(self) -> None:
         """Asks now, what can't be answered now is asked again the next time."""
-        asked = (self._ask_broker, self._ask_operators, self._ask_ledger)
-        found = [_problem(ask) for ask in asked if not self._ended.is_set()]
-        problems = "; ".join(filter(None, found))
-        if problems and problems != self._told:  # report only changes
+        questions = (self._ask_broker, self._ask_operators, self._ask_ledger)
+        problems = "; ".join(
+            filter(None, [_problem(ask) for ask in questions if not self._ended.is_set()])
+        )
+        if problems and problems != self._reported:  # report only changes
             self._control.notice("what waits can't be told now", error=problems)
-        self._told = problems
+        self._reported = problems
 
     def _run(self) -> None:
         wait = _FIRST
         while not self._ended.wait(wait):
-            begun = time.monotonic()
+            began = time.monotonic()
             self.look()
             age = _AGE if self._configuration.listen else _ALARM_AGE
-            wait = max(age, _SHARE * (time.monotonic() - begun))
+            wait = max(age, _SHARE * (time.monotonic() - began))
         if self._follower is not None:
             self._follower.close()
 
@@ -201,13 +201,11 @@ class Survey(JobObserver):
                 )
                 for one in self._causes.count_new(table, handlers)
             )
-            self._forget_until(table.newest())
+            newest = table.newest()
+            while self._batches and self._batches[0] <= newest:
+                self._batches.popleft()
             self._shown = table.version, acknowledgements
         self._metrics.ledger_answer.set(now)
-
-    def _forget_until(self, newest: float) -> None:
-        while self._batches and self._batches[0] <= newest:
-            self._batches.popleft()
 
     def _ledger_delay(self) -> float:
         """Seconds since the first batch of which the ledger lacks outcomes."""

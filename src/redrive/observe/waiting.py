@@ -20,6 +20,9 @@ MOST_CAUSES: Final = 500
 pairs of handler and cause of which the first time is shown."""
 
 
+_NOTHING: Final = Standing(count=0, invalid=0, since=0.0)
+
+
 class WaitingMetrics:
     """What waits, by the last answers of the broker and the ledger."""
 
@@ -74,6 +77,12 @@ class WaitingMetrics:
         self._unacknowledged_oldest = gauge(
             "redrive_unacknowledged_oldest_seconds", "Age of the oldest of them.", ["handler"]
         )
+        self._further = {
+            State.PARKED: (self._held,),
+            State.REMAINING: (self._unacknowledged, self._unacknowledged_oldest),
+            State.QUARANTINED: (),
+        }
+        """The other gauges of a state."""
         self._oldest = {
             state: gauge(
                 f"redrive_{state}_oldest_seconds", "Age of the oldest of them.", ["handler"]
@@ -81,7 +90,7 @@ class WaitingMetrics:
             for state in states
         }
         self._shown: dict[State, set[str]] = {state: set() for state in states}
-        self._letters = Capped(
+        self._dead_letters = Capped(
             Counter(
                 "redrive_dead_letters",
                 "Dead letters that came, by the ledger.",
@@ -134,7 +143,7 @@ class WaitingMetrics:
         for one in causes:
             cause = printable(one.cause)
             labels = cause, printable(one.destination), printable(one.group)
-            self._letters.add(one.handler, labels, one.count)
+            self._dead_letters.add(one.handler, labels, one.count)
             key = one.handler, cause
             if key in known or len(known) < MOST_CAUSES:
                 known[key] = min(one.first, known.get(key, one.first))
@@ -143,36 +152,24 @@ class WaitingMetrics:
     def show_open(
         self, handlers: Iterable[str], found: Mapping[tuple[str, State], Standing]
     ) -> None:
-        """Shows what is parked, what remains, and what is in quarantine.
-
-        Args:
-            handlers: The handlers of the job; those without anything are shown with 0.
-            found: What stands where, by handler and state.
-        """
+        """Shows what is parked, what remains, and what is in quarantine; 0 for nothing."""
         for state, gauge in self._open.items():
-            ours = {*handlers, *(handler for handler, where in found if where is state)}
-            for gone in self._shown[state] - ours:
-                gauge.remove(gone)
+            names = {*handlers, *(handler for handler, where in found if where is state)}
+            for gone in self._shown[state] - names:
+                for each in (gauge, self._oldest[state], *self._further[state]):
+                    each.remove(gone)
+            self._shown[state] = names
+            for handler in names:
+                one = found.get((handler, state), _NOTHING)
+                gauge.labels(handler).set(one.count)
                 if state is State.PARKED:
-                    self._held.remove(gone)
+                    self._held.labels(handler).set(one.held)
                 if state is State.REMAINING:
-                    self._unacknowledged.remove(gone)
-                    self._unacknowledged_oldest.remove(gone)
-                self._oldest[state].remove(gone)
-            self._shown[state] = ours
-            for handler in ours:
-                one = found.get((handler, state))
-                gauge.labels(handler).set(one.count if one else 0)
-                if state is State.PARKED:
-                    self._held.labels(handler).set(one.held if one else 0)
-                if state is State.REMAINING:
-                    self._unacknowledged.labels(handler).set(
-                        one.count - one.acknowledged if one else 0
-                    )
+                    self._unacknowledged.labels(handler).set(one.count - one.acknowledged)
                     self._unacknowledged_oldest.labels(handler).set_function(
-                        partial(_age, one.unacknowledged_since if one else None)
+                        partial(_age, one.unacknowledged_since)
                     )
-                since = one.since if one else None
+                since = None if one is _NOTHING else one.since
                 self._oldest[state].labels(handler).set_function(partial(_age, since))
 
 

@@ -32,11 +32,7 @@ _VALIDITY: Final = 3
 def check_certificate(section: Section, certificate: Path, key: Path, password: str) -> None:
     """Report a certificate or key that a client can't use, and a pair that does not match.
 
-    Args:
-        section: The table with ``ssl_certificate_file`` and ``ssl_key_file``.
-        certificate: An existing file.
-        key: An existing file.
-        password: Of the key; empty if there is none or it could not be read.
+    Both files exist. The password is empty if there is none or it could not be read.
     """
     is_readable = _check_dates(section, certificate)
     match = _KEY.search(_text(key))
@@ -71,8 +67,8 @@ def _check_password_is_due(section: Section, key: Path, *, is_encrypted: bool) -
         example = "the path of a file that holds the password"
         section.missing("ssl_key_password_file", "the key is encrypted", example)
     for name in () if is_encrypted else names:
-        path, message = (*section.path, name), f"{key} is not encrypted"
-        section.findings.error_at_key(path, "WITHOUT_EFFECT", message, hint=f"remove {name}")
+        message = f"{key} is not encrypted"
+        section.error_at_key(name, "WITHOUT_EFFECT", message, hint=f"remove {name}")
 
 
 def _java_decrypts(key: str) -> bool:
@@ -131,9 +127,9 @@ def _end_of(certificate: bytes) -> datetime:
         ValueError: It is damaged.
         IndexError: It is cut short.
     """
-    [(_, whole)] = _elements(certificate)
-    [(_, body), *_] = _elements(whole)
-    fields = [content for tag, content in _elements(body) if tag != _VERSION]
+    [(_, content)] = _elements(certificate)
+    [(_, body), *_] = _elements(content)
+    fields = [field for tag, field in _elements(body) if tag != _VERSION]
     _, (tag, end) = _elements(fields[_VALIDITY])
     form = "%y%m%d%H%M%SZ" if tag == _SHORT_TIME else "%Y%m%d%H%M%SZ"
     return datetime.strptime(end.decode("ascii"), form).replace(tzinfo=UTC)

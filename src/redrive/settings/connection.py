@@ -111,9 +111,7 @@ def _oauth(section: Section) -> _SignIn:
         for key in filter(section.has, _OAUTH_KEYS[:-1]):
             message = f"{key} has no effect: tokens come from oauth_token_function"
             hint = f"remove {key} or oauth_token_function"
-            section.findings.error_at_key(
-                (*section.path, key), "WITHOUT_EFFECT", message, hint=hint
-            )
+            section.error_at_key(key, "WITHOUT_EFFECT", message, hint=hint)
         function = section.function("oauth_token_function")
         return _SignIn(sasl_mechanism="OAUTHBEARER", oauth_token_function=function)
     for key, purpose in (
@@ -135,16 +133,13 @@ def _oauth(section: Section) -> _SignIn:
 def read_clusters(section: Section, application: str) -> dict[str, Connection]:
     """The connections of the table ``[clusters]`` by name; errors are reported in the section.
 
-    Args:
-        section: The table.
-        application: The application, whose consumer group its clients use.
+    Their clients use the consumer group of the application.
     """
     for name in section.data:
         if not CLUSTER_NAME.fullmatch(name):
             message = f"{name!r} is not a name"
             expected = "up to 48 letters, digits, hyphens, underscores"
-            path = (*section.path, name)
-            section.findings.error_at_key(path, "BAD_VALUE", message, expected=expected)
+            section.error_at_key(name, "BAD_VALUE", message, expected=expected)
     return {
         name: replace(read_connection(section.section(name)), group=application)
         for name in section.data
@@ -171,29 +166,28 @@ def read_registry(section: Section) -> RegistryAccess | None:
 
 def _properties(section: Section) -> dict[str, str]:
     """The client properties that all clients can be given; the others are reported."""
-    found = {}
+    properties = {}
     for name, value in section.data.items():
         known = PROPERTIES.get(name)
         if known is None:
             reason = refusal(name) or "Redrive's clients have no property of this name in common"
-            section.findings.error_at_key(
-                (*section.path, name),
+            section.error_at_key(
+                name,
                 "REFUSED_PROPERTY",
                 f"{name} can't be set: {reason}",
                 hint=did_you_mean(name, PROPERTIES),
             )
         elif known.takes(value):
-            found[name] = value
+            properties[name] = value
         else:
-            written = section.findings.document.text((*section.path, name))
-            message = f"{written!r} is not a value of {name}"
+            message = f"{section.written(name)!r} is not a value of {name}"
             section.error(name, "BAD_VALUE", message, expected=known.expected)
-    return found
+    return properties
 
 
 def _bootstrap_servers(section: Section) -> str:
     text = section.text("bootstrap_servers")
-    written = section.findings.document.text((*section.path, "bootstrap_servers"))
+    written = section.written("bootstrap_servers")
     addresses = [address.strip() for address in text.split(",")]
     for address in addresses if text else ():
         match = _ADDRESS.fullmatch(address)
@@ -244,8 +238,8 @@ def _absolute(path: Path | None) -> str:
 def _without_effect(section: Section, by: str, value: str, key: str, needed: str) -> None:
     """Report a key that has no effect because of the value of another one."""
     if section.has(key):
-        section.findings.error_at_key(
-            (*section.path, key),
+        section.error_at_key(
+            key,
             "WITHOUT_EFFECT",
             f"{key} has no effect with {by} {value}",
             hint=f"set {by} to {needed}, or remove it",
@@ -266,7 +260,7 @@ def read_secret(section: Section, key: str, purpose: str) -> str:
     if not here:
         section.missing(key_of_file, purpose, f"the path of a file that holds the {word}")
         return ""
-    written = section.findings.document.text((*section.path, key))
+    written = section.written(key)
     if written and not _VARIABLE_ALONE.fullmatch(written):
         section.error(
             key,

@@ -10,7 +10,7 @@ import re
 import shlex
 import tomllib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -93,42 +93,39 @@ class Document:
         )
 
     @classmethod
-    def empty(cls, name: str = COMMAND_LINE) -> Self:
+    def empty(cls) -> Self:
         """A document without any setting, relative to the working directory."""
-        return cls(name=name, directory=Path(), data={}, keys={}, values={})
+        return cls(name=COMMAND_LINE, directory=Path(), data={}, keys={}, values={})
 
     def with_options(self, command: str, options: Sequence[Option]) -> Document:
         """The document with the options of a command such as ``redrive run``, which win."""
+        values = [(option.path, option.value) for option in options]
+        return self._with(values, _option_places(command, options))
+
+    def with_variable(self, name: str, path: KeyPath, value: str | float) -> Document:
+        """The document with a setting from the environment variable ``name``, which wins."""
+        written = shlex.quote(str(value))
+        column = len(f"{name}=") + 1
+        place = SourceLocation(ENVIRONMENT, 1, column, len(written), f"{name}={written}")
+        return self._with([(path, value)], {path: place})
+
+    def with_values(self, values: Mapping[KeyPath, Any]) -> Document:
+        """The document with values that the program chooses, and so without locations."""
+        return self._with(values.items(), {})
+
+    def _with(
+        self, values: Iterable[tuple[KeyPath, Any]], places: Mapping[KeyPath, SourceLocation]
+    ) -> Document:
         data = deepcopy(dict(self.data))
-        for option in options:
-            _put(data, option.path, option.value)
-        places = _option_places(command, options)
+        for path, value in values:
+            _put(data, path, value)
         return replace(
             self, data=data, keys={**self.keys, **places}, values={**self.values, **places}
         )
 
-    def with_variable(self, name: str, path: KeyPath, value: str | float) -> Document:
-        """The document with a setting from the environment variable ``name``, which wins."""
-        data = deepcopy(dict(self.data))
-        _put(data, path, value)
-        written = shlex.quote(str(value))
-        column = len(f"{name}=") + 1
-        place = SourceLocation(ENVIRONMENT, 1, column, len(written), f"{name}={written}")
-        return replace(
-            self, data=data, keys={**self.keys, path: place}, values={**self.values, path: place}
-        )
-
-    def with_values(self, values: Mapping[KeyPath, Any]) -> Document:
-        """The document with values that the program chooses, and so without locations."""
-        data = deepcopy(dict(self.data))
-        for path, value in values.items():
-            _put(data, path, value)
-        return replace(self, data=data)
-
     def without(self, key: str) -> Document:
         """The document without one of its tables."""
-        data = {name: value for name, value in self.data.items() if name != key}
-        return replace(self, data=data)
+        return replace(self, data={name: one for name, one in self.data.items() if name != key})
 
     def has(self, path: KeyPath) -> bool:
         """Whether there is a value at a path."""
@@ -158,10 +155,10 @@ class Document:
         """The location of a value; if it is missing, as ``at_key``."""
         return self._nearest(self.values, path)
 
-    def folder_of(self, path: KeyPath) -> Path:
-        """The folder for relative paths: that of the file, or the working directory."""
+    def path_of(self, path: KeyPath, name: str) -> Path:
+        """The file that a setting names, relative to the document or the working directory."""
         is_elsewhere = self.at_value(path).file in {COMMAND_LINE, ENVIRONMENT}
-        return Path() if is_elsewhere else self.directory
+        return (Path() if is_elsewhere else self.directory) / Path(name).expanduser()
 
     def _nearest(self, places: Mapping[KeyPath, SourceLocation], path: KeyPath) -> SourceLocation:
         if path in places:
@@ -199,11 +196,11 @@ def _syntax_error(message: str, text: str, name: str) -> Diagnostic:
             location = replace(location, source_line="")  # it may be a line of a long string
     elif text:
         location = SourceLocation(name, text.rstrip().count("\n") + 1)
-    said = match[1] if match else message
+    reason = match[1] if match else message
     return location.finding(
         Severity.ERROR,
         "SYNTAX",
-        said[:1].lower() + said[1:],
+        reason[:1].lower() + reason[1:],
         hint='a setting is written name = value, text in quotes: name = "orders"',
     )
 
@@ -221,11 +218,11 @@ class _Lines:
         return self.location(line, span.start - self._starts[line - 1] + 1, span.end - span.start)
 
     def location(self, line: int, column: int, length: int = 1) -> SourceLocation:
-        shown = _without_secret(self._lines[line - 1].removesuffix("\r"))
-        if column > len(shown) + 1:
-            shown = ""  # the location itself is hidden
+        visible = _without_secret(self._lines[line - 1].removesuffix("\r"))
+        if column > len(visible) + 1:
+            visible = ""  # the location itself is hidden
         return SourceLocation(
-            self._name, line, column, max(1, min(length, len(shown) - column + 1)), shown
+            self._name, line, column, max(1, min(length, len(visible) - column + 1)), visible
         )
 
 

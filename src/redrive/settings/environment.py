@@ -31,10 +31,6 @@ def with_environment(document: Document, environ: Mapping[str, str]) -> Document
     character that is not a letter or digit becomes an underscore. It holds one text, number or
     boolean; tables with names of their own, such as [clusters.eu], have to be in the document. An
     empty variable counts as not set. A secret stays in its variable: the document refers to it.
-
-    Args:
-        document: The settings of the file.
-        environ: Environment variables.
     """
     settings = _settings(document)
     for name, value in _variables(environ):
@@ -67,17 +63,16 @@ def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _settings(document: Document) -> dict[str, _Setting]:
-    """Every setting that a variable can hold, by the name of the variable."""
-    found: dict[str, _Setting] = {}
+    settings: dict[str, _Setting] = {}
     ambiguous = set()
     for setting in _scalars(SCHEMA.definition, document.data, ()):
         steps = (re.sub("[^A-Z0-9]", "_", step.upper()) for step in setting.path)
         name = _PREFIX + _SEPARATOR.join(steps)
-        if name in found:
+        if name in settings:
             ambiguous.add(name)
-        found[name] = setting
+        settings[name] = setting
     # Names of tables that differ only in case or punctuation have no variables.
-    return {name: setting for name, setting in found.items() if name not in ambiguous}
+    return {name: setting for name, setting in settings.items() if name not in ambiguous}
 
 
 def _scalars(
@@ -87,10 +82,10 @@ def _scalars(
 ) -> Iterator[_Setting]:
     """The texts, numbers and booleans of a schema, with those of named tables in the data."""
     while "$ref" in schema:
-        found: Any = SCHEMA.definition
+        target: Any = SCHEMA.definition
         for step in schema["$ref"].removeprefix("#/").split("/"):
-            found = found[step]
-        schema = found
+            target = target[step]
+        schema = target
     if schema["type"] == "array":
         return
     if schema["type"] != "object":

@@ -134,24 +134,32 @@ class Section:
         """A text; empty if it is not given."""
         return str(self.data.get(key, ""))
 
+    def written(self, key: str) -> str:
+        """A text as written, with ``${NAME}``; empty if it is not given."""
+        return self.findings.document.text((*self.path, key))
+
     def file(self, key: str) -> Path | None:
         """The path of a file or folder, relative to the document; None if it is not given."""
-        folder = self.findings.document.folder_of((*self.path, key))
-        return folder / Path(self.text(key)).expanduser() if key in self.data else None
+        path_of = self.findings.document.path_of
+        return path_of((*self.path, key), self.text(key)) if key in self.data else None
 
-    def function(self, key: str) -> str:
+    def function(self, key: str, *, hint: str = "") -> str:
         """The name of a function, or empty; one that can't be imported is reported."""
         name = self.text(key)
         if name:
             try:
                 imported(name)
             except ConfigurationError as error:
-                self.error(key, "BAD_VALUE", error.message, hint=error.hint)
+                self.error(key, "BAD_VALUE", error.message, hint=hint or error.hint)
         return name
 
     def error(self, key: str, code: str, message: str, **more: str) -> None:
         """Reports that the value of a key is wrong."""
         self.findings.error((*self.path, key), code, message, **more)
+
+    def error_at_key(self, key: str, code: str, message: str, **more: str) -> None:
+        """Reports that a key is wrong or missing; its value is not shown."""
+        self.findings.error_at_key((*self.path, key), code, message, **more)
 
     def warning(self, key: str, code: str, message: str, **more: str) -> None:
         """Reports that the value of a key is probably not meant."""
@@ -162,7 +170,7 @@ class Section:
         names = [step for step in self.path if isinstance(step, str)]
         header = f"[{'.'.join(names)}]" if len(names) == len(self.path) else f"[[{names[0]}]]"
         message = f"{header} needs {key}: {purpose}"
-        self.findings.error_at_key((*self.path, key), "MISSING", message, expected=example)
+        self.error_at_key(key, "MISSING", message, expected=example)
 
 
 def _with_variables(

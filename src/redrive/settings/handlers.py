@@ -40,11 +40,11 @@ class HandlersReader:
     topology: TopologySettings
     lenient_rules: bool
     allow_context_authority: bool
-    given_rules: RulesSource | None = None
+    rules: RulesSource | None = None
     """A table that is already read, for handlers that name no file."""
     without_tables: bool = False
     """Whether a table that ignores every message replaces those of the files."""
-    _seen: dict[tuple[str, str], KeyPath] = field(default_factory=dict)
+    _first_use: dict[tuple[str, str], KeyPath] = field(default_factory=dict)
     """The first use of each queue and each name."""
 
     def read(self) -> tuple[tuple[HandlerConfiguration, ...], tuple[Subscription, ...]]:
@@ -71,7 +71,6 @@ class HandlersReader:
         return tuple(handlers), tuple(subscriptions)
 
     def _check_list(self, section: Section, queues: Sequence[str]) -> None:
-        """Reports what does not go with several queues, or only with them."""
         is_open = any(expression_of(one) is not None for one in queues)
         if (is_open or len(queues) > 1) and section.has("name"):
             section.error(
@@ -106,10 +105,9 @@ class HandlersReader:
                     )
 
     def _subscription(self, section: Section, queues: Sequence[str]) -> Subscription:
-        """The handlers of all topics that match."""
         written = [one for one in queues if expression_of(one) is not None]
-        shown = written[0] if len(written) == 1 else f"{written[0]} and {len(written) - 1} more"
-        handler = self._handler(section.with_value("queue", ""), subscription=shown)
+        name = written[0] if len(written) == 1 else f"{written[0]} and {len(written) - 1} more"
+        handler = self._handler(section.with_value("queue", ""), subscription=name)
         return Subscription(
             expressions=tuple(filter(None, map(expression_of, written))),
             exclude=tuple(
@@ -137,7 +135,7 @@ class HandlersReader:
             section.missing("queue", purpose, 'queue = "ORDERS.DLQ"')
         if source and result:
             local = (manager,) if self.topology.has_files else self.topology.queue_managers
-            found = check_rules(
+            findings = check_rules(
                 source,
                 result,
                 queue=queue,
@@ -146,7 +144,8 @@ class HandlersReader:
                 transforms=self.root.section("transforms").data,
                 clusters=self.root.section("clusters").data,
             )
-            section.findings.extend(found)
+            section.findings.extend(findings)
+        on_data_loss = section.text("on_data_loss")
         return HandlerConfiguration(
             identity=HandlerIdentity.of("", "", name=subscription, manager=manager)
             if subscription
@@ -156,7 +155,7 @@ class HandlersReader:
             breaker=_breaker(section),
             flood_limit=section.data.get("flood_limit", 0),
             held_keys=_held_keys(section, control),
-            data_loss=_data_loss(section),
+            data_loss=DataLoss(on_data_loss) if on_data_loss else None,
             is_subscribed=bool(subscription),
         )
 
@@ -184,8 +183,8 @@ class HandlersReader:
         return named
 
     def _source(self, section: Section) -> RulesSource | None:
-        if self.given_rules is not None and not section.has("rules"):
-            return replace(self.given_rules, strict=not self.lenient_rules)
+        if self.rules is not None and not section.has("rules"):
+            return replace(self.rules, strict=not self.lenient_rules)
         path = section.file("rules")
         if path is None:
             if not section.has("rules"):
@@ -275,33 +274,25 @@ class HandlersReader:
         return HandlerIdentity.of(self.application, topic, name=name, queue=queue, manager=manager)
 
     def _check_unique(self, section: Section, key: str, value: str, manager: str = "") -> None:
-        shown = f"{value}@{manager}".removesuffix("@")
-        first = self._seen.setdefault((key, shown), section.path)
+        full_name = f"{value}@{manager}".removesuffix("@")
+        first = self._first_use.setdefault((key, full_name), section.path)
         if first == section.path or (key == "name" and not section.has("name")):
             return
         line = section.findings.document.at_value((*first, key)).line
         section.error(
             key,
             "DUPLICATE",
-            f"{key} {shown} has a handler already, the one at line {line}",
+            f"{key} {full_name} has a handler already, the one at line {line}",
             expected="one handler for each queue, each with its own name",
         )
 
 
 def _queues(section: Section) -> list[str]:
-    """What a handler names as its queue or queues; none if it names none."""
     written = section.data.get("queue", ())
     return [written] if isinstance(written, str) else [one for one in written if one is not None]
 
 
-def _data_loss(section: Section) -> DataLoss | None:
-    """What the handler does when records are gone; None for what the job does."""
-    written = section.text("on_data_loss")
-    return DataLoss(written) if written else None
-
-
 def _breaker(section: Section) -> BreakerSettings | None:
-    """When retries wait for their target; None for never."""
     failures = section.data.get("breaker", 0)
     if section.has("probe_interval") and not failures:
         section.warning(

@@ -104,24 +104,24 @@ def check_rules(
     """
     if result.table is None:
         return result.diagnostics
-    ours = []
+    findings = []
     for index, rule in enumerate(result.table.rules):
         place = partial(_place, source, result.table, index)
         if _forwards_to(rule, queue, queue_managers, result.table.control):
-            ours.append(_own_queue(place, rule, queue))
+            findings.append(_own_queue(place, rule, queue))
         if rule.authority is Authority.CTX and rule.action.can_fail and not allow_context_authority:
-            ours.append(_context_authority(place))
+            findings.append(_context_authority(place))
         if rule.transform and rule.transform not in transforms:
-            ours.append(_unknown("TRANSFORM", place, rule.transform, transforms))
+            findings.append(_unknown("TRANSFORM", place, rule.transform, transforms))
         if rule.forward_cluster and rule.forward_cluster not in clusters:
-            ours.append(_unknown("FWDT", place, rule.forward_cluster, clusters))
-    looping = {finding.line for finding in ours if finding.subject in {"FWDQ", "FWDT"}}
-    theirs = (
-        finding
-        for finding in result.diagnostics
-        if not (finding.code == _LINTED_INPUT_QUEUE and finding.line in looping)
+            findings.append(_unknown("FWDT", place, rule.forward_cluster, clusters))
+    looping = {one.line for one in findings if one.subject in {"FWDQ", "FWDT"}}
+    of_parser = (
+        one
+        for one in result.diagnostics
+        if not (one.code == _LINTED_INPUT_QUEUE and one.line in looping)
     )
-    return (*theirs, *ours)
+    return (*of_parser, *findings)
 
 
 def _place(source: RulesSource, table: RulesTable, index: int, keyword: str) -> SourceLocation:

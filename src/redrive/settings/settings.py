@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,9 +19,11 @@ from redrive.configuration import (
     LedgerConfiguration,
     RemoteFolder,
 )
+from redrive.configuration.transforms import TransformConfiguration
 from redrive.diagnostics import Severity, has_errors
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault
 from redrive.masking import Mask
+from redrive.messages.json_patch import JsonPatch, read_json
 from redrive.settings.connection import read_clusters, read_connection, read_registry
 from redrive.settings.document import Document, Option
 from redrive.settings.environment import unknown_variables, with_environment
@@ -30,7 +32,6 @@ from redrive.settings.handlers import HandlersReader
 from redrive.settings.rules import RulesSource
 from redrive.settings.schemes import read_schemes
 from redrive.settings.topology import TopologySettings, read_topology
-from redrive.settings.transforms import read_transforms
 from redrive.settings.values import FIELDS, LogFormat, LogLevel, LogSettings, Settings
 from redrive.topology.put import QueueLimits
 
@@ -42,6 +43,8 @@ _STORE: Final = ("endpoint", "region", "allow_http")
 _STORES: Final = ("s3", "s3a", "abfs", "abfss", "gs", "hdfs")
 _STORES_TEXT: Final = f"a folder, or a URL that begins with one of {', '.join(_STORES)}"
 _SIGN_IN: Final = "credentials come from the environment or from the files of the store's own tools"
+
+_TRANSFORM_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,48}")
 
 _ANSWER: Final = 5.0
 """Seconds that the cluster has to name its topics."""
@@ -157,12 +160,13 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
         topology,
         lenient_rules=options.pop("lenient_rules", False),
         allow_context_authority=options.pop("allow_context_authority", False),
-        given_rules=rules,
+        rules=rules,
         without_tables=without_tables,
     )
-    _check_enrichment(job)
+    job.function("enrichment", hint="the folder of the package has to be on PYTHONPATH")
     handlers, subscriptions = reader.read()
     conflict = {key: value for key, value in application.data.items() if key == "on_conflict"}
+    transforms = root.section("transforms")
     beside = root.findings.document.directory / DEFAULT_DIRECTORY / name
     directory = (application.file("directory") or beside).absolute()
     configuration = JobConfiguration(
@@ -179,7 +183,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
         topology=topology.texts,
         on_undeliverable=topology.on_undeliverable,
         schemes=read_schemes(root.section("schemes")),
-        transforms=read_transforms(root.section("transforms")),
+        transforms=tuple(_transform(transforms.section(name), name) for name in transforms.data),
         ledger=_ledger(root.section("ledger"), directory),
         **_converted({**options, **conflict}),
         **root.section("retry").data,
@@ -214,27 +218,13 @@ def _share(section: Section) -> Share:
     try:
         return Share.parse("1/1" if written in {"", AUTO} else written)
     except ValueError:
-        written = section.findings.document.text((*section.path, "instance"))
         section.error(
             "instance",
             "BAD_VALUE",
-            f"invalid instance {written!r}",
+            f"invalid instance {section.written('instance')!r}",
             expected='"1/2" for the first of two instances, "2/2" for the second; or "auto"',
         )
         return Share(1, 1)
-
-
-def _check_enrichment(section: Section) -> None:
-    name = section.text("enrichment")
-    module, _, function = name.partition(":")
-    try:
-        if not name or callable(getattr(importlib.import_module(module), function)):
-            return
-        problem = f"{name} is not a function"
-    except Exception as error:  # noqa: BLE001 - whatever a module does when it is imported
-        problem = f"{name} can't be imported: {error}"
-    hint = "the folder of the package has to be on PYTHONPATH"
-    section.error("enrichment", "BAD_VALUE", problem, hint=hint)
 
 
 def _limits(section: Section, topology: TopologySettings) -> dict[str, QueueLimits]:
@@ -260,22 +250,51 @@ def _queue_limits(section: Section) -> QueueLimits:
     return QueueLimits(put_enabled=limits.pop("put", "enabled") == "enabled", **limits)
 
 
+def _transform(section: Section, name: str) -> TransformConfiguration:
+    """One ``[transforms.NAME]``; errors are reported in the section."""
+    findings, path = section.findings, section.path
+    if not _TRANSFORM_NAME.fullmatch(name):
+        expected = "up to 48 letters, digits, dots, hyphens, underscores"
+        findings.error_at_key(path, "BAD_VALUE", f"{name!r} is not a name", expected=expected)
+    if section.has("json_patch") == section.has("python"):
+        message = f"[transforms.{name}] needs either json_patch or python"
+        hint = 'json_patch = "fix.json", or python = "package.module:function"'
+        findings.error_at_key(path, "MISSING", message, hint=hint)
+    return TransformConfiguration(name, _patch(section), section.function("python"))
+
+
+def _patch(section: Section) -> bytes:
+    path = section.file("json_patch")
+    if path is None:
+        return b""
+    try:
+        patch = path.read_bytes()
+        JsonPatch.of(read_json(patch))
+    except OSError as error:
+        section.error("json_patch", "BAD_VALUE", f"{path} can't be read: {error.strerror}")
+    except ValueError as error:
+        problem = str(error).replace("the value", "the file", 1)
+        hint = 'such as [{"op": "replace", "path": "/currency", "value": "EUR"}]'
+        section.error("json_patch", "BAD_VALUE", f"{path}: {problem}", hint=hint)
+    else:
+        return patch
+    return b""
+
+
 def _ledger(section: Section, directory: Path) -> LedgerConfiguration:
     values = {key: value for key, value in section.data.items() if key not in _STORE}
     url = section.text("path")
     if "://" not in url:
-        _check_store(section, "the ledger is in a folder of this machine", _STORE)
+        _warn_of_store_keys(section, "the ledger is in a folder of this machine")
         values["path"] = (section.file("path") or directory / "ledger").absolute()
         return LedgerConfiguration(**values)
     scheme, _, rest = url.partition("://")
     if scheme not in _STORES:
         section.error("path", "BAD_VALUE", f"{scheme} is no object store", expected=_STORES_TEXT)
     elif "?" in rest or ("@" in rest and not scheme.startswith("abfs")):
-        section.findings.error_at_key(
-            (*section.path, "path"), "BAD_VALUE", "path of [ledger] has credentials", hint=_SIGN_IN
-        )
+        section.error_at_key("path", "BAD_VALUE", "path of [ledger] has credentials", hint=_SIGN_IN)
     if not scheme.startswith("s3"):
-        _check_store(section, f"only s3 has it, not {scheme}", _STORE)
+        _warn_of_store_keys(section, f"only s3 has it, not {scheme}")
     options = {
         key: str(section.data[key]).lower() if key == "allow_http" else str(section.data[key])
         for key in _STORE
@@ -287,8 +306,8 @@ def _ledger(section: Section, directory: Path) -> LedgerConfiguration:
     return LedgerConfiguration(**values)
 
 
-def _check_store(section: Section, why: str, keys: Sequence[str]) -> None:
-    for key in keys:
+def _warn_of_store_keys(section: Section, why: str) -> None:
+    for key in _STORE:
         if section.has(key):
             section.warning(key, "WITHOUT_EFFECT", f"{key} of [ledger] has no effect: {why}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -96,9 +97,9 @@ def read_topology(section: Section) -> TopologySettings:
     texts = tuple(_texts(section))
     result = read_definitions(texts)
     accepts = section.text("failed_commands") == "accept"
-    found = result.accepting_failures() if accepts else result.diagnostics
+    diagnostics = result.accepting_failures() if accepts else result.diagnostics
     # Notes are for redrive check.
-    section.findings.extend(one for one in found if one.severity is not Severity.NOTE)
+    section.findings.extend(one for one in diagnostics if one.severity is not Severity.NOTE)
     if result.topology is not None and texts:
         _check_kind(section, kind, result.topology)
     written = section.text("on_undeliverable")
@@ -111,7 +112,6 @@ def read_topology(section: Section) -> TopologySettings:
 
 
 def _check_kind(section: Section, kind: str, topology: Topology) -> None:
-    """Report files that define no queue managers, or those of another kind."""
     defined = {"mq": bool(topology.mq.queue_managers), "mqe": bool(topology.mqe_managers)}
     kinds = [one for one, is_there in defined.items() if is_there]
     if not kinds:
@@ -126,7 +126,6 @@ def _check_kind(section: Section, kind: str, topology: Topology) -> None:
 
 
 def _texts(section: Section) -> Iterator[SourceText]:
-    """The content of the files, those of a folder by name."""
     for index, written in enumerate(section.data.get("files", ())):
         path = (*section.path, "files", index)
         for source in _sources(section.findings, path, written) if written else ():
@@ -141,8 +140,7 @@ def _texts(section: Section) -> Iterator[SourceText]:
 
 def _sources(findings: Findings, path: KeyPath, written: str) -> Iterable[Source]:
     """The files of one ``[QM=]FILE`` or folder."""
-    folder = findings.document.folder_of(path)
-    named = named_sources(written, lambda name: folder / Path(name).expanduser())
+    named = named_sources(written, partial(findings.document.path_of, path))
     if not named.path.exists():
         hint = similar_file(named.path)
         findings.error(path, "MISSING_FILE", f"there is no file {named.path}", hint=hint)

@@ -99,10 +99,7 @@ class Settings:
             "transforms": [one.name for one in job.transforms],
             "topology": [text.name for text in job.topology],
             "on_undeliverable": job.on_undeliverable.value,
-            "job": _described("job", job),
-            "retry": _described("retry", job),
-            "supervision": _described("supervision", job),
-            "observe": _described("observe", job),
+            **{name: _described(name, job) for name in ("job", "retry", "supervision", "observe")},
             "ledger": _described("ledger", job.ledger),
             "log": _described("log", self.log),
         }
@@ -110,12 +107,12 @@ class Settings:
 
 def _described(section: str, values: object) -> dict[str, Any]:
     """The keys that the schema has for a section, with the values that they became."""
-    found = {}
+    described = {}
     for key in SCHEMA.definition["$defs"][section]["properties"]:
         value = getattr(values, FIELDS.get(key, key), _MISSING)
         if value is not _MISSING and key not in _SECRETS:
-            found[key] = _plain(key, value)
-    return found
+            described[key] = _plain(key, value)
+    return described
 
 
 def _plain(key: str, value: Any) -> Any:  # noqa: ANN401 - what JSON takes

@@ -39,14 +39,14 @@ class WatchedFiles:
 
     def digest(self) -> bytes:
         """Stands for the content of all files; another one for each content."""
-        found = hashlib.blake2b(digest_size=16)
+        digest = hashlib.blake2b(digest_size=16)
         for path in self._files():
             try:
                 content = hashlib.blake2b(path.read_bytes()).digest()
             except OSError:
                 content = _MISSING
-            found.update(b"%b %b;" % (os.fsencode(path), content))
-        return found.digest()
+            digest.update(b"%b %b;" % (os.fsencode(path), content))
+        return digest.digest()
 
     def _files(self) -> Iterator[Path]:
         document = Document.empty()
@@ -68,9 +68,5 @@ def _named(document: Document, environ: Mapping[str, str]) -> Iterator[Path]:
     yield from filter(None, named)
     for index, written in enumerate(topology.data.get("files", ())):
         if written:
-            folder = document.folder_of((*topology.path, "files", index))
-            yield from (one.path for one in named_sources(written, partial(_in, folder)).sources)
-
-
-def _in(folder: Path, name: str) -> Path:
-    return folder / Path(name).expanduser()
+            path_of = partial(document.path_of, (*topology.path, "files", index))
+            yield from (one.path for one in named_sources(written, path_of).sources)

@@ -84,17 +84,14 @@ class BatchProcessor:
         self._order = pickle.dumps(order)
         self._emission = Emission(order)
         self._cluster = cluster
-        told = _bounded(start)
-        self._held = self._held_of(told)
+        bounded = _bounded(start)
+        self._held = self._held_partitions(bounded)
         self._held_before: HeldPartitions | None = None
         """Until the end of the first batch by changed tables, which may have been planned before
         these were known."""
-        self._waiting = [held.lane for held in told]
-        self._follower = (
-            StatesFollower(cluster, configuration.application)
-            if any(held.behind for held in told)
-            else None
-        )
+        self._waiting = [held.lane for held in bounded]
+        follows = any(held.behind for held in bounded)
+        self._follower = StatesFollower(cluster, configuration.application) if follows else None
         self._done = done
         self._emitted = emitted
         self._enrichment = Enrichment.of(configuration)
@@ -122,7 +119,7 @@ class BatchProcessor:
         """Held while a table decides, until what it decided is committed."""
         self._is_in_doubt = False
         """Whether changed tables may be recorded that this run does not know."""
-        self._is_asked_again = threading.Event()
+        self._commit_requested = threading.Event()
         """Whether to commit all positions again before the next batch."""
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
@@ -135,7 +132,7 @@ class BatchProcessor:
             try:
                 with under_way("the running batch"):
                     self._process(frame, batch, self.began)
-                    self._commit_if_asked()
+                    self._commit_if_requested()
             except ProtocolError as fault:
                 self.fault = fault
                 raise
@@ -217,15 +214,15 @@ class BatchProcessor:
             self._busy.release()
 
     def commit_again(self) -> None:
-        """Commits all lane positions: now, or right after the running batch.
+        """Commits all lane positions, now or right after the running batch.
 
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        self._is_asked_again.set()
+        self._commit_requested.set()
         if self._busy.acquire(blocking=False):
             try:
-                self._commit_if_asked()
+                self._commit_if_requested()
             finally:
                 self._busy.release()
 
@@ -249,16 +246,16 @@ class BatchProcessor:
         order = EmissionOrder.of(configuration, self.run, start)
         self._order = pickle.dumps(order)
         self._emission.change_tables(order)
-        self._held_before, self._held = self._held, self._held_of(_bounded(start))
+        self._held_before, self._held = self._held, self._held_partitions(_bounded(start))
 
-    def _held_of(self, told: Sequence[HeldPartition]) -> HeldPartitions:
+    def _held_partitions(self, bounded: Sequence[HeldPartition]) -> HeldPartitions:
         rate = self._configuration.reevaluation_rate
-        return HeldPartitions(told, self._cluster, self._clock, rate=rate, at_most=True)
+        return HeldPartitions(bounded, self._cluster, self._clock, rate=rate, at_most=True)
 
-    def _commit_if_asked(self) -> None:
-        if self._is_asked_again.is_set() and not self._ending.is_set():
+    def _commit_if_requested(self) -> None:
+        if self._commit_requested.is_set() and not self._ending.is_set():
             self._commit(dict(self.positions))
-            self._is_asked_again.clear()
+            self._commit_requested.clear()
 
     def _commit(
         self,
@@ -273,12 +270,10 @@ class BatchProcessor:
     def _process(self, frame: DataFrame, batch: int, started: float) -> None:
         now = int(self._clock.now() * 1000)
         by_driver = self._uses_driver()
+        emit = self._emit_here if by_driver else self._emit_in_workers
         emitted = Emitted()
         try:
-            if by_driver:
-                self._emit_here(frame, now, emitted)
-            else:
-                self._emit_in_workers(frame, now, emitted)
+            emit(frame, now, emitted)
         finally:
             self.positions.update(emitted.ends)
             self.read_up_to.update(emitted.ends)

@@ -40,9 +40,6 @@ _PATIENCE: Final = 900.0
 def archive_path(java: Java) -> Path:
     """Path of the archive that fits a Java and the jars of this installation, if it exists.
 
-    Args:
-        java: The Java that starts Spark.
-
     Raises:
         EnvironmentFault: A jar is missing.
     """
@@ -50,20 +47,20 @@ def archive_path(java: Java) -> Path:
     for jar in (*jar_files(JarGroup.SPARK), *sorted(_pyspark_jars().iterdir())):
         file = jar.stat()
         digest.update(f"\0{jar}\0{file.st_size}\0{int(file.st_mtime)}".encode())
-    name = f"{_installation(java)}-{digest.hexdigest()[:16]}.jsa"
+    name = f"{_archive_prefix(java)}-{digest.hexdigest()[:16]}.jsa"
     return cache_directory() / "class-archives" / name
 
 
 def _pyspark_jars() -> Path:
     """The folder of pyspark's own jars, found without the time that its import takes."""
-    found = find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent / "jars"
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "jars"
 
 
-def _installation(java: Java) -> str:
-    """What all archives of an installation begin with: only the newest of them fits."""
+def _archive_prefix(java: Java) -> str:
+    """What the names of an installation's archives begin with: only the newest of them fits."""
     return sha256(f"{java.home}\0{_pyspark_jars()}".encode()).hexdigest()[:16]
 
 
@@ -92,7 +89,7 @@ def make_archive() -> Path:
     with exclusively(path.parent):
         if not path.exists():
             _make(path)
-            for older in path.parent.glob(f"{_installation(java)}-*.jsa"):
+            for older in path.parent.glob(f"{_archive_prefix(java)}-*.jsa"):
                 if older != path:
                     older.unlink()
     return path
@@ -101,7 +98,7 @@ def make_archive() -> Path:
 def _make(path: Path) -> None:
     scratch = path.with_suffix(".new")
     scratch.unlink(missing_ok=True)
-    problem = _trained(scratch)
+    problem = _write_archive(scratch)
     if problem:
         scratch.unlink(missing_ok=True)
         raise EnvironmentFault(
@@ -111,8 +108,8 @@ def _make(path: Path) -> None:
     scratch.replace(path)
 
 
-def _trained(path: Path) -> str:
-    """Writes the archive in a separate process; returns the error, or nothing."""
+def _write_archive(path: Path) -> str:
+    """Writes the archive in a separate process; returns the error, or an empty text."""
     # A separate session: Java has to end with the process.
     with subprocess.Popen(
         [sys.executable, "-m", __name__, str(path)],
@@ -122,21 +119,17 @@ def _trained(path: Path) -> str:
         start_new_session=True,
     ) as process:
         try:
-            _, said = process.communicate(timeout=_PATIENCE)
+            _, errors = process.communicate(timeout=_PATIENCE)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return f"it took longer than {_PATIENCE:g} s"
     if process.returncode or not path.exists():
-        return "\n".join(said.splitlines()[-3:]) or f"exit code {process.returncode}"
+        return "\n".join(errors.splitlines()[-3:]) or f"exit code {process.returncode}"
     return ""
 
 
 def train(path: Path) -> None:
-    """Starts Spark, runs it like the job does, and writes the archive at its end.
-
-    Args:
-        path: The archive, which does not exist yet.
-    """
+    """Starts Spark, runs it like the job does, and writes the archive, which does not exist yet."""
     from redrive.streaming.session import start_session  # noqa: PLC0415 - needs pyspark
 
     with tempfile.TemporaryDirectory(prefix="redrive-classes-") as folder:
@@ -164,11 +157,9 @@ def train(path: Path) -> None:
 def exercise(session: SparkSession, directory: Path) -> None:
     """Lets Spark do once what it does for a job, so that Java has loaded and compiled it.
 
-    Args:
-        session: The session.
-        directory: A folder for a checkpoint, which does not exist yet.
+    The directory is for a checkpoint, and does not exist yet.
     """
-    session.range(0, 2, 1, 2).mapInArrow(_passed_on, "id long").collect()
+    session.range(0, 2, 1, 2).mapInArrow(_pass_on, "id long").collect()
     session.readStream.format("kafka").options(
         **{"kafka.bootstrap.servers": "localhost:1", "subscribe": "none"}
     ).load()
@@ -176,7 +167,7 @@ def exercise(session: SparkSession, directory: Path) -> None:
         session.readStream.format("rate")
         .load()
         .selectExpr("*", "unix_millis(current_timestamp()) AS now")
-        .writeStream.foreachBatch(_looked_at)
+        .writeStream.foreachBatch(_fetch)
         .option("checkpointLocation", (directory / "checkpoint").as_uri())
         .start()
     )
@@ -184,11 +175,11 @@ def exercise(session: SparkSession, directory: Path) -> None:
     query.stop()
 
 
-def _passed_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return batches
 
 
-def _looked_at(frame: DataFrame, batch: int) -> None:
+def _fetch(frame: DataFrame, batch: int) -> None:
     del batch
     frame.toArrow()
 

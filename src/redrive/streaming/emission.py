@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.protocol import EmissionFigures, Emitter, FailedTry
 from redrive.checkpoints.states import StatesFollower
 from redrive.collector import collector_paused
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.breaker import NO_BREAKERS, BreakerCounts, BreakerKey, OpenBreaker
 from redrive.engine.commands import NO_STATES, Replay, States, orders_on
@@ -33,7 +35,6 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.copies import LiveCopies
 from redrive.kafka.facts import ClusterFacts
 from redrive.kafka.producer import KafkaProducer
-from redrive.kafka.reports import Batching
 from redrive.kafka.waiting_keys import LiveOrder
 from redrive.messages import Records, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
@@ -41,14 +42,11 @@ from redrive.messages.schemes import SchemeTable
 from redrive.outcomes.followed import FollowedReplays
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from redrive.configuration import JobConfiguration
     from redrive.streaming.start import Start
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-_FIRST_WORD: Final = 3
+_WARNED_FROM: Final = 3
 """Failed tries after which each one is logged: a moving coordinator causes one or two, which nobody
 needs to know."""
 
@@ -69,12 +67,7 @@ class GroupCluster:
     """Implements ``redrive.checkpoints.protocol.Cluster`` for one consumer group."""
 
     def __init__(self, cluster: Cluster, configuration: JobConfiguration) -> None:
-        """Take the cluster.
-
-        Args:
-            cluster: Answers.
-            configuration: The job, whose consumer group's offsets are its progress.
-        """
+        """Take the cluster; the offsets of the job's consumer group are its progress."""
         self._cluster = cluster
         self._facts = ClusterFacts(cluster, creates=True)
         self._configuration = configuration
@@ -99,7 +92,7 @@ class GroupCluster:
             answers = replace(answers, rounds=rounds, waiting=waiting)
         if not questions.about_replays:
             return answers
-        accepted = self._accepted() if questions.replays or questions.orders else {}
+        accepted = self._accepted_replays() if questions.replays or questions.orders else {}
         return replace(
             answers,
             copies={lane: self._copies.on(lane) for lane in questions.copies},
@@ -114,7 +107,7 @@ class GroupCluster:
         if self._replays is not None:
             self._replays.close()
 
-    def _accepted(self) -> Mapping[str, Replay]:
+    def _accepted_replays(self) -> Mapping[str, Replay]:
         """Replays by the id of their plan.
 
         They include all that the planner saw, and it passes no instruction before it saw the plan.
@@ -141,13 +134,7 @@ class EmissionOrder:
 
     @classmethod
     def of(cls, configuration: JobConfiguration, run: RunIdentity, start: Start) -> Self:
-        """The emission config of a run from its start.
-
-        Args:
-            configuration: The job.
-            run: The run.
-            start: The start positions.
-        """
+        """The emission config of a run from its start."""
         return cls(
             configuration, run, start.incarnations, start.replayed, start.released, start.late
         )
@@ -200,33 +187,24 @@ class Emitted:
             results[kind[:3]] += count
         return results
 
-    def add(self, summary: Summary) -> None:
-        """Adds the summary of one slice."""
+    def add(self, summary: Summary | Emitted) -> None:
+        """Adds what was counted for one slice."""
         self.inputs.update(summary.inputs)
         self.failures.update(summary.failures)
         self.invalid += summary.invalid
         self.ages.add(summary.ages)
-        self._add_breakers(summary.breakers)
+        for key, counts in summary.breakers.items():
+            self.breakers.setdefault(key, BreakerCounts()).add(counts)
         self.arrivals.update(summary.arrivals)
         self.rounds.update(summary.rounds)
 
     def merge(self, other: Emitted) -> None:
         """Adds the work of another process."""
+        self.add(other)
         self.records += other.records
         self.size += other.size
-        self.inputs.update(other.inputs)
-        self.failures.update(other.failures)
-        self.invalid += other.invalid
         self.ends.update(other.ends)
-        self.ages.add(other.ages)
         self.figures.add(other.figures)
-        self._add_breakers(other.breakers)
-        self.arrivals.update(other.arrivals)
-        self.rounds.update(other.rounds)
-
-    def _add_breakers(self, counts: Mapping[BreakerKey, BreakerCounts]) -> None:
-        for key, one in counts.items():
-            self.breakers.setdefault(key, BreakerCounts()).add(one)
 
 
 class Emission:
@@ -239,11 +217,7 @@ class Emission:
     """
 
     def __init__(self, order: EmissionOrder) -> None:
-        """Make the handlers; clients connect when they are first needed.
-
-        Args:
-            order: The emission config.
-        """
+        """Make the handlers; clients connect when they are first needed."""
         configuration = order.configuration
         self._cluster = Cluster(configuration.connection)
         self._facts = Facts(time.monotonic)
@@ -259,7 +233,12 @@ class Emission:
         self.transactional_id = order.run.new_transactional_id()
         self._group = GroupCluster(self._cluster, configuration)
         self.emitter = Emitter(
-            self._make_producer,
+            partial(
+                KafkaProducer,
+                configuration.connection.librdkafka(),
+                self.transactional_id,
+                configuration.application,
+            ),
             self._group,
             RunEntry(self._cluster, configuration.control_topic, order.run),
             SystemClock(),
@@ -272,11 +251,7 @@ class Emission:
         return self._order.run
 
     def change_tables(self, order: EmissionOrder) -> None:
-        """Decides by the tables of another order of the same run, from the next batch on.
-
-        Args:
-            order: The emission config, which differs in rules tables and what they set free.
-        """
+        """Decides by the rules tables of another order of the same run, from the next batch on."""
         self._order, self._configuration = order, order.configuration
         self._factory = DeciderFactory(self._configuration, self._facts)
         self._deciders = self._factory.deciders(self._states)
@@ -319,8 +294,8 @@ class Emission:
         try:
             with collector_paused():
                 for parts, size in self._slices(batches):
-                    done = self._emit_slice(parts, settings, emitted)
-                    settings = _following(settings, done)
+                    summaries = self._emit_slice(parts, settings, emitted)
+                    settings = _next_settings(settings, summaries)
                     emitted.size += size
         finally:
             emitted.figures.add(self.emitter.take_figures())
@@ -328,7 +303,6 @@ class Emission:
     def _emit_slice(
         self, parts: Sequence[PartitionRecords], settings: SliceSettings, emitted: Emitted
     ) -> list[Summary]:
-        """Emits one slice; returns what it did."""
         one = Slice(parts, self._decoder, self._facts, settings)
         summaries = []
         for done in self.emitter.emit(one):
@@ -355,18 +329,18 @@ class Emission:
         settings = self._configuration
         parts: list[PartitionRecords] = []
         rows = size = 0
-        begun = time.monotonic()
+        began = time.monotonic()
         for piece in _pieces(batches, settings.slice_records, settings.slice_bytes):
             is_full = (
                 rows + piece.num_rows > settings.slice_records
                 or size + piece.nbytes > settings.slice_bytes
-                or time.monotonic() - begun > settings.slice_seconds
+                or time.monotonic() - began > settings.slice_seconds
             )
             if parts and is_full:
                 yield parts, size
                 parts, rows, size = [], 0, 0
             if not parts:
-                begun = time.monotonic()
+                began = time.monotonic()
             parts += self._parts(piece)
             rows, size = rows + piece.num_rows, size + piece.nbytes
         if parts:
@@ -386,11 +360,7 @@ class Emission:
             )
 
     def _follow_states(self, now: int) -> None:
-        """Uses the states that operators set (``redrive queue disable``) from now on.
-
-        Args:
-            now: Time of the attempts, in milliseconds.
-        """
+        """Uses the states that operators set (``redrive queue disable``) from now on."""
         if self._follower is None:
             return
         states: States = self._follower.states().as_of(now)
@@ -399,18 +369,10 @@ class Emission:
             self._triggers = self._factory.triggers(states)
         self._states = states
 
-    def _make_producer(self, batching: Batching) -> KafkaProducer:
-        return KafkaProducer(
-            self._configuration.connection.librdkafka(),
-            self.transactional_id,
-            self._configuration.application,
-            batching=batching,
-        )
 
-
-def _following(settings: SliceSettings, done: Iterable[Summary]) -> SliceSettings:
-    """The settings of the slice after some: with their arrivals, and without their probes."""
-    for summary in done:
+def _next_settings(settings: SliceSettings, summaries: Iterable[Summary]) -> SliceSettings:
+    """The settings of the next slice: with the arrivals of those before, without their probes."""
+    for summary in summaries:
         if summary.probed:
             breakers = {
                 key: one._replace(may_probe=one.may_probe and key not in summary.probed)
@@ -450,8 +412,7 @@ def _lanes(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBat
 
 
 def _log_failed_try(failed: FailedTry) -> None:
-    """One line for each repeated try of an emission."""
-    level = logging.WARNING if failed.tries >= _FIRST_WORD else logging.INFO
+    level = logging.WARNING if failed.tries >= _WARNED_FROM else logging.INFO
     lanes = ", ".join(map(str, failed.lanes[:3])) + (", ..." if len(failed.lanes) > 3 else "")  # noqa: PLR2004 - three are enough to see which
     _LOGGER.log(
         level,
@@ -466,6 +427,3 @@ def _log_failed_try(failed: FailedTry) -> None:
             }
         },
     )
-
-
-__all__ = ["Emission", "EmissionOrder", "Emitted", "GroupCluster", "SystemClock"]

@@ -19,11 +19,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.own_topics import cluster_topic as own_topic
 from redrive.checkpoints.protocol import Emitter
+from redrive.configuration import JobConfiguration
 from redrive.engine.facts import Answers, Questions
 from redrive.engine.names import cluster_topic
 from redrive.errors import FatalFault, RedriveError, TransientFault
@@ -32,30 +33,27 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN, ONE_TRY
 from redrive.kafka.errors import UNANSWERED_REASON
 from redrive.kafka.producer import KafkaProducer
+from redrive.kafka.records import StoredRecord
+from redrive.kafka.reports import Batching
 from redrive.kafka.watch import Watch
 from redrive.messages import OutputRecord, Refused, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import Form, add_header, new_header
 from redrive.messages.reasons import Reason
 from redrive.streaming.emission import SystemClock
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.kafka.records import StoredRecord
-    from redrive.kafka.reports import Batching
-    from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.lifecycle import JobControl
 
 _AT_ONCE: Final = 2_000
 """The most records of one transaction."""
 _BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 """Bytes after which a transaction takes no further record."""
-_REFUSING: Final = 5.0
+_TOPIC_PAUSE: Final = 5.0
 """Seconds for which a topic that refused a message is not tried again."""
 _CLEAR_AGE: Final = 300.0
 """Seconds between two deletions of what was forwarded."""
 _REMINDER: Final = 60.0
 """Seconds between two warnings about one cluster."""
-_OF_A_TOPIC: Final = (
+_TOPIC_REASONS: Final = (
     Reason.UNKNOWN_OBJECT_NAME,
     Reason.NOT_AUTHORIZED,
     Reason.UNKNOWN_REMOTE_Q_MGR,
@@ -73,17 +71,14 @@ class Forwarding:
     def __init__(
         self, configuration: JobConfiguration, run: RunIdentity, control: JobControl
     ) -> None:
-        """Begin to forward, if this instance has the part of the topics that all share.
+        """Begin to forward, if this instance has the topics that all instances share.
 
-        Args:
-            configuration: The job.
-            run: The run; a later one ends this.
-            control: Is notified of clusters that messages wait for.
+        A later run ends this one; ``control`` is notified of clusters that messages wait for.
         """
         self._ended = threading.Event()
         clusters = configuration.clusters if configuration.share.is_first else {}
         self._forwarders = [
-            Forwarder(configuration, run, name, partial(control.warning)) for name in clusters
+            Forwarder(configuration, run, name, control.warning) for name in clusters
         ]
         self._threads = [
             threading.Thread(
@@ -127,14 +122,7 @@ class Forwarder:
         name: str,
         warn: Callable[..., None],
     ) -> None:
-        """Prepare; clients connect in the thread that forwards.
-
-        Args:
-            configuration: The job.
-            run: The run.
-            name: The cluster.
-            warn: Called with a sentence and facts.
-        """
+        """Prepare; clients connect in the thread that forwards."""
         self.name = name
         self.is_done = False
         """Whether everything was forwarded at the last look."""
@@ -150,8 +138,8 @@ class Forwarder:
         self._lane = TopicPartition(self._topic, 0)
         self._position = 0
         """Everything before it was forwarded or returned; 0 if that is not known."""
-        self._refusing: dict[str, tuple[Refused, float]] = {}
-        self._refused: dict[int, Refused] = {}
+        self._refused_topics: dict[str, tuple[Refused, float]] = {}
+        self._refused_records: dict[int, Refused] = {}
         self._warn, self._warned_at = warn, -_REMINDER
         self._group_there = ""
         entry = RunEntry(self._home, configuration.control_topic, run)
@@ -167,10 +155,10 @@ class Forwarder:
                 try:
                     self._serve(ended, watch)
                 except FatalFault as fault:  # the rights may be granted, or another run took over
-                    self._note(fault)
-                    ended.wait(_REFUSING)
+                    self._note_problem(fault)
+                    ended.wait(_TOPIC_PAUSE)
                 except RedriveError as fault:
-                    self._note(fault)
+                    self._note_problem(fault)
                     ended.wait(AGAIN)
         finally:
             watch.close()
@@ -185,8 +173,9 @@ class Forwarder:
             first, end = self._home.extents([self._lane])[self._lane]
             if self._position > end:  # the topic was recreated
                 self._position = 0
-            self.waiting = max(0, end - max(first, self._position))
-            if end <= max(first, self._position):
+            begin = max(first, self._position)
+            self.waiting = max(0, end - begin)
+            if end <= begin:
                 self.is_done, self.problem = True, ""
                 if self._position > first and time.monotonic() - cleared_at > _CLEAR_AGE:
                     self._clear()
@@ -203,7 +192,7 @@ class Forwarder:
                 self._position = end
 
     def _begin(self, first: int) -> None:
-        """Finds the position, and makes the topic there that stands for the one here."""
+        """Finds the position, and creates the topic of the same name in the other cluster."""
         if self._topic not in self._there.topics():
             TopicAdministration(self._connections[1]).ensure([own_topic(self._topic)])
         identities = self._home.topic_ids([self._topic])
@@ -217,7 +206,6 @@ class Forwarder:
         self._position = max(first, self.committed([self._lane])[self._lane] or 0)
 
     def _records(self, end: int) -> Iterator[StoredRecord]:
-        """The next records, as many as one transaction takes."""
         if self._position >= end:
             return
         size = 0
@@ -230,18 +218,20 @@ class Forwarder:
                 return
 
     def _move(self, records: Sequence[StoredRecord]) -> None:
-        """Forwards records in their order, or returns them: a run of those alike at a time."""
+        """Forwards or returns records in their order, one run of either kind at a time."""
         now = time.monotonic()
-        self._refusing = {it: (why, at) for it, (why, at) in self._refusing.items() if at > now}
-        for is_refused, run in groupby(records, lambda one: self._why_not(one) is not None):
+        self._refused_topics = {
+            it: (why, at) for it, (why, at) in self._refused_topics.items() if at > now
+        }
+        for is_refused, run in groupby(records, lambda one: self._refusal_of(one) is not None):
             part = list(run)
             for emitter in (self._forward, self._return):
                 emitter.begin_batch()  # the other may have moved the position
             try:
                 if is_refused:
-                    self._return.emit(_Part(part, [*map(self._returned, part)]))
+                    self._return.emit(_Part(part, [*map(self._dead_letter, part)]))
                 else:
-                    self._forward.emit(_Part(part, [*map(_forwarded, part)], self._note_refused))
+                    self._forward.emit(_Part(part, [*map(_output_of, part)], self._note_refused))
             except _Refusal:
                 self._position = 0  # a part may have been forwarded
                 return
@@ -249,19 +239,19 @@ class Forwarder:
                 self._position = 0
                 raise
             self._position = part[-1].offset + 1
-        self._refused.clear()
+        self._refused_records.clear()
 
-    def _why_not(self, record: StoredRecord) -> Refused | None:
+    def _refusal_of(self, record: StoredRecord) -> Refused | None:
         """Why a record can't be forwarded, as far as is known."""
         forward = _forward_of(record)
         if forward is None:
             return Refused(0, Reason.FORMAT_ERROR, f"the header {own.FORWARD} is missing")
-        if forward.topic in self._refusing:
-            return self._refusing[forward.topic][0]
-        return self._refused.get(record.offset)
+        if forward.topic in self._refused_topics:
+            return self._refused_topics[forward.topic][0]
+        return self._refused_records.get(record.offset)
 
     def _note_refused(self, part: Sequence[StoredRecord], refused: Sequence[Refused]) -> bool:
-        """Notes refused records; False if a smaller part has to say which one is meant.
+        """Notes refused records; False if smaller parts have to show which one is meant.
 
         Raises:
             TransientFault: The other cluster did not take them in time.
@@ -272,18 +262,18 @@ class Forwarder:
             if one.reason == UNANSWERED_REASON:
                 raise TransientFault(f"cluster {self.name}: {one.detail}")
             forward = _forward_of(record)
-            if one.reason in _OF_A_TOPIC and forward is not None:
-                self._refusing[forward.topic] = one, time.monotonic() + _REFUSING
+            if one.reason in _TOPIC_REASONS and forward is not None:
+                self._refused_topics[forward.topic] = one, time.monotonic() + _TOPIC_PAUSE
             elif len(part) == 1:
-                self._refused[record.offset] = one
+                self._refused_records[record.offset] = one
             else:
                 return False
         raise _Refusal
 
-    def _returned(self, record: StoredRecord) -> OutputRecord:
-        """The dead letter as which a record returns."""
+    def _dead_letter(self, record: StoredRecord) -> OutputRecord:
+        """The dead letter that returns to the queue a record came from."""
         forward = _forward_of(record)
-        refused = self._why_not(record)
+        refused = self._refusal_of(record)
         if forward is None or refused is None:
             raise TransientFault(
                 f"{self._lane} has a record without {own.FORWARD} at offset {record.offset}",
@@ -307,11 +297,9 @@ class Forwarder:
         self._return.emit(_Offset(self._lane, self._position))
         self._home.delete_records({self._lane: self._position})
 
-    def _note(self, fault: RedriveError) -> None:
-        self.is_done, self.problem = (
-            False,
-            f"messages wait for cluster {self.name}: {fault.message}",
-        )
+    def _note_problem(self, fault: RedriveError) -> None:
+        self.is_done = False
+        self.problem = f"messages wait for cluster {self.name}: {fault.message}"
         if time.monotonic() - self._warned_at >= _REMINDER:
             self._warned_at = time.monotonic()
             self._warn("messages wait for another cluster", cluster=self.name, error=fault.message)
@@ -408,7 +396,7 @@ class _Offset(_Part):
         self._lane, self._end, self.has_to_be_split = lane, offset, False
 
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
-        """The offset is committed whatever was."""
+        """Commits the offset whatever was committed before."""
 
     def ends(self) -> Mapping[TopicPartition, int]:
         return {self._lane: self._end}
@@ -422,8 +410,7 @@ def _forward_of(record: StoredRecord) -> own.Forward | None:
     return own.read_forward(dict(record.headers).get(own.FORWARD))
 
 
-def _forwarded(record: StoredRecord) -> OutputRecord:
-    """A record as the other cluster gets it."""
+def _output_of(record: StoredRecord) -> OutputRecord:
     forward = _forward_of(record)
     assert forward is not None, "others return"
     headers = [pair for pair in record.headers if pair[0] != own.FORWARD]

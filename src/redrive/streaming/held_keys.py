@@ -11,12 +11,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from redrive.checkpoints.control import commit_records
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.protocol import Emitter
+from redrive.configuration import JobConfiguration
 from redrive.engine.facts import WaitingQuestion
 from redrive.engine.names import HandlerIdentity, held_keys_topic
 from redrive.errors import FatalFault, FencedFault, RedriveError
@@ -27,13 +29,7 @@ from redrive.kafka.producer import KafkaProducer
 from redrive.kafka.waiting_keys import LiveOrder
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.streaming.emission import GroupCluster, SystemClock
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.kafka.reports import Batching
-    from redrive.streaming.lifecycle import JobControl
-
-__all__ = ["HeldKeysTopic"]
+from redrive.streaming.lifecycle import JobControl
 
 _LOOK: Final = 1.0
 """Seconds between two looks at what waits."""
@@ -56,25 +52,22 @@ class HeldKeysTopic:
     def __init__(
         self, configuration: JobConfiguration, run: RunIdentity, control: JobControl
     ) -> None:
-        """Begin to write, if a handler wants it and this instance has what all share.
+        """Begin to write, if a handler wants it and this instance has the topics that all share.
 
-        Args:
-            configuration: The job.
-            run: The run; a later one ends this.
-            control: Is warned while nothing can be written.
+        A later run ends this one; ``control`` is warned while nothing can be written.
         """
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._queues = [one.identity for one in configuration.handlers if one.held_keys]
         if not self._queues or not configuration.share.is_first:
             return
-        self._configuration = configuration
         self._warn, self._warned_at = control.warning, -_REMINDER
         self._topic = held_keys_topic(configuration.application)
         self._cluster = Cluster(configuration.connection)
         self._order = LiveOrder(self._cluster, configuration.application)
+        client = configuration.connection.librdkafka()
         self._emitter = Emitter(
-            self._new_producer,
+            partial(KafkaProducer, client, self._topic, configuration.application),
             GroupCluster(self._cluster, configuration),
             RunEntry(self._cluster, configuration.control_topic, run),
             SystemClock(),
@@ -105,7 +98,7 @@ class HeldKeysTopic:
             self._cluster.close()
 
     def _write_changes(self) -> None:
-        """Follows what waits until the run ends, or an answer is lost."""
+        """Writes changes until the run ends, or an answer is lost."""
         producer = self._emitter.open()  # another writer's last transaction is settled by that
         written = self._read()
         while not self._ended.is_set():
@@ -123,16 +116,15 @@ class HeldKeysTopic:
     def _read(self) -> _Entries:
         topic = CompactedTopic(self._cluster, TopicPartition(self._topic, 0))
         try:
-            records = ((one.key or b"", one.value) for one in topic.records_to_end())
-            latest = dict(records)
+            latest = {one.key or b"": one.value for one in topic.records_to_end()}
         finally:
             topic.close()
         return {key: value for key, value in latest.items() if value is not None}
 
     def _entries(self, written: _Entries) -> dict[bytes, bytes]:
-        """What the topic has to say now.
+        """The present entries of the topic.
 
-        Positions are asked first: what is decided before them has made its messages wait by then.
+        Positions are read first: what was decided before them already waits.
         """
         partitions = self._cluster.topics()
         lanes = {
@@ -145,30 +137,23 @@ class HeldKeysTopic:
         entries = {
             key: written.get(key, since)
             for queue, some in lanes.items()
-            for key in self._held(queue, some)
+            for key in self._waiting_keys(queue, some)
         }
         for lane, position in passed.items():
             entries[f"{lane.topic}:{lane.partition}".encode()] = b"%d" % position
         return entries
 
-    def _held(self, queue: HandlerIdentity, lanes: Iterable[TopicPartition]) -> Iterator[bytes]:
+    def _waiting_keys(
+        self, queue: HandlerIdentity, lanes: Iterable[TopicPartition]
+    ) -> Iterator[bytes]:
         prefix = f"{queue.topic}/".encode()
         for lane in lanes:
             for key in self._order.waiting(WaitingQuestion.of(queue, lane.partition)):
                 yield prefix + key
 
-    def _new_producer(self, batching: Batching) -> KafkaProducer:
-        connection, application = self._configuration.connection, self._configuration.application
-        return KafkaProducer(connection.librdkafka(), self._topic, application, batching=batching)
-
 
 def changes(written: _Entries, entries: _Entries) -> Iterator[tuple[bytes, bytes | None]]:
-    """The records that make the topic say something else; positions come last.
-
-    Args:
-        written: What it says.
-        entries: What it has to say.
-    """
+    """The records that turn what is written into the entries; positions come last."""
     gone = ((key, None) for key in written.keys() - entries.keys())
     fresh = ((key, value) for key, value in entries.items() if written.get(key) != value)
     yield from gone

@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -157,28 +158,24 @@ class HeldReader(DataSourceStreamReader):
         watched: Iterable[TopicPartition],
         rate: float | None = None,
     ) -> None:
-        """Take the partitions; clients are opened when first needed, in the planning process.
+        """Take the partitions; arguments as for ``options``.
 
-        Args:
-            held: The partitions to read.
-            connection: The cluster.
-            max_rows: Rows one batch takes at most.
-            clock: That of the run.
-            application: The application, whose name is the consumer group of the job.
-            share: The share of the instance.
-            run: The number of its run.
-            watched: Partitions of the query's other sources: an idle system waits here for their
-                records.
-            rate: The most messages per second that a changed table evaluates again; None for any.
+        Clients are opened when first needed, in the planning process.
         """
-        self._rate = rate
-        self._clock = clock
         self._held = held
         self._connection = connection
         self._max_rows = max_rows
-        self._application = application
-        self._share, self._run = share, run
-        self._watched = tuple(watched)
+        self._new_planner = partial(
+            _Planner,
+            held,
+            connection,
+            application,
+            tuple(watched),
+            share=share,
+            run=run,
+            clock=clock,
+            rate=rate,
+        )
         self._planner: _Planner | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
@@ -195,17 +192,7 @@ class HeldReader(DataSourceStreamReader):
         While the broker does not answer, nothing is set free: an outage must not end the query, and
         a message may be late but never early.
         """
-        if self._planner is None:
-            self._planner = _Planner(
-                self._held,
-                self._connection,
-                self._application,
-                self._watched,
-                share=self._share,
-                run=self._run,
-                clock=self._clock,
-                rate=self._rate,
-            )
+        self._planner = self._planner or self._new_planner()
         begin = _flat(start)
         free = self._planner.free(begin)
         most = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "maxRows", None)
@@ -250,17 +237,14 @@ class _Planner:
         self._application = application
         self._watched = watched
         self._watch = Watch(connection)
-        self._follower = (
-            StatesFollower(self._cluster, application)
-            if any(one.follows_states for one in held)
-            else None
-        )
+        follows = any(one.follows_states for one in held)
+        self._follower = StatesFollower(self._cluster, application) if follows else None
         self._tables = TableFollower(self._cluster, control_topic(application), share, run)
         self._waits: Mapping[TopicPartition, Wait] = {}
         self._instructions = [one.lane for one in held if one.behind is not None]
         self._last_ends: Mapping[TopicPartition, int] = {}
         self._silent_since: float | None = None
-        self._next_word = 0.0
+        self._next_report = 0.0
 
     def free(self, begin: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """The offsets up to which partitions are free; waits a moment if nothing is to read."""
@@ -272,27 +256,27 @@ class _Planner:
             if free == begin and self._is_idle(ends):
                 self._wait(begin, ends)
         except TransientFault as fault:
-            self._tell_silence(fault)
+            self._report_silence(fault)
             return begin
         self._silent_since = None
         return free
 
-    def _tell_silence(self, fault: TransientFault) -> None:
+    def _report_silence(self, fault: TransientFault) -> None:
         now = time.monotonic()
         if self._silent_since is None:
-            self._silent_since = self._next_word = now
-        if now >= self._next_word:
-            self._next_word = now + _SILENCE
+            self._silent_since = self._next_report = now
+        if now >= self._next_report:
+            self._next_report = now + _SILENCE
             seconds = round(now - self._silent_since)
             facts = {"seconds": seconds, "error": fault.message}
             _LOGGER.warning("no answer from the broker; retries are paused", extra={"facts": facts})
         time.sleep(AGAIN)
 
     def _follow_tables(self) -> None:
-        """Goes on by changed tables.
+        """Uses changed tables, once the ends are known.
 
-        Once the ends are known: whatever a new table parked below them, and each instruction that
-        came after it, is then read by what that table says.
+        Whatever a new table parked below them, and each instruction that came after it, is then
+        read by that table.
         """
         waits = self._tables.waits()
         if waits is not self._waits:
@@ -313,8 +297,8 @@ class _Planner:
 
     def _is_idle(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Whether no record arrived since the last look, and none is left to read."""
-        has_news, self._last_ends = ends != self._last_ends, ends
-        if has_news:
+        before, self._last_ends = self._last_ends, ends
+        if ends != before:
             return False
         committed = self._cluster.committed(self._application, self._watched)
         return not any((committed[lane] or 0) < ends[lane] for lane in self._watched)
@@ -324,28 +308,28 @@ class _Planner:
     ) -> None:
         """Waits for a record that is read as soon as it arrives, or for the next due time."""
         moving = {held.lane for held in self._held if held.channel or held.behind}
-        news = {lane: ends[lane] for lane in (*self._watched, *moving)}
+        watched = {lane: ends[lane] for lane in (*self._watched, *moving)}
         waits = any(
             (held.interval is not None or held.behind is not None)
             and ends[held.lane] > begin[held.lane]
             for held in self._held
         )
         waits = waits or self._partitions.is_releasing
-        self._watch.wait(news, PAUSE if waits else AGAIN)
+        self._watch.wait(watched, PAUSE if waits else AGAIN)
 
 
 def _packed(ranges: Iterable[OffsetRange]) -> Iterator[tuple[OffsetRange, ...]]:
     """The ranges, grouped so that each task is worth its start."""
-    together: list[OffsetRange] = []
+    task: list[OffsetRange] = []
     rows = 0
     for one in ranges:
-        together.append(one)
+        task.append(one)
         rows += one.end - one.start
         if rows >= _ROWS_OF_A_TASK:
-            yield tuple(together)
-            together, rows = [], 0
-    if together:
-        yield tuple(together)
+            yield tuple(task)
+            task, rows = [], 0
+    if task:
+        yield tuple(task)
 
 
 def _limited(

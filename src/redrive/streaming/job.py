@@ -173,8 +173,8 @@ class Job:
         if prepared is not None:
             self._prepare_spark()
         while prepared is not None:
-            self._take_topics()
-            reason = self._one_run(*prepared)
+            self._take_subscribed_topics()
+            reason = self._run_once(*prepared)
             if reason is not None:
                 return reason
             prepared = self._prepare_again()
@@ -204,7 +204,7 @@ class Job:
         self._supervisor.end()
         self._end.met()
 
-    def _one_run(self, start: Start, identity: RunIdentity) -> str | None:
+    def _run_once(self, start: Start, identity: RunIdentity) -> str | None:
         """One run; returns why the job ends, or None to begin another."""
         self._control.run_began(identity.number)
         order = EmissionOrder.of(self._configuration, identity, start)
@@ -223,11 +223,11 @@ class Job:
         try:
             query = self._start_query(start, processor, identity)
             self._preparation.commit(start, processor)
-            return self._run_to_end(self._run_of(start, query, processor, cluster, forwarding))
+            return self._run_to_end(self._begin_run(start, query, processor, cluster, forwarding))
         except _QueryFailed as failed:
-            self._failed(failed.fault, failed.text)
+            self._handle_failure(failed.fault, failed.text)
         except (TransientFault, FatalFault) as fault:
-            self._failed(fault, fault.message)
+            self._handle_failure(fault, fault.message)
         finally:
             if query is not None:
                 self._stop_query(query, processor)
@@ -237,7 +237,7 @@ class Job:
             cluster.close()
         return None
 
-    def _run_of(
+    def _begin_run(
         self,
         start: Start,
         query: RunningQuery,
@@ -339,7 +339,7 @@ class Job:
 
     def _watch(self, one: _Run) -> str | None:
         """Waits until the run has to end; returns why the job ends, or None for another run."""
-        looked_at_work = time.monotonic()
+        checked_work_at = time.monotonic()
         while True:
             request = self._control.next_request(timeout=_LOOK)
             if isinstance(request, Stop):
@@ -349,27 +349,27 @@ class Job:
             if not one.query.is_active:
                 problem = one.query.exception or "the query ended by itself"
                 raise _QueryFailed(one.processor.fault, problem)
-            self._tell_alarms(one.processor)
+            self._report_alarms(one.processor)
             one.upkeep.invalid = self._invalid
             one.upkeep.look()
             if one.upkeep.ends_run:
                 return None
             if self._projection is not None:
                 self._projection.look()
-                self._supervisor.ledger_waits(self._projection.problem)
-            self._supervisor.clusters_wait(one.forwarding.problem, one.forwarding.waiting)
-            if self._wait.ends and time.monotonic() - looked_at_work > _IDLE_AGE:
-                looked_at_work = time.monotonic()
+                self._supervisor.ledger_problem = self._projection.problem
+            self._supervisor.clusters_problem = one.forwarding.problem
+            self._supervisor.forwards = one.forwarding.waiting
+            if self._wait.ends and time.monotonic() - checked_work_at > _IDLE_AGE:
+                checked_work_at = time.monotonic()
                 if self._is_done(one) and one.upkeep.is_last_run():
                     return self._preparation.nothing_left()
 
-    def _tell_alarms(self, processor: BatchProcessor) -> None:
+    def _report_alarms(self, processor: BatchProcessor) -> None:
         """Reports breakers and floods that began or ended since the last look."""
         breakers, floods = processor.breakers(), processor.floods()
         lasting: list[BreakerState | FloodState] = [*breakers, *floods]
-        alarms: dict[tuple[object, ...], BreakerState | FloodState] = {
-            one.key: one for one in lasting
-        }
+        alarms: dict[tuple[object, ...], BreakerState | FloodState]
+        alarms = {one.key: one for one in lasting}
         for key in alarms.keys() - self._alarms.keys():
             self._control.warning(alarms[key].began, **asdict(alarms[key]))
         for key in self._alarms.keys() - alarms.keys():
@@ -400,33 +400,32 @@ class Job:
         self._configuration = self._preparation.configuration = configuration
         self._wait = wait_rule(self._configuration)
 
-    def _take_topics(self) -> None:
-        """Goes on with the handlers that the preparation found for the topics of subscriptions."""
+    def _take_subscribed_topics(self) -> None:
+        """Takes the handlers that the preparation found for the topics of subscriptions."""
         before, fresh = self._configuration, self._preparation.configuration
         if fresh is before:
             return
         self._configure(fresh)
-        handled = {one.identity.topic for one in before.handlers}
-        found = {one.identity.topic for one in fresh.handlers}
-        if self._is_started and found != handled:
+        old_topics = {one.identity.topic for one in before.handlers}
+        topics = {one.identity.topic for one in fresh.handlers}
+        if self._is_started and topics != old_topics:
             self._control.notice(
                 "the topics of subscriptions changed",
-                added=", ".join(sorted(found - handled)),
-                removed=", ".join(sorted(handled - found)),
+                added=", ".join(sorted(topics - old_topics)),
+                removed=", ".join(sorted(old_topics - topics)),
             )
             self._control.resubscribed(fresh)
 
     def _is_done(self, one: _Run) -> bool:
-        if not self._wait.is_over(time.time()) or one.query.status["isDataAvailable"]:
-            return False
-        if not one.forwarding.is_done:
+        is_idle = self._wait.is_over(time.time()) and not one.query.status["isDataAvailable"]
+        if not is_idle or not one.forwarding.is_done:
             return False
         try:
             return not one.upkeep.backlog.pass_markers() and self._wait.is_over(time.time())
         except ProtocolError:
             return False
 
-    def _failed(self, fault: ProtocolError | None, text: str) -> None:
+    def _handle_failure(self, fault: ProtocolError | None, text: str) -> None:
         """Ends the job if a fault is fatal; else reports why the run ended, and waits a moment."""
         if isinstance(fault, SupersededFault) and self._configuration.rebalances:
             self._preparation.lose_share()
@@ -451,6 +450,3 @@ class _QueryFailed(Exception):
         super().__init__(text)
         self.fault = fault
         self.text = text
-
-
-__all__ = ["Job", "run"]

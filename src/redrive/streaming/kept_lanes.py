@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
 
+from redrive.checkpoints.control import TableIdentity
 from redrive.checkpoints.held import HeldPartition
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import (
     identity_of,
     sources_of,
@@ -20,14 +21,10 @@ from redrive.configuration.deciders import (
     topology_of,
 )
 from redrive.messages import TopicPartition
+from redrive.rules import RulesTable
 from redrive.rules.backoff import PARTITIONS
 from redrive.topology.layout import QueueTopic, TopicRole
 from redrive.topology.mq.objects import LocalQueue
-
-if TYPE_CHECKING:
-    from redrive.checkpoints.control import TableIdentity
-    from redrive.configuration import JobConfiguration
-    from redrive.rules import RulesTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +60,7 @@ class KeptLane:
 def owned_lanes(
     configuration: JobConfiguration, topic: str, layout: Mapping[str, int]
 ) -> list[TopicPartition]:
-    """The lanes of a topic that belong to this instance's share.
-
-    Args:
-        configuration: The job.
-        topic: The topic.
-        layout: Partitions of the topics that exist.
-    """
+    """The lanes of a topic of the layout that belong to this instance's share."""
     lanes = (TopicPartition(topic, number) for number in range(layout.get(topic, 0)))
     return [lane for lane in lanes if configuration.share.owns(lane)]
 
@@ -79,20 +70,17 @@ def inhibited_queues(configuration: JobConfiguration) -> Mapping[str, QueueTopic
 
     As for a channel that is stopped nothing is taken from them (How the DLQ rules table is
     processed, note 6; MQGET would end with 2016).
-
-    Args:
-        configuration: The job.
     """
     if not configuration.topology:
         return {}
     managers = topology_of(configuration.topology).mq.queue_managers
-    found: dict[str, QueueTopic] = {}
+    inhibited: dict[str, QueueTopic] = {}
     for handler in configuration.handlers:
         one = handler.identity
         manager = managers.get(one.queue_manager)
         queue = manager.queue(one.queue) if manager else None
         if isinstance(queue, LocalQueue) and not queue.get_enabled:
-            found[one.topic] = QueueTopic(
+            inhibited[one.topic] = QueueTopic(
                 topic=one.topic,
                 role=TopicRole.QUEUE,
                 queue=one.queue,
@@ -100,7 +88,7 @@ def inhibited_queues(configuration: JobConfiguration) -> Mapping[str, QueueTopic
                 channel=(one.queue_manager, f"GET({one.queue})"),
                 is_running=False,
             )
-    return found
+    return inhibited
 
 
 def kept_lanes(
@@ -108,10 +96,7 @@ def kept_lanes(
 ) -> list[KeptLane]:
     """Every lane of this instance's share whose messages may wait.
 
-    Args:
-        configuration: The job.
-        layout: Partitions of the topics that are read and exist.
-        existing: All topics that exist, including the job's own.
+    The layout has the topics that are read; ``existing`` are all, with the job's own.
     """
     return [
         *_kept_by_handlers(configuration, layout, existing),
@@ -169,13 +154,7 @@ def held_by_channels(
     kept: Iterable[KeptLane],
     positions: Mapping[TopicPartition, int],
 ) -> Iterator[HeldPartition]:
-    """Held partitions that channels move while they run.
-
-    Args:
-        channels: Lanes of transmission queues, and the queues.
-        kept: Every kept lane of the run.
-        positions: Where each lane starts.
-    """
+    """Held partitions that channels move while they run: lanes of transmission queues."""
     kept_by_source = {one.source: one for one in kept}
     for lane, source in channels:
         yield HeldPartition(
@@ -196,13 +175,7 @@ def held_until_due(
     positions: Mapping[TopicPartition, int],
     tables: Mapping[TopicPartition, TableIdentity],
 ) -> Iterator[HeldPartition]:
-    """Held partitions that wait for their time, or for another table.
-
-    Args:
-        kept: Every kept lane of the run.
-        positions: Where each lane starts.
-        tables: The table that decides each lane, and what it set free.
-    """
+    """Held partitions that wait for their time, or until the table of their lane changes."""
     for one in kept:
         identity = tables[one.source]
         # Operators release what managers could not put anywhere; see operations.undelivered.
@@ -213,25 +186,18 @@ def held_until_due(
             None,
             can_be_released=not one.is_of_handler,
         )
-        if one.retry is not None:
-            yield HeldPartition(
-                *one.retry,
-                positions[one.retry],
-                identity.retry_release,
-                one.interval,
-                channel=one.channel.channel if one.channel else None,
-                via=one.channel.via if one.channel else (),
-                is_running=one.channel.is_running if one.channel else True,
-            )
+        retry = [] if one.retry is None else [(one.retry, one.interval)]
+        retry_release = [identity.retry_release] * len(retry)
         # None are known if the topic was created or deleted after the table changed.
-        releases = chain(identity.backoff_releases, repeat(0))
-        for (lane, seconds), release in zip(one.backoff.items(), releases, strict=False):
+        releases = chain(retry_release, identity.backoff_releases, repeat(0))
+        for (lane, seconds), release in zip([*retry, *one.backoff.items()], releases, strict=False):
             yield HeldPartition(
                 *lane,
                 positions[lane],
                 release,
                 seconds,
                 channel=one.channel.channel if one.channel else None,
+                via=one.channel.via if one.channel else (),
                 is_running=one.channel.is_running if one.channel else True,
             )
 
@@ -239,12 +205,7 @@ def held_until_due(
 def held_until_ordered(
     kept: Iterable[KeptLane], positions: Mapping[TopicPartition, int]
 ) -> Iterator[HeldPartition]:
-    """Parked messages of a run for replays only: none is due, some may be named by a plan.
-
-    Args:
-        kept: Every kept lane of the run.
-        positions: Where each lane starts.
-    """
+    """Parked messages of a run for replays only: none is due, some may be named by a plan."""
     for one in kept:
         for lane in (one.retry, *one.backoff):
             if lane is not None:
@@ -254,19 +215,13 @@ def held_until_ordered(
 def instructions(
     kept: Iterable[KeptLane], positions: Mapping[TopicPartition, int]
 ) -> Iterator[HeldPartition]:
-    """The instructions of replays, which wait until their copies were evaluated.
-
-    Args:
-        kept: Every kept lane of the run.
-        positions: Where each lane starts.
-    """
+    """The instructions of replays, which wait until their copies were evaluated."""
     for one in kept:
         if one.replay is not None:
             yield HeldPartition(*one.replay, positions[one.replay], 0, None, behind=one.remaining)
 
 
 def _backoff_lanes(source: int, topic: str, table: RulesTable) -> dict[TopicPartition, float]:
-    """Lanes where a partition's dead letters wait by BACKOFF, and how long."""
     numbers = range(source * PARTITIONS, (source + 1) * PARTITIONS)
     return {
         TopicPartition(topic, number): table.backoff_partitions.seconds(number)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeAlias
 
 from redrive.errors import OutcomeUnknown, RedriveError
 from redrive.kafka.deadline import unanswered, within
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from redrive.operations.supervision import SupervisionState
     from redrive.streaming.emission import Emitted
 
-__all__ = ["BatchSummary", "EndDeadline", "JobControl", "JobObserver", "Request", "Restart", "Stop"]
+_Arguments = ParamSpec("_Arguments")
 
 _END: Final = 15.0
 """Seconds that the end of a job may take; a call that then hangs is abandoned without loss."""
 _LOOK: Final = 0.2
 """Seconds between two checks whether the job has to end."""
-_TELLING: Final = 2.0
+_LAST_LINE: Final = 2.0
 """Seconds that a last log line may take: the reader of the log may hang too."""
 
 
@@ -49,8 +49,6 @@ class Restart:
 
     load: Callable[[], JobConfiguration]
     """Reads and checks them; raises ``RedriveError`` if they must not start a job."""
-    reason: str = ""
-    """Why, for the log."""
 
 
 Request: TypeAlias = Stop | Restart
@@ -146,6 +144,18 @@ class JobObserver:
         """The last batch is committed and nothing more will be."""
 
 
+def _to_observers(
+    method: Callable[Concatenate[JobObserver, _Arguments], None],
+) -> Callable[Concatenate[JobControl, _Arguments], None]:
+    """A method of ``JobControl`` that calls the same method of every observer."""
+
+    def call(self: JobControl, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> None:
+        for observer in self._observers:
+            getattr(observer, method.__name__)(*arguments, **named)
+
+    return call
+
+
 class JobControl:
     """Controls one run of the job from any thread, and notifies its observers.
 
@@ -180,10 +190,10 @@ class JobControl:
             self._stop = Stop(reason)
             self._requests.put(self._stop)
 
-    def request_restart(self, load: Callable[[], JobConfiguration], reason: str = "") -> None:
+    def request_restart(self, load: Callable[[], JobConfiguration]) -> None:
         """Asks to continue with the result of ``load``; ignored once the job stops."""
         if self._stop is None:
-            self._requests.put(Restart(load, reason))
+            self._requests.put(Restart(load))
 
     @property
     def is_stopping(self) -> bool:
@@ -214,76 +224,25 @@ class JobControl:
         return request if self._stop is None else self._stop
 
     def load(self, restart: Restart) -> JobConfiguration | None:
-        """The configuration to continue with; None if it was refused, which observers learn.
-
-        Args:
-            restart: The request.
-        """
+        """The configuration to continue with; None if it was refused, which observers learn."""
         try:
             return restart.load()
         except RedriveError as error:
             self.restart_refused(error)
             return None
 
-    def started(self, configuration: JobConfiguration) -> None:
-        """See ``JobObserver.started``."""
-        for observer in self._observers:
-            observer.started(configuration)
-
-    def batch(self, summary: BatchSummary) -> None:
-        """See ``JobObserver.batch``."""
-        for observer in self._observers:
-            observer.batch(summary)
-
-    def emitted(self, emitted: Emitted) -> None:
-        """See ``JobObserver.emitted``."""
-        for observer in self._observers:
-            observer.emitted(emitted)
-
-    def run_began(self, epoch: int) -> None:
-        """See ``JobObserver.run_began``."""
-        for observer in self._observers:
-            observer.run_began(epoch)
-
-    def rates(self, arriving: float, processed: float) -> None:
-        """See ``JobObserver.rates``."""
-        for observer in self._observers:
-            observer.rates(arriving, processed)
-
-    def supervised(self, state: SupervisionState) -> None:
-        """See ``JobObserver.supervised``."""
-        for observer in self._observers:
-            observer.supervised(state)
-
-    def notice(self, message: str, /, **facts: object) -> None:
-        """See ``JobObserver.notice``."""
-        for observer in self._observers:
-            observer.notice(message, **facts)
-
-    def warning(self, message: str, /, **facts: object) -> None:
-        """See ``JobObserver.warning``."""
-        for observer in self._observers:
-            observer.warning(message, **facts)
-
-    def restarted(self, configuration: JobConfiguration, *, is_new_run: bool) -> None:
-        """See ``JobObserver.restarted``."""
-        for observer in self._observers:
-            observer.restarted(configuration, is_new_run=is_new_run)
-
-    def resubscribed(self, configuration: JobConfiguration) -> None:
-        """See ``JobObserver.resubscribed``."""
-        for observer in self._observers:
-            observer.resubscribed(configuration)
-
-    def restart_refused(self, error: RedriveError) -> None:
-        """See ``JobObserver.restart_refused``."""
-        for observer in self._observers:
-            observer.restart_refused(error)
-
-    def stopped(self, reason: str) -> None:
-        """See ``JobObserver.stopped``."""
-        for observer in self._observers:
-            observer.stopped(reason)
+    started = _to_observers(JobObserver.started)
+    batch = _to_observers(JobObserver.batch)
+    emitted = _to_observers(JobObserver.emitted)
+    run_began = _to_observers(JobObserver.run_began)
+    rates = _to_observers(JobObserver.rates)
+    supervised = _to_observers(JobObserver.supervised)
+    notice = _to_observers(JobObserver.notice)
+    warning = _to_observers(JobObserver.warning)
+    restarted = _to_observers(JobObserver.restarted)
+    resubscribed = _to_observers(JobObserver.resubscribed)
+    restart_refused = _to_observers(JobObserver.restart_refused)
+    stopped = _to_observers(JobObserver.stopped)
 
 
 class EndDeadline:
@@ -294,12 +253,7 @@ class EndDeadline:
     """
 
     def __init__(self, control: JobControl, end_process: Callable[[int], None] | None) -> None:
-        """Watch nothing yet.
-
-        Args:
-            control: Knows whether a stop was requested, and receives what did not answer.
-            end_process: Ends this process at once with an exit code; None to let it hang.
-        """
+        """Watch nothing yet; ``end_process`` ends this process at once with an exit code."""
         self._control = control
         self._end_process = end_process
         self._error: RedriveError | None = None
@@ -312,11 +266,7 @@ class EndDeadline:
             threading.Thread(target=self._watch, name="redrive-end", daemon=True).start()
 
     def begin(self, error: RedriveError | None = None) -> None:
-        """The job ends by itself.
-
-        Args:
-            error: The error that ends it; None for WAIT, or for a requested stop.
-        """
+        """The job ends by itself; ``error`` is None for WAIT, or for a requested stop."""
         self._error = error
         self._begun = self._begun or time.monotonic()
 
@@ -332,7 +282,7 @@ class EndDeadline:
                 self._begun = time.monotonic()
         steps = "; ".join(dict.fromkeys(unanswered())) or "unknown"
         with suppress(OutcomeUnknown):
-            within("a line in the log", _TELLING, lambda: self._tell(steps))
+            within("a line in the log", _LAST_LINE, lambda: self._warn(steps))
         if self._end_process is not None:
             self._end_process(self._exit_code)
 
@@ -340,7 +290,7 @@ class EndDeadline:
     def _exit_code(self) -> int:
         return 0 if self._error is None else self._error.exit_code
 
-    def _tell(self, steps: str) -> None:
+    def _warn(self, steps: str) -> None:
         error = self._error
         facts = {} if error is None else {"error": error.message, "hint": error.hint}
         self._control.warning(

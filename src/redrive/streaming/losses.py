@@ -10,22 +10,31 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from redrive.checkpoints.control import ControlTopic, LostPosition
 from redrive.configuration import DataLoss, JobConfiguration
 from redrive.engine.commands import Resume, ResumeFrom
+from redrive.kafka.cluster import Cluster, Extent
+from redrive.messages import TopicPartition
 from redrive.operations.states import read_states
-
-if TYPE_CHECKING:
-    from redrive.kafka.cluster import Cluster, Extent
-    from redrive.messages import TopicPartition
-    from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.lifecycle import JobControl
 
 
-class _Loss(NamedTuple):
+class StoppedTopic(NamedTuple):
+    """Why the handler of a topic is stopped, while all others go on."""
+
     problem: str
     hint: str
+
+    @classmethod
+    def denied(cls, topic: str) -> StoppedTopic:
+        """A topic that this user may not read."""
+        return cls(
+            f"this user may not read topic {topic}",
+            "grant Read on it (redrive acls prints the command): its handler then goes on by"
+            " itself, and nothing is lost while the topic keeps its records",
+        )
 
 
 class Losses:
@@ -61,7 +70,7 @@ class Losses:
         identity: str,
         is_anew: bool,
     ) -> int:
-        """Where a lane begins; a lane that can't go on is noted, and must be left out.
+        """Where a lane begins; a lane that can't go on is noted in ``lost``, and must be left out.
 
         Args:
             lane: The lane.
@@ -71,7 +80,7 @@ class Losses:
             identity: Kafka's id of the topic, if it is the source.
             is_anew: Whether another topic of this name was read before.
         """
-        loss = _loss_of(lane, committed, extent, is_anew=is_anew)
+        loss = _loss_at(lane, committed, extent, is_anew=is_anew)
         if loss is None:
             assert committed is not None, "what was read before is lost with its topic"
             return committed
@@ -91,13 +100,10 @@ class Losses:
         known = self._known.get(lane)
         if known is not None and lost.is_again(known):
             lost = replace(lost, found=known.found)
-        return self._after(lane, lost)
+        return self._resume_or_stop(lane, lost)
 
     def record(self, lanes: Collection[TopicPartition]) -> None:
-        """Writes what was found about some lanes to the control topic, if it changed.
-
-        Args:
-            lanes: All that were looked at.
+        """Writes what was found about the lanes, if it changed, to the control topic.
 
         Raises:
             TransientFault: As for ``ControlTopic.write``.
@@ -108,7 +114,7 @@ class Losses:
             {lane: one for lane, one in now.items() if one != self._known.get(lane)}
         )
 
-    def _after(self, lane: TopicPartition, lost: LostPosition) -> int:
+    def _resume_or_stop(self, lane: TopicPartition, lost: LostPosition) -> int:
         resume = self._resumes.get(lost.source)
         if resume is not None and resume.answers(lane, lost.found):
             self._control.warning(
@@ -132,13 +138,13 @@ class Losses:
         return read_states(self._configuration, self._cluster).resumes
 
 
-def _loss_of(
+def _loss_at(
     lane: TopicPartition, committed: int | None, extent: Extent, *, is_anew: bool
-) -> _Loss | None:
+) -> StoppedTopic | None:
     """Why a lane can't go on where the job stands; None if it can."""
     if is_anew:
         problem = f"topic {lane.topic} was deleted and made anew since the job last started"
-        return _Loss(problem, "if that was meant, read the new topic from its beginning")
+        return StoppedTopic(problem, "if that was meant, read the new topic from its beginning")
     if committed is None or extent.first <= committed <= extent.end:
         return None
     holds = f"{lane} holds offsets {extent.first} to {extent.end}, but the job stands at"
@@ -148,11 +154,11 @@ def _loss_of(
             "find out why; then read it from the oldest record that is kept, which handles again"
             " what is left of the records that were handled"
         )
-        return _Loss(problem, hint)
+        return StoppedTopic(problem, hint)
     problem = f"{holds} {committed}: what lay at {committed} to {extent.first - 1} is gone"
     hint = (
         "these were records, or markers of transactions that the job had no time to pass before it"
         " died: the broker can't tell which any more. Compare with what wrote to the topic, or with"
         " its retention; then go on with the oldest record that is kept"
     )
-    return _Loss(f"{problem} before it was read", hint)
+    return StoppedTopic(f"{problem} before it was read", hint)

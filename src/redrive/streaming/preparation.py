@@ -10,10 +10,11 @@ import random
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from redrive.checkpoints.control import ControlTopic
-from redrive.checkpoints.epoch import instance_key
+from redrive.checkpoints.epoch import RunIdentity, instance_key
+from redrive.checkpoints.instances import Share
 from redrive.checkpoints.registry import Registration
 from redrive.checkpoints.tables import RunningTable, keep_tables
 from redrive.configuration import Conflict, HandlerConfiguration, JobConfiguration
@@ -31,17 +32,14 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import COORDINATOR, PATIENCE, PAUSE, DeadlineThread
 from redrive.operations.process import this_user
 from redrive.operations.rights import check_start
+from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.kept_lanes import inhibited_queues, kept_lanes
-from redrive.streaming.start import Start, StartFinder, StoppedTopic, read_topics
+from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.losses import StoppedTopic
+from redrive.streaming.start import Start, StartFinder, read_topics
+from redrive.streaming.supervision import Supervisor
 from redrive.streaming.topics import check_own_topics, own_topics
-
-if TYPE_CHECKING:
-    from redrive.checkpoints.epoch import RunIdentity
-    from redrive.checkpoints.instances import Share
-    from redrive.streaming.batch import BatchProcessor
-    from redrive.streaming.lifecycle import JobControl
-    from redrive.streaming.supervision import Supervisor
-    from redrive.streaming.wait import WaitRule
+from redrive.streaming.wait import WaitRule
 
 _MISSING_AGE: Final = 1.0
 """Seconds between two checks for dead-letter topics while there are none."""
@@ -82,7 +80,7 @@ class Preparation:
             configuration.application,
             None if configuration.rebalances else configuration.share,
         )
-        self._kept: tuple[RunningTable, ...] = ()
+        self._recorded_tables: tuple[RunningTable, ...] = ()
         self._is_unclaimed = True
         """Whether this process has not asked for its share yet."""
 
@@ -95,7 +93,7 @@ class Preparation:
         Raises:
             EnvironmentFault: A broker answers and refuses: waiting does not help.
         """
-        told = ""
+        reported = ""
         while not self._control.is_stopping:
             try:
                 if self._may_start():
@@ -106,23 +104,23 @@ class Preparation:
             except UnreachableFault as fault:
                 self.failures += 1
                 self._supervisor.waits_for(fault.message)
-                if fault.message != told:
-                    told = fault.message
-                    self._control.notice("waiting for a broker", because=told, hint=fault.hint)
+                if fault.message != reported:
+                    reported = fault.message
+                    self._control.notice("waiting for a broker", because=reported, hint=fault.hint)
                 self.pause()
         return False
 
     def _may_start(self) -> bool:
         """Asks the cluster, in a thread of its own: a stop does not wait for the answer."""
         thread = DeadlineThread("redrive: first answer of the cluster")
-        asked = thread.submit(
+        check = thread.submit(
             "first answer of the cluster", lambda: check_start(self.configuration)
         )
         thread.end()
-        while not asked.is_made_within(PAUSE):
+        while not check.is_made_within(PAUSE):
             if self._control.is_stopping:
                 return False
-        asked.answer(0)
+        check.answer(0)
         return True
 
     def prepare(self, wait: WaitRule, *, is_first: bool) -> tuple[Start, RunIdentity] | None:
@@ -149,11 +147,11 @@ class Preparation:
             except TransientFault as fault:
                 if gives_up and time.monotonic() > patience:
                     raise EnvironmentFault(fault.message, hint=fault.hint) from fault
-                self._note(fault)
+                self._report_fault(fault)
             except EnvironmentFault as fault:
                 if is_first:
                     raise
-                self._note(fault)
+                self._report_fault(fault)
             if not self.pause():
                 return None
 
@@ -171,7 +169,7 @@ class Preparation:
             with self._entries() as entries:
                 entries.set_begins(start.begins)
                 entries.set_topics(start.topics)
-        self._keep_tables(self.configuration)
+        self._record_tables(self.configuration)
         processor.begin()
 
     def change_tables(
@@ -180,11 +178,6 @@ class Preparation:
         """Lets changed tables decide from the next batch on, while the query goes on.
 
         All that does not need the border of two batches is done before it.
-
-        Args:
-            configuration: What is to be from now on.
-            start: The lanes of the run.
-            processor: Its batches.
 
         Returns:
             The lanes, with what the tables set free; None if it takes another run, since more is to
@@ -220,9 +213,6 @@ class Preparation:
 
     def assigned_share(self, start: Start) -> Share | None:
         """The share that this instance is to have now; None to stand by.
-
-        Args:
-            start: The lanes of the run.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -269,7 +259,7 @@ class Preparation:
             time.sleep(0.05)
         return not self._control.is_stopping
 
-    def _note(self, fault: RedriveError) -> None:
+    def _report_fault(self, fault: RedriveError) -> None:
         self.failures += 1
         self._supervisor.troubled(fault.message, "start")
         facts = {"hint": fault.hint} if fault.hint else {}
@@ -297,22 +287,22 @@ class Preparation:
             )
             finder = StartFinder(configuration, self._control, self._cluster, entries)
             start = finder.find(layout, self._denied)
-        self._tell_missing(start.missing)
-        self._tell_stopped(start.stopped)
+        self._report_missing(start.missing)
+        self._report_stopped(start.stopped)
         return start, identity
 
     def _take_share(self, partitions: int, wait: WaitRule) -> bool:
         """Waits for a share of the partitions; False if a stop came, or WAIT ends the job."""
-        registration, told = self._registration, ""
+        registration, reported = self._registration, ""
         registration.join(self.configuration.control_topic)
         while lack := self._lack_of_share(partitions):
-            if lack != told:
-                told = lack
+            if lack != reported:
+                reported = lack
                 self._control.notice(lack)
             if not self._sleep(_SHARE_AGE) or wait.is_over(time.time()):
                 return False
         assert registration.share is not None
-        if registration.share != self.configuration.share or told:
+        if registration.share != self.configuration.share or reported:
             self._control.notice("this instance works on a share", share=str(registration.share))
         self.configuration = replace(self.configuration, share=registration.share)
         return True
@@ -325,8 +315,8 @@ class Preparation:
             with self._entries() as entries:
                 registration.give_up(entries)
         if share is not None:
-            others = share != registration.share and registration.take(share, topic)
-            lack = f"others are to give up the share {share}: {others}" if others else ""
+            holders = share != registration.share and registration.take(share, topic)
+            lack = f"others are to give up the share {share}: {holders}" if holders else ""
         elif registration.is_member:
             self._supervisor.stands_by()
             return "this instance stands by: others have every partition"
@@ -348,7 +338,7 @@ class Preparation:
         ]
         if not all(lane in every for one in kept for lane in one.waiting):
             return None  # a first BACKOFF, whose topic is still to be made
-        self._keep_tables(configuration)
+        self._record_tables(configuration)
         with self._entries() as entries:
             _check_current(entries, processor.run)
             finder = StartFinder(configuration, self._control, self._cluster, entries)
@@ -362,34 +352,34 @@ class Preparation:
             self.configuration = configuration
         return changed
 
-    def _keep_tables(self, configuration: JobConfiguration) -> None:
+    def _record_tables(self, configuration: JobConfiguration) -> None:
         """Records the tables that decide from now on, if they changed since the last run."""
-        running = tuple(_running(one, configuration) for one in configuration.handlers)
-        if running == self._kept:
+        running = tuple(_running_table(one, configuration) for one in configuration.handlers)
+        if running == self._recorded_tables:
             return
         keep_tables(
             self._cluster,
             configuration.tables_topic,
-            [one for one in running if one not in self._kept],
+            [one for one in running if one not in self._recorded_tables],
             now=time.time(),
             by=configuration.operator or this_user(),
         )
-        self._kept = running
+        self._recorded_tables = running
 
     def _entries(self) -> ControlTopic:
         return ControlTopic(self._cluster, self.configuration.control_topic)
 
     def _await_sources(self, wait: WaitRule) -> dict[str, int] | None:
         """Partitions of the dead-letter topics, once at least one can be read."""
-        told = False
+        is_reported = False
         while True:
             layout = self._ensured_layout()
             if layout:
                 return layout
-            if not told:
-                told = True
-                self._tell_missing(frozenset(read_topics(self.configuration)) - self._denied)
-                self._tell_stopped({one: StoppedTopic.denied(one) for one in self._denied})
+            if not is_reported:
+                is_reported = True
+                self._report_missing(frozenset(read_topics(self.configuration)) - self._denied)
+                self._report_stopped({one: StoppedTopic.denied(one) for one in self._denied})
                 lack = f"this user may not read {min(self._denied)}" if self._denied else ""
                 self._supervisor.waits_for(lack or "no topic that is to be read exists")
             if not self._sleep(_MISSING_AGE) or wait.is_over(time.time()):
@@ -399,7 +389,7 @@ class Preparation:
         """Partitions of the topics that can be read; also creates the job's own topics."""
         existing = self._cluster.topics()
         self.configuration = self.configuration.with_topics(existing)
-        self._tell_left_out(existing)
+        self._report_left_out(existing)
         names = read_topics(self.configuration)
         self._denied = self._cluster.unreadable(names)
         layout = {
@@ -413,7 +403,7 @@ class Preparation:
             TopicAdministration(self.configuration.connection).ensure(wanted)
         return layout
 
-    def _tell_left_out(self, existing: Collection[str]) -> None:
+    def _report_left_out(self, existing: Collection[str]) -> None:
         """Warns about topics beyond the bound of a subscription, when their number grows."""
         for one in self.configuration.subscriptions:
             topics = one.handlers(self.configuration.application, existing)[1]
@@ -427,7 +417,7 @@ class Preparation:
                 )
             self._left_out[one.name] = len(topics)
 
-    def _tell_stopped(self, stopped: Mapping[str, StoppedTopic]) -> None:
+    def _report_stopped(self, stopped: Mapping[str, StoppedTopic]) -> None:
         for topic, lost in stopped.items():
             if lost != self._stopped.get(topic):
                 self._control.warning(
@@ -438,7 +428,7 @@ class Preparation:
                 )
         self._stopped = stopped
 
-    def _tell_missing(self, missing: frozenset[str]) -> None:
+    def _report_missing(self, missing: frozenset[str]) -> None:
         handled = {handler.identity.topic for handler in self.configuration.handlers}
         self.missing = tuple(sorted(missing & handled))
         for topic in self.missing:
@@ -457,7 +447,7 @@ class Preparation:
             )
 
 
-def _running(handler: HandlerConfiguration, job: JobConfiguration) -> RunningTable:
+def _running_table(handler: HandlerConfiguration, job: JobConfiguration) -> RunningTable:
     table = table_of(handler)
     lines = tuple(rule.line for rule in table.rules)
     name, source = handler.identity.name, handler.rules_name
@@ -476,10 +466,9 @@ def _differ_in_tables_only(before: JobConfiguration, after: JobConfiguration) ->
 
 
 def _check_current(entries: ControlTopic, run: RunIdentity) -> None:
-    """Sees that no newer run has begun: the next one to open the control topic fences this one.
+    """Raises ``SupersededFault`` if a newer run has begun.
 
-    Raises:
-        SupersededFault: One has.
+    The next one to open the control topic fences this one.
     """
     entry = entries.entries.get(instance_key(run.share), {})
     if entry.get("run") != run.number:
@@ -490,10 +479,9 @@ def _check_current(entries: ControlTopic, run: RunIdentity) -> None:
 
 
 def _check_room(configuration: JobConfiguration) -> None:
-    """Makes the folder of this instance, and sees that a run can write there.
+    """Makes the folder of this instance, and checks that a run can write there.
 
-    Raises:
-        EnvironmentFault: It can't: Spark would report that too, but not where.
+    Spark would report that it can't too, but not where.
     """
     folder = configuration.own_directory
     probe = folder / "room"
@@ -508,12 +496,7 @@ def _check_room(configuration: JobConfiguration) -> None:
 
 
 def no_folder(configuration: JobConfiguration, error: OSError) -> EnvironmentFault:
-    """The fault of a folder that can't be written.
-
-    Args:
-        configuration: The job.
-        error: The error of the operating system.
-    """
+    """The fault of a job's folder that can't be written."""
     return EnvironmentFault(
         f"the job's folder {configuration.directory} can't be written: {error.strerror}",
         hint="make room there, or give the job another folder; nothing is lost meanwhile",

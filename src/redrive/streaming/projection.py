@@ -188,9 +188,7 @@ def start_projection(
     if not configuration.ledger.enabled or not _lock(path):
         return None
     interval = f"{round(configuration.ledger.interval * 1000)} milliseconds"
-    table = _ledger(configuration)
-    writer = _writer(spark, configuration, table, superseded)
-    prepared = _projection(spark, configuration, table, writer, most)
+    writer, prepared = _projection(spark, configuration, most, superseded)
     query = prepared.trigger(processingTime=interval).start()
     Thread(target=_maintain, args=(query, writer, path), name="redrive-ledger", daemon=True).start()
     return query
@@ -210,14 +208,7 @@ class Projection:
         *,
         delay: float,
     ) -> None:
-        """Prepare; nothing is started yet.
-
-        Args:
-            spark: The session of the query.
-            configuration: The job.
-            control: Is notified of what blocks the ledger.
-            delay: Seconds until the first start: its first append is slow.
-        """
+        """Prepare; the query starts ``delay`` seconds later, as its first append is slow."""
         self._spark = spark
         self._configuration = configuration
         self._control = control
@@ -251,7 +242,7 @@ class Projection:
             if os.strerror(errno.ENOSPC) not in problem:
                 # Unusually large records may exceed what the driver takes at once.
                 self._most = max(_SMALLEST, self._most // 4)
-            self._tell("the ledger's projection ended and is started again", problem)
+            self._report("the ledger's projection ended and is started again", problem)
         self._query = None
         self._start()
 
@@ -274,15 +265,15 @@ class Projection:
         )
         if not self._starting.is_made_within(ONE_TRY):
             if is_late:
-                self._tell("the ledger is not written", "the start of its query does not answer")
+                self._report("the ledger is not written", "the start of its query does not answer")
             return
         starting, self._starting = self._starting, None
         try:
             query = starting.answer(0)
         except RedriveError as error:
-            self._tell("the ledger is not written", error.message)
+            self._report("the ledger is not written", error.message)
         except (OSError, Py4JError, PySparkException) as error:
-            self._tell("the ledger is not written", str(error))
+            self._report("the ledger is not written", str(error))
         else:
             if query is not None:
                 self._query = RunningQuery(self._spark, query, "the ledger's query")
@@ -307,7 +298,7 @@ class Projection:
                 time.sleep(0.05)
         query.stop()
 
-    def _tell(self, what: str, error: str) -> None:
+    def _report(self, what: str, error: str) -> None:
         path, cause = self._configuration.ledger.path, cause_of(None, error)
         problem = f"the ledger in {path} is not written: {cause}"
         if problem != self.problem:  # report only changes
@@ -338,9 +329,8 @@ def rebuild(
     # Delete nothing before it is known that a source for the rebuild exists.
     _starting_offsets(configuration, {})
     remove(path)
-    table, superseded = _ledger(configuration), Event()
-    writer = _writer(spark, configuration, table, superseded.set)
-    prepared = _projection(spark, configuration, table, writer, _MOST)
+    superseded = Event()
+    writer, prepared = _projection(spark, configuration, _MOST, superseded.set)
     query = prepared.trigger(availableNow=True).start()
     while not query.awaitTermination(_LOOK):
         progress(_size(path))
@@ -374,7 +364,6 @@ def _writer(
 
 
 def _is_shared(spark: SparkSession, path: Path) -> bool:
-    """Whether the executors see the folder of the ledger."""
     log = path.absolute() / "_delta_log"
     tasks = range(spark.sparkContext.defaultParallelism)
     seen = spark.sparkContext.parallelize(tasks, len(tasks)).map(lambda _: log.is_dir())
@@ -384,24 +373,28 @@ def _is_shared(spark: SparkSession, path: Path) -> bool:
 def _projection(
     spark: SparkSession,
     configuration: JobConfiguration,
-    table: LedgerTable,
-    writer: _Writer,
     most: int,
-) -> DataStreamWriter:
-    """The query from where the ledger ends, ready to start, with ``most`` records a batch."""
+    superseded: Callable[[], None],
+) -> tuple[_Writer, DataStreamWriter]:
+    """The writer of the ledger, and its query, which begins where the ledger ends."""
+    with Cluster.open(configuration.connection, timeout=SILENCE) as cluster:
+        source = source_of(cluster, configuration.outcomes_topic)
+    table = LedgerTable.create(configuration.ledger.path, source)
+    writer = _writer(spark, configuration, table, superseded)
     positions = table.positions()
     starts = _starting_offsets(configuration, positions)
     _mark_gone(table, positions, starts)
     checkpoint = lock_file(table.path).with_name("checkpoint")
     shutil.rmtree(checkpoint, ignore_errors=True)
     outcomes = _read(spark, configuration, starts, most)
-    return (
+    prepared = (
         # One file a batch, read by one task: the other cores stay with the job.
         outcomes.coalesce(1)
         .writeStream.foreachBatch(lambda records, _: writer.append(records))
         .queryName(f"ledger of {configuration.application}")
         .option("checkpointLocation", str(checkpoint))
     )
+    return writer, prepared
 
 
 def _lock(path: LedgerFolder) -> bool:
@@ -421,22 +414,10 @@ def _lock(path: LedgerFolder) -> bool:
     return True
 
 
-def _ledger(configuration: JobConfiguration) -> LedgerTable:
-    """The ledger of the job, made if there is none."""
-    with Cluster.open(configuration.connection, timeout=SILENCE) as cluster:
-        source = source_of(cluster, configuration.outcomes_topic)
-    return LedgerTable.create(configuration.ledger.path, source)
-
-
 def _starting_offsets(
     configuration: JobConfiguration, positions: Mapping[int, int]
 ) -> Mapping[int, int]:
-    """The offset from which to read each partition of the outcomes topic.
-
-    Args:
-        configuration: The job.
-        positions: The positions in the ledger.
-    """
+    """The offset from which to read each partition; ``positions`` are those in the ledger."""
     topic = configuration.outcomes_topic
     with Cluster.open(configuration.connection, timeout=SILENCE) as cluster:
         extents = cluster.extents(cluster.lanes([topic]))
@@ -467,10 +448,10 @@ def _mark_gone(table: LedgerTable, positions: Mapping[int, int], starts: Mapping
     for partition, start in starts.items():
         position = positions.get(partition, 0)
         if 0 < position < start:
-            told = f"{GONE}{position} to {start - 1} of partition {partition}"
-            _logger.warning(told)
+            gap = f"{GONE}{position} to {start - 1} of partition {partition}"
+            _logger.warning(gap)
             now = round(time.time() * 1000)
-            rows.append(row_of(told.encode(), now, partition, start - 1))
+            rows.append(row_of(gap.encode(), now, partition, start - 1))
     if rows:
         table.append([arrow_of(rows)])
 
@@ -494,7 +475,6 @@ def _read(
 
 
 def _maintain(query: StreamingQuery, writer: _Writer, path: LedgerFolder) -> None:
-    """Compacts the ledger periodically while its query runs."""
     with contextlib.suppress(Exception):  # the query itself reports what ends it
         while not query.awaitTermination(_COMPACT_AGE):
             _compact(writer, path)

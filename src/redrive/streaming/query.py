@@ -17,7 +17,7 @@ from redrive.kafka.deadline import SILENCE
 from redrive.messages import TopicPartition
 from redrive.streaming import held_source
 from redrive.streaming.kafka_options import kafka_options
-from redrive.streaming.rows import selected
+from redrive.streaming.rows import COLUMNS
 from redrive.streaming.session import Spark
 
 if TYPE_CHECKING:
@@ -33,13 +33,7 @@ class RunningQuery:
     """A query of Spark, asked with deadlines; every method raises as ``Spark.ask``."""
 
     def __init__(self, spark: Spark, query: StreamingQuery, name: str) -> None:
-        """Take a query.
-
-        Args:
-            spark: Its session.
-            query: The query.
-            name: Its name in messages: ``the query``.
-        """
+        """Take a query, with its name in messages: ``the query``."""
         self._spark = spark
         self._query = query
         self._name = name
@@ -86,15 +80,9 @@ def start_query(
     run: RunIdentity,
     checkpoint: Path,
 ) -> StreamingQuery:
-    """Starts the query.
+    """Starts the query, with a new folder for the checkpoint of this run only.
 
-    Args:
-        spark: The session.
-        configuration: The job.
-        start: Where each lane begins.
-        batch: Handles one micro-batch; its frame has the columns of ``rows.SCHEMA``.
-        run: The run.
-        checkpoint: A new folder, for this run only.
+    ``batch`` handles one micro-batch, whose frame has the columns of ``rows.SCHEMA``.
 
     Raises:
         PySparkException: Spark does not start it.
@@ -151,4 +139,4 @@ def _kafka_frame(
         "kafka.max.poll.records": "5000",
         "kafkaConsumer.pollTimeoutMs": "30000",
     }
-    return selected(spark.readStream.format("kafka").options(**options).load())
+    return spark.readStream.format("kafka").options(**options).load().select(*COLUMNS)

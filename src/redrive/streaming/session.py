@@ -43,7 +43,7 @@ _ANSWER: Final = 120.0
 """Seconds for one answer of Java; it may collect garbage for some of them."""
 _DEATH: Final = 2.0
 """Seconds until the end of a process with broken connections is visible."""
-_AGAIN: Final = "start it again: everything goes on where the last transaction ended"
+_RESTART_HINT: Final = "start it again: everything goes on where the last transaction ended"
 
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -115,12 +115,7 @@ class Spark:
     def __init__(
         self, configuration: JobConfiguration, session: SparkSession | None = None
     ) -> None:
-        """Start nothing yet.
-
-        Args:
-            configuration: The job.
-            session: A running session, which the caller stops; None to start one.
-        """
+        """Start nothing yet; a session that is given is stopped by the caller."""
         self._configuration = configuration
         self._session = session
         self._is_own = session is None
@@ -143,7 +138,7 @@ class Spark:
             RestartRequired: Java died meanwhile, or did not answer in time.
         """
         if self._session is None:
-            self._session = self.translated("start of Spark", self._started)
+            self._session = self.translated("start of Spark", self._await_start)
         return self._session
 
     def ask(self, step: str, call: Callable[[], _Answer], *, seconds: float = _ANSWER) -> _Answer:
@@ -186,17 +181,13 @@ class Spark:
 
         return end
 
-    def _started(self) -> SparkSession:
+    def _await_start(self) -> SparkSession:
         self.begin()
         assert self._starting is not None
         return self._starting.answer(_START)
 
     def translated(self, step: str, ask: Callable[[], _Answer]) -> _Answer:
         """The result of a call that asks Java in this thread, without its own deadline.
-
-        Args:
-            step: What is asked for.
-            ask: The call.
 
         Raises:
             RestartRequired: Java is gone, or does not answer.
@@ -210,20 +201,24 @@ class Spark:
             return ask()
         except OutcomeUnknown as unknown:
             raise RestartRequired(
-                f"Java, in which Spark runs, does not answer: {unknown.message}", hint=_AGAIN
+                f"Java, in which Spark runs, does not answer: {unknown.message}", hint=_RESTART_HINT
             ) from unknown
         except (Py4JError, PySparkException, ConnectionError) as error:
             if not isinstance(error, Py4JJavaError | PySparkException) and _is_gone(error):
                 raise RestartRequired(
-                    f"Java, in which Spark runs, {_end_of_java()}: {step}", hint=_AGAIN
+                    f"Java, in which Spark runs, {_end_of_java()}: {step}", hint=_RESTART_HINT
                 ) from error
             if self._session is None:
-                raise _not_started(str(error)) from error
+                lines = str(error).strip().splitlines() or ["it gave no reason"]
+                raise EnvironmentFault(
+                    f"Spark does not start: {lines[0]}",
+                    hint="what Java said stands above; see driver_memory, master and"
+                    " spark_properties in [job]",
+                ) from error
             raise
 
 
 def _java_process() -> subprocess.Popen[bytes] | None:
-    """The Java process that pyspark started in this process."""
     from pyspark import SparkContext  # noqa: PLC0415 - slow to import
 
     gateway: Any = SparkContext._gateway  # noqa: SLF001 - it has no public name
@@ -249,14 +244,6 @@ def _end_of_java() -> str:
     if code is None:
         return "is gone"
     return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-
-
-def _not_started(problem: str) -> EnvironmentFault:
-    lines = problem.strip().splitlines() or ["it gave no reason"]
-    return EnvironmentFault(
-        f"Spark does not start: {lines[0]}",
-        hint="what Java said stands above; see driver_memory, master and spark_properties in [job]",
-    )
 
 
 def start_session(
@@ -290,7 +277,7 @@ def start_session(
 
     if java_options is None:
         java_options = archive_options(java)
-    java_options = f"{_JAVA_OPTIONS} {_quiet(configuration)} {java_options}"
+    java_options = f"{_JAVA_OPTIONS} {_logging_option(configuration)} {java_options}"
     if with_delta is None:
         with_delta = configuration.ledger.enabled and not configuration.is_local
     settings = {
@@ -311,9 +298,9 @@ def start_session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    # ``Spark`` reports a lost Java in one sentence; this server prints a stack trace.
     context: Any = session.sparkContext
+    context.setLogLevel("ERROR")
+    # ``Spark`` reports a lost Java in one sentence; this server prints a stack trace.
     context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001 - no public name
     return session
 
@@ -385,7 +372,7 @@ logger.executor.level = fatal
 """The exception of a failed query says why, and the job logs it; Spark need not log it too."""
 
 
-def _quiet(configuration: JobConfiguration) -> str:
+def _logging_option(configuration: JobConfiguration) -> str:
     """The Java option that makes Spark log only errors, from its first line on."""
     path = configuration.own_directory / "log4j2.properties"
     path.parent.mkdir(parents=True, exist_ok=True)

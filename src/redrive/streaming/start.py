@@ -6,10 +6,10 @@ topics that a channel or a home-server queue empties, and waiting copies on the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
 
 from redrive.checkpoints.clock import SteadyClock, begin_clock
 from redrive.checkpoints.control import (
@@ -21,6 +21,7 @@ from redrive.checkpoints.control import (
     changed_entry,
     changed_key,
 )
+from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import HeldPartition
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import sources_of
@@ -37,31 +38,12 @@ from redrive.streaming.kept_lanes import (
     kept_lanes,
     owned_lanes,
 )
-from redrive.streaming.losses import Losses
+from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.losses import Losses, StoppedTopic
 from redrive.topology.layout import TopicRole
-
-if TYPE_CHECKING:
-    from redrive.checkpoints.epoch import RunIdentity
-    from redrive.streaming.lifecycle import JobControl
 
 _SHOWN: Final = 3
 """The most lanes that a message names."""
-
-
-class StoppedTopic(NamedTuple):
-    """Why the handler of a topic is stopped, while all others go on."""
-
-    problem: str
-    hint: str
-
-    @classmethod
-    def denied(cls, topic: str) -> StoppedTopic:
-        """A topic that this user may not read."""
-        return cls(
-            f"this user may not read topic {topic}",
-            "grant Read on it (redrive acls prints the command): its handler then goes on by"
-            " itself, and nothing is lost while the topic keeps its records",
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +90,10 @@ class Start:
     @property
     def stopped(self) -> dict[str, StoppedTopic]:
         """The topics whose handlers are stopped, with the first reason for each."""
-        found = {topic: StoppedTopic.denied(topic) for topic in sorted(self.denied)}
+        stopped = {topic: StoppedTopic.denied(topic) for topic in sorted(self.denied)}
         for one in self.lost.values():
-            found.setdefault(one.source, StoppedTopic(one.problem, one.hint))
-        return found
+            stopped.setdefault(one.source, StoppedTopic(one.problem, one.hint))
+        return stopped
 
     @property
     def late(self) -> float:
@@ -131,7 +113,7 @@ def read_topics(configuration: JobConfiguration) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Stand:
+class _Positions:
     """The positions of all lanes at a start."""
 
     positions: Mapping[TopicPartition, int]
@@ -156,14 +138,7 @@ class StartFinder:
         cluster: Cluster,
         entries: ControlTopic,
     ) -> None:
-        """Take the configuration.
-
-        Args:
-            configuration: The job.
-            control: Is notified of what operators should know.
-            cluster: Answers questions.
-            entries: The application's control topic, open for writing.
-        """
+        """Take the configuration, and the control topic of the application, open for writing."""
         self._configuration = configuration
         self._control = control
         self._cluster = cluster
@@ -196,11 +171,6 @@ class StartFinder:
         No batch of the run may be under way, and none may begin by the old tables after this call,
         even if it fails: nobody knows then whether the new ones are recorded.
 
-        Args:
-            start: The lanes of the run.
-            kept: Those where messages wait.
-            run: The run.
-
         Returns:
             The lanes, with what the new tables set free.
 
@@ -212,9 +182,9 @@ class StartFinder:
         waiting = [lane for one in kept for lane in one.waiting]
         ends = self._cluster.ends(waiting, committed_only=False)
         tables, changed = self._tables_of(kept, ends)
-        found = {one.lane: one for one in held_until_due(kept, start.every_position, tables)}
-        held = tuple(found.get(one.lane, one) for one in start.held)
-        waits = {lane: Wait(one.release, one.interval) for lane, one in found.items()}
+        due = {one.lane: one for one in held_until_due(kept, start.every_position, tables)}
+        held = tuple(due.get(one.lane, one) for one in start.held)
+        waits = {lane: Wait(one.release, one.interval) for lane, one in due.items()}
         entry = {changed_key(str(run.share)): changed_entry(run.number, waits)}
         self._record_tables(changed, entry if changed else {})
         # Asked now that planners see the entry: what they planned before holds no instruction that
@@ -232,7 +202,7 @@ class StartFinder:
         if owned and not kept:
             raise TransientFault(f"no lane has leaders for its partitions, {min(leaderless)} not")
         identities = self._cluster.topic_ids(list(layout))
-        stand, kept = self._stand_of(kept, identities)
+        current, kept = self._positions_of(kept, identities)
         led = {one.source for one in kept}
         channels = [
             (lane, source)
@@ -246,64 +216,58 @@ class StartFinder:
         free = [one.source for one in kept if one.source not in moving]
         missing = frozenset(read_topics(self._configuration)) - denied - frozenset(layout)
         replayed = frozenset(
-            one.remaining for one in kept if one.replay and stand.extents[one.replay].end
+            one.remaining for one in kept if one.replay and current.extents[one.replay].end
         )
-        if self._configuration.only_replays:
-            # The next start checks tables again and includes what this one left.
-            return Start(
-                positions={},
-                held=(
-                    *instructions(kept, stand.positions),
-                    *held_until_ordered(kept, stand.positions),
-                ),
-                missing=missing,
-                denied=denied,
-                layout=dict(layout),
-                identities=identities,
-                incarnations=stand.incarnations,
-                lanes=lanes,
-                leaderless=leaderless,
-                replayed=replayed,
-                lost=self._losses.lost,
-            )
-        tables, changed = self._tables_of(
-            kept, {lane: extent.end for lane, extent in stand.extents.items()}
-        )
-        self._record_tables(changed)
-        return Start(
-            positions={lane: stand.positions[lane] for lane in free},
-            held=(
-                *held_by_channels(channels, kept, stand.positions),
-                *held_until_due(kept, stand.positions, tables),
-                *instructions(kept, stand.positions),
-            ),
+        start = Start(
+            positions={},
+            held=tuple(instructions(kept, current.positions)),
             missing=missing,
             denied=denied,
             layout=dict(layout),
             identities=identities,
-            moved=stand.moved,
-            topics={**stand.topics, **self._awaited(missing)},
-            begins=stand.begins,
-            incarnations=stand.incarnations,
+            incarnations=current.incarnations,
             lanes=lanes,
             leaderless=leaderless,
             replayed=replayed,
             lost=self._losses.lost,
         )
+        if self._configuration.only_replays:
+            # The next start checks tables again and includes what this one left.
+            return replace(start, held=(*start.held, *held_until_ordered(kept, current.positions)))
+        tables, changed = self._tables_of(
+            kept, {lane: extent.end for lane, extent in current.extents.items()}
+        )
+        self._record_tables(changed)
+        # When a missing topic is created, it is read from its start.
+        awaited = {name: TopicIdentity("") for name in missing if not self._entries.topic_of(name)}
+        return replace(
+            start,
+            positions={lane: current.positions[lane] for lane in free},
+            held=(
+                *held_by_channels(channels, kept, current.positions),
+                *held_until_due(kept, current.positions, tables),
+                *start.held,
+            ),
+            moved=current.moved,
+            topics={**current.topics, **awaited},
+            begins=current.begins,
+        )
 
-    def _stand_of(
+    def _positions_of(
         self, kept: list[KeptLane], identities: Mapping[str, str]
-    ) -> tuple[_Stand, list[KeptLane]]:
+    ) -> tuple[_Positions, list[KeptLane]]:
         """Where lanes stand, without those of handlers that can't go on."""
-        stand = self._stand(kept, identities)
+        current = self._all_positions(kept, identities)
         stopped = {one.source for one in self._losses.lost.values()}
         if not stopped:
-            return stand, kept
-        rest = [one for one in kept if one.source.topic not in stopped]
-        others = {name: one for name, one in identities.items() if name not in stopped}
-        return self._stand(rest, others), rest
+            return current, kept
+        kept = [one for one in kept if one.source.topic not in stopped]
+        running = {name: one for name, one in identities.items() if name not in stopped}
+        return self._all_positions(kept, running), kept
 
-    def _stand(self, kept: Collection[KeptLane], identities: Mapping[str, str]) -> _Stand:
+    def _all_positions(
+        self, kept: Collection[KeptLane], identities: Mapping[str, str]
+    ) -> _Positions:
         sources = {lane: one.source.topic for one in kept for lane in (one.source, *one.waiting)}
         every, own = [*sources], {lane for one in kept for lane in one.waiting}
         committed = self._cluster.committed(self._configuration.application, every, stable=True)
@@ -314,7 +278,7 @@ class StartFinder:
         incarnations = {
             name: one.incarnation for name, one in topics.items() if one.incarnation > 1
         }
-        found = self._found_again(
+        recovered = self._recovered_positions(
             {
                 lane: incarnations.get(lane.topic, 1)
                 for lane in every
@@ -324,8 +288,8 @@ class StartFinder:
         positions: dict[TopicPartition, int] = {}
         for lane in every:
             offset, extent = committed[lane], extents[lane]
-            if lane in found:
-                offset = max(found[lane], extent.first)
+            if lane in recovered:
+                offset = max(recovered[lane], extent.first)
             is_anew = lane.topic in anew
             if offset is None and not is_anew:
                 positions[lane] = self._first_position(lane, extent, is_own=lane in own)
@@ -334,7 +298,7 @@ class StartFinder:
             positions[lane] = self._losses.begin(
                 lane, offset, extent, source=sources[lane], identity=identity, is_anew=is_anew
             )
-        return _Stand(
+        return _Positions(
             positions=positions,
             extents=extents,
             moved=frozenset(lane for lane in every if positions[lane] != committed[lane]),
@@ -352,26 +316,22 @@ class StartFinder:
         entries = self._entries
         return entries.begin_of(lane) is not None or entries.table_of(lane) is not None
 
-    def _found_again(self, lanes: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Positions recovered from outcomes, for lanes whose committed offsets the broker expired.
+    def _recovered_positions(
+        self, lanes: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int]:
+        """Positions from outcomes, of lanes whose committed offsets the broker expired.
 
         Args:
             lanes: The lanes, each with the incarnation of its topic.
         """
         if not lanes:
             return {}
-        shown = ", ".join(map(str, islice(lanes, _SHOWN)))
-        shown += ", ..." if len(lanes) > _SHOWN else ""
         self._control.warning(
             "committed offsets are gone; where the job stood is found again in the outcomes",
-            lanes=shown,
+            lanes=", ".join(map(str, islice(lanes, _SHOWN))) + ", ..." * (len(lanes) > _SHOWN),
         )
-        found = positions_from_outcomes(self._configuration, self._cluster, lanes)
-        return {lane: found.get(lane, self._entries.begin_of(lane) or 0) for lane in lanes}
-
-    def _awaited(self, missing: Iterable[str]) -> dict[str, TopicIdentity]:
-        """Topics that are awaited: when one is created, it is read from its start."""
-        return {name: TopicIdentity("") for name in missing if not self._entries.topic_of(name)}
+        known = positions_from_outcomes(self._configuration, self._cluster, lanes)
+        return {lane: known.get(lane, self._entries.begin_of(lane) or 0) for lane in lanes}
 
     def _tables_of(
         self, kept: Collection[KeptLane], ends: Mapping[TopicPartition, int]

@@ -11,34 +11,33 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import Final
 
 from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.checkpoints.states import StatesFollower
+from redrive.configuration import JobConfiguration
 from redrive.diagnostics import Severity
+from redrive.engine.breaker import BreakerState
 from redrive.engine.commands import NO_STATES
+from redrive.engine.flood import FloodState
 from redrive.errors import EXIT_STALLED, ConfigurationError, ProtocolError, RedriveError
 from redrive.kafka.cluster import Cluster, next_offsets
 from redrive.kafka.deadline import MOST_ABANDONED, ONE_TRY, abandoned_calls
+from redrive.messages import TopicPartition
 from redrive.operations.supervision import (
     Activity,
     SupervisionState,
     supervision_file,
     write,
 )
-from redrive.streaming.lifecycle import JobObserver
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.engine.breaker import BreakerState
-    from redrive.engine.flood import FloodState
-    from redrive.messages import TopicPartition
-    from redrive.streaming.lifecycle import JobControl
-    from redrive.streaming.start import Start
+from redrive.streaming.lifecycle import JobControl, JobObserver
+from redrive.streaming.start import Start
 
 _STATE_AGE: Final = 2.0
 """Seconds between two writings of the state."""
@@ -112,17 +111,17 @@ class _Progress:
         for one in self.work:
             lagging = [lane for lane in one.lanes if at[lane] < free[lane]]
             moved = {lane: at[lane] for lane in one.lanes}
-            stands = bool(lagging) and moved == one.committed
-            if stands and time.monotonic() - one.moved_at >= stalled_after:
+            is_stalled = bool(lagging) and moved == one.committed
+            if is_stalled and time.monotonic() - one.moved_at >= stalled_after:
                 # Only transaction markers may follow the last record.
                 starts = {lane: at[lane] for lane in lagging}
                 records = next_offsets(self._cluster, starts, free, seconds=ONE_TRY)
                 lagging = [lane for lane in lagging if records[lane] < free[lane]]
-            if not stands or not lagging:
+            if not is_stalled or not lagging:
                 one.moved_at = time.monotonic()
             one.committed, one.lagging = moved, str(lagging[0]) if lagging else ""
 
-    def stands(self) -> _Work | None:
+    def longest_stalled(self) -> _Work | None:
         """The lanes stalled longest; None if there is no work at all."""
         return min(self.work, key=lambda one: one.moved_at, default=None)
 
@@ -152,11 +151,8 @@ class Supervisor(JobObserver):
     ) -> None:
         """Prepare the watch; ``start`` begins it.
 
-        Args:
-            configuration: The job.
-            control: Is notified of a stall.
-            end_process: Ends this process at once with an exit code; None if the caller of the job
-                must survive a hang.
+        ``end_process`` ends this process at once with an exit code; it is None if the caller of the
+        job must survive a hang.
         """
         self._configuration = configuration
         self._control = control
@@ -169,8 +165,13 @@ class Supervisor(JobObserver):
         self._silence: Trouble | None = None
         self._waits_for = ""
         self._stands_by = False
-        self._ledger = self._clusters = self._refused = ""
-        self._forwards: Mapping[str, int] = {}
+        self._refused = ""
+        self.ledger_problem = ""
+        """Why the ledger is not written; empty if it is. That is no stall."""
+        self.clusters_problem = ""
+        """Why messages wait for other clusters; empty if none does. That is no stall."""
+        self.forwards: Mapping[str, int] = {}
+        """How many messages wait for each."""
         self._stopped: Mapping[str, str] = {}
         self.breakers: tuple[BreakerState, ...] = ()
         """The breakers that are not closed."""
@@ -180,7 +181,7 @@ class Supervisor(JobObserver):
         self._ended = threading.Event()
         self._threads = (
             threading.Thread(target=self._watch, name="redrive-supervisor", daemon=True),
-            threading.Thread(target=self._ask, name="redrive-progress", daemon=True),
+            threading.Thread(target=self._watch_progress, name="redrive-progress", daemon=True),
         )
 
     def start(self) -> None:
@@ -224,38 +225,24 @@ class Supervisor(JobObserver):
 
     def restart_refused(self, error: RedriveError) -> None:
         """See ``JobObserver.restart_refused``."""
-        found = error.diagnostics if isinstance(error, ConfigurationError) else ()
-        first = next((one for one in found if one.severity is Severity.ERROR), None)
+        findings = error.diagnostics if isinstance(error, ConfigurationError) else ()
+        first = next((one for one in findings if one.severity is Severity.ERROR), None)
         self._refused = error.message if first is None else f"{first}: {first.message}"
-
-    def ledger_waits(self, problem: str) -> None:
-        """Notes why the ledger is not written; empty if it is. That is not a stall."""
-        self._ledger = problem
-
-    def clusters_wait(self, problem: str, forwards: Mapping[str, int]) -> None:
-        """Notes why messages wait for other clusters, and how many. That is not a stall.
-
-        Args:
-            problem: Why; empty if none does.
-            forwards: How many, by cluster.
-        """
-        self._clusters, self._forwards = problem, forwards
 
     def _watch(self) -> None:
         while not self._ended.wait(_STATE_AGE):
-            if not self._control.is_stopping:
-                self._check_clients()
-            self._tell(time.monotonic())
+            if not self._control.is_stopping and abandoned_calls() > MOST_ABANDONED:
+                self._end_stalled(
+                    "too many clients never came back: the process ends, to be started again"
+                )
+            self._report(time.monotonic())
 
-    def _check_clients(self) -> None:
-        if abandoned_calls() > MOST_ABANDONED and self._end_process is not None:
-            self._control.warning(
-                "too many clients never came back: the process ends, to be started again",
-                exit_code=EXIT_STALLED,
-            )
+    def _end_stalled(self, message: str) -> None:
+        if self._end_process is not None:
+            self._control.warning(message, exit_code=EXIT_STALLED)
             self._end_process(EXIT_STALLED)
 
-    def _ask(self) -> None:
+    def _watch_progress(self) -> None:
         """Asks Kafka in another thread: a late answer must not delay a stop.
 
         The clients belong to this thread, so it closes them, however late it ends.
@@ -268,7 +255,6 @@ class Supervisor(JobObserver):
         self._cluster.close()
 
     def _probe(self) -> None:
-        """Asks whether committed offsets moved, and whether anything waits at all."""
         progress = self._progress_of_run()
         if progress is None:
             return
@@ -290,13 +276,13 @@ class Supervisor(JobObserver):
             self._progress = _Progress(self._configuration, self._cluster, start, before)
         return self._progress
 
-    def _tell(self, now: float) -> None:
+    def _report(self, now: float) -> None:
         state = replace(
             self._state(now),
-            ledger=self._ledger,
+            ledger=self.ledger_problem,
             refused=self._refused,
-            clusters=self._clusters,
-            forwards=self._forwards,
+            clusters=self.clusters_problem,
+            forwards=self.forwards,
             stopped=self._stopped,
             breakers=self.breakers,
             floods=self.floods,
@@ -311,44 +297,35 @@ class Supervisor(JobObserver):
         if now - self._warned_at > _REMINDER:
             self._warned_at = now
             facts = {"lane": state.lane, "step": state.step, "because": state.cause}
-            shown = {name: value for name, value in facts.items() if value}
-            self._control.warning("stalled", seconds=round(seconds), **shown)
+            known = {name: value for name, value in facts.items() if value}
+            self._control.warning("stalled", seconds=round(seconds), **known)
         limit = self._configuration.exit_after
-        if limit and seconds > limit and self._end_process is not None:
-            self._control.warning(
-                "stalled for too long: the process ends, to be started again",
-                exit_code=EXIT_STALLED,
-            )
-            self._end_process(EXIT_STALLED)
+        if limit and seconds > limit:
+            self._end_stalled("stalled for too long: the process ends, to be started again")
 
     def _state(self, now: float) -> SupervisionState:
-        moment, pid = time.time(), os.getpid()
+        moment = time.time()
+        state = partial(SupervisionState, time=moment, pid=os.getpid())
         if self._control.is_stopping:
-            return SupervisionState(time=moment, pid=pid, state=Activity.STOPPING)
-        work = None if self._progress is None else self._progress.stands()
+            return state(state=Activity.STOPPING)
+        work = None if self._progress is None else self._progress.longest_stalled()
         known = [one for one in (self._trouble, self._silence) if one is not None]
         if work is not None:
             known.append(Trouble(work.cause, "batch", moment - (now - work.moved_at)))
         since = min((one.since for one in known), default=moment)
         if moment - since >= self._configuration.stalled_after:
-            told = known[0]
-            return SupervisionState(
-                time=moment,
-                pid=pid,
+            return state(
                 state=Activity.STALLED,
                 since=since,
-                step=told.step,
+                step=known[0].step,
                 lane="" if work is None else work.lagging,
-                cause=told.cause,
+                cause=known[0].cause,
             )
         if self._waits_for:
-            return SupervisionState(
-                time=moment, pid=pid, state=Activity.WAITING, cause=self._waits_for
-            )
+            return state(state=Activity.WAITING, cause=self._waits_for)
         if self._stands_by:
-            cause = "other instances have every partition"
-            return SupervisionState(time=moment, pid=pid, state=Activity.STANDBY, cause=cause)
-        return SupervisionState(time=moment, pid=pid, state=Activity.RUNNING)
+            return state(state=Activity.STANDBY, cause="other instances have every partition")
+        return state(state=Activity.RUNNING)
 
 
 def cause_of(fault: BaseException | None, text: str) -> str:
@@ -361,7 +338,7 @@ def cause_of(fault: BaseException | None, text: str) -> str:
     if isinstance(fault, ProtocolError):
         return fault.message
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if not line.startswith(("at ", "File ", "Traceback"))]
-    causes = [line for line in telling if "Error" in line or "Exception" in line or "Fault" in line]
-    chosen = causes[-1:] or telling[:1] or ["it ended by itself"]
+    messages = [line for line in lines if not line.startswith(("at ", "File ", "Traceback"))]
+    causes = [line for line in messages if re.search("Error|Exception|Fault", line)]
+    chosen = causes[-1:] or messages[:1] or ["it ended by itself"]
     return " ".join(chosen[0].split())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from redrive.checkpoints.own_topics import (
     cluster_topic,
@@ -15,15 +15,13 @@ from redrive.checkpoints.own_topics import (
     retry_topic,
     tables_topic,
 )
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import identity_of, sources_of, table_of
 from redrive.engine import names
 from redrive.errors import ConfigurationError
 from redrive.kafka.administration import NewTopic
+from redrive.kafka.cluster import Cluster
 from redrive.rules.backoff import PARTITIONS
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.kafka.cluster import Cluster
 
 _POLICY: Final = "cleanup.policy"
 
@@ -74,23 +72,18 @@ def own_topics(
 def check_own_topics(
     cluster: Cluster, wanted: Sequence[NewTopic], existing: Container[str]
 ) -> None:
-    """Refuses own topics whose settings would lose messages.
-
-    Args:
-        cluster: Answers.
-        wanted: The topics that the job needs.
-        existing: Topics that exist.
+    """Refuses own topics that exist and whose settings would lose messages.
 
     Raises:
         ConfigurationError: Topics with a wrong cleanup policy; all of them are named.
         TransientFault: The broker gave no answer in time.
     """
-    there = [topic for topic in wanted if topic.name in existing]
-    found = cluster.settings_of([topic.name for topic in there])
+    present = [topic for topic in wanted if topic.name in existing]
+    settings = cluster.settings_of([topic.name for topic in present])
     wrong = []
-    for topic in there:
+    for topic in present:
         policy = topic.settings.get(_POLICY, "delete")
-        actual = str(found.get(topic.name, {}).get(_POLICY) or policy)
+        actual = str(settings.get(topic.name, {}).get(_POLICY) or policy)
         if actual != policy:
             wrong.append(f"{topic.name} has {_POLICY}={actual} and needs {policy}")
     if wrong:

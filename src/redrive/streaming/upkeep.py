@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.states import StatesFollower
 from redrive.errors import FatalFault, ProtocolError, RedriveError
+from redrive.kafka.cluster import Cluster, next_offsets
+from redrive.messages import TopicPartition
 from redrive.operations.dynamic_queues import delete_overdue, is_overdue
-from redrive.streaming.backlog import Backlog
-from redrive.streaming.start import read_topics
+from redrive.streaming.start import Start, read_topics
 from redrive.streaming.workers import keep_warm
 
 if TYPE_CHECKING:
@@ -21,11 +22,9 @@ if TYPE_CHECKING:
 
     from redrive.checkpoints.instances import Share
     from redrive.configuration import JobConfiguration
-    from redrive.kafka.cluster import Cluster
     from redrive.streaming.batch import BatchProcessor
     from redrive.streaming.lifecycle import JobControl
     from redrive.streaming.query import RunningQuery
-    from redrive.streaming.start import Start
 
 _LAYOUT_AGE: Final = 10.0
 """Seconds between two looks for new topics and partitions."""
@@ -70,7 +69,8 @@ class Upkeep:
     """The chores of one run.
 
     This class is responsible for when each is due. A chore that fails temporarily is done again the
-    next time, and ends nothing.
+    next time, and ends nothing; ``FatalFault`` is raised if another run took over, or the broker
+    refuses for good.
     """
 
     def __init__(
@@ -85,17 +85,9 @@ class Upkeep:
         processor: BatchProcessor,
         assigned_share: Callable[[Start], Share | None],
     ) -> None:
-        """Take the run.
+        """Take the run; only the thread that supervises it uses the cluster.
 
-        Args:
-            configuration: The job.
-            control: Is notified of what operators should know.
-            cluster: Answers questions; used only by the thread that supervises the run.
-            spark: The session.
-            start: Where the run began.
-            query: The query.
-            processor: Its batches.
-            assigned_share: The share that this instance is to have now; None to stand by.
+        ``assigned_share`` gives the share that this instance is to have now; None to stand by.
         """
         self._configuration = configuration
         self._control = control
@@ -112,11 +104,8 @@ class Upkeep:
         """Records that are still to be read."""
         self.ends_run = False
         """Whether another run has to begin: topics, leaders, the clock or the share changed."""
-        self._follower = (
-            StatesFollower(cluster, configuration.application)
-            if configuration.topology or start.lost
-            else None
-        )
+        follows = configuration.topology or start.lost
+        self._follower = StatesFollower(cluster, configuration.application) if follows else None
         self._deletion: Thread | None = None
         self._warn_at = 0.0
         self._silence = _LEADERLESS_AGE
@@ -124,60 +113,43 @@ class Upkeep:
         """Dead letters without a valid header, to be reported."""
         now = time.monotonic()
         self._chores = [
-            _Chore(_LAYOUT_AGE, self._look_at_layout, now),
-            _Chore(_SHARE_AGE, self._look_at_share, now),
-            _Chore(_CLOCK_AGE, self._look_at_clock, now),
+            _Chore(_LAYOUT_AGE, self._check_layout, now),
+            _Chore(_SHARE_AGE, self._check_share, now),
+            _Chore(_CLOCK_AGE, self._check_clock, now),
             _Chore(_MARKERS_AGE, self.backlog.pass_markers, now),
             _Chore(_MARKERS_AGE, self._warn_of_leaderless, 0.0),
-            _Chore(_RECOMMIT_AGE, self._commit_again, now),
+            _Chore(_RECOMMIT_AGE, processor.commit_again, now),
             _Chore(_PURGE_AGE, self._purge, now),
-            _Chore(_RESUME_AGE, self._look_at_resumes, now),
-            _Chore(_DYNAMIC_AGE, self._look_at_dynamic_queues, now),
+            _Chore(_RESUME_AGE, self._check_resumes, now),
+            _Chore(_DYNAMIC_AGE, self._check_dynamic_queues, now),
             _Chore(_REPORT_AGE, self._report_invalid, now),
-            _Chore(_RATES_AGE, self._tell_rates, now),
+            _Chore(_RATES_AGE, self._report_rates, now),
             _Chore(_WARM_AGE, self._keep_warm, now - _WARM_AGE),
         ]
 
     def look(self) -> None:
-        """Does the chores that are due.
-
-        Raises:
-            FatalFault: Another run took over, or the broker refuses for good.
-        """
+        """Does the chores that are due."""
         for chore in self._chores:
             if time.monotonic() - chore.done_at >= chore.age:
                 self._attempt(chore.do)
                 chore.done_at = time.monotonic()
 
     def change(self, configuration: JobConfiguration, start: Start) -> None:
-        """Goes on by changed tables.
-
-        Args:
-            configuration: The job.
-            start: The lanes of the run, with what these set free.
-        """
+        """Uses changed tables, with what they set free."""
         self._configuration, self.start = configuration, start
         self.backlog.change(start)
 
     def is_last_run(self) -> bool:
-        """Whether the topics are still those of this run, now that nothing is left on them.
-
-        Raises:
-            FatalFault: As for ``look``.
-        """
-        self._attempt(self._look_at_layout)
+        """Whether the topics are still those of this run, now that nothing is left on them."""
+        self._attempt(self._check_layout)
         return not self.ends_run
 
     def end(self) -> None:
-        """Commits behind markers a last time, once the last batch has ended.
-
-        Raises:
-            FatalFault: As for ``look``.
-        """
+        """Commits behind markers a last time, once the last batch has ended."""
         self._attempt(self.backlog.pass_markers)
 
     def close(self) -> None:
-        """Lets go of what it follows."""
+        """Closes the follower of the control topic."""
         if self._follower is not None:
             self._follower.close()
 
@@ -189,23 +161,23 @@ class Upkeep:
         except ProtocolError as fault:
             self._control.notice("upkeep has to wait", error=fault.message)
 
-    def _look_at_layout(self) -> None:
+    def _check_layout(self) -> None:
         """Ends a run whose topics are others now, by partitions, leaders, rights or Kafka's ids."""
         topics = self._cluster.topics()
         self.ends_run |= self._configuration.with_topics(topics) is not self._configuration
         names = read_topics(self._configuration)
         denied = self._cluster.unreadable(names)
-        found = {name: topics[name] for name in names if name in topics and name not in denied}
-        is_other = (found, denied) != (self.start.layout, self.start.denied)
+        layout = {name: topics[name] for name in names if name in topics and name not in denied}
+        is_other = (layout, denied) != (self.start.layout, self.start.denied)
         is_other |= self._leaders_changed()
-        self.ends_run |= is_other or self._cluster.topic_ids(list(found)) != self.start.identities
+        self.ends_run |= is_other or self._cluster.topic_ids(list(layout)) != self.start.identities
 
-    def _look_at_share(self) -> None:
-        """Ends a run that is to have another share, by two looks in a row."""
+    def _check_share(self) -> None:
+        """Ends a run that is to have another share, at two looks in a row."""
         before, self._share = self._share, self._assigned_share(self.start)
         self.ends_run |= self._share == before != self._configuration.share
 
-    def _look_at_clock(self) -> None:
+    def _check_clock(self) -> None:
         """Ends a run whose clock differs from the wall clock: only the next run may change it."""
         by = self.start.clock.behind_wall()
         if abs(by) > SteadyClock.TOLERANCE:
@@ -233,9 +205,6 @@ class Upkeep:
             count=len(self.start.leaderless),
         )
 
-    def _commit_again(self) -> None:
-        self._processor.commit_again()
-
     def _purge(self) -> None:
         """Lets the broker delete finished parked copies and instructions.
 
@@ -250,7 +219,7 @@ class Upkeep:
         read = self._processor.read_up_to
         self._cluster.delete_records({lane: read[lane] for lane in retries if read.get(lane)})
 
-    def _look_at_resumes(self) -> None:
+    def _check_resumes(self) -> None:
         """Ends a run that left out a handler which may go on now."""
         if self._follower is None or not self.start.lost:
             return
@@ -260,7 +229,7 @@ class Upkeep:
             for lane, lost in self.start.lost.items()
         )
 
-    def _look_at_dynamic_queues(self) -> None:
+    def _check_dynamic_queues(self) -> None:
         is_busy = self._deletion is not None and self._deletion.is_alive()
         if self._follower is None or is_busy:
             return
@@ -286,7 +255,7 @@ class Upkeep:
                 "dead letters without a valid dead-letter header remain", count=self.invalid
             )
 
-    def _tell_rates(self) -> None:
+    def _report_rates(self) -> None:
         progress = self._query.last_progress
         if progress is not None:
             self._control.rates(
@@ -305,3 +274,65 @@ class Upkeep:
             keep_warm(self._spark, self._configuration.cores)
         except (Py4JError, PySparkException, ConnectionError):
             return  # a session that is stopping
+
+
+class Backlog:
+    """The unread records of one run, without transaction markers.
+
+    Offsets alone can't distinguish them: markers may follow the last record of a lane. Positions
+    are committed behind markers, so that finished lanes do not look like work, and so that a start
+    after a long stop still finds its position on the log: retention removes markers together with
+    the records before them.
+    """
+
+    def __init__(self, cluster: Cluster, start: Start, processor: BatchProcessor) -> None:
+        """Take the run; only the thread that supervises it uses the cluster."""
+        self._cluster = cluster
+        self._processor = processor
+        self.leaderless = start.leaderless
+        """Partitions that had no leader at the last look: nobody can answer for them."""
+        self.change(start)
+        self._at_record: dict[TopicPartition, int] = {}
+        """The position of each lane where a record was found, so it is not searched again."""
+
+    def change(self, start: Start) -> None:
+        """Follows what changed tables set free."""
+        # Remaining copies are read only as far as a changed table released them.
+        self._releases = {
+            held.lane: held.release
+            for held in start.held
+            if held.interval is None and held.channel is None and held.behind is None
+        }
+
+    def pass_markers(self) -> bool:
+        """Commits the positions behind markers; returns whether a record is left to process.
+
+        Raises:
+            TransientFault: The broker gave no answer in time, or records at a position are gone.
+            FatalFault: Another run took over, or the broker refuses for good.
+        """
+        if self._processor.began is not None:
+            return True
+        positions = {
+            lane: offset
+            for lane, offset in self._processor.positions.items()
+            if lane not in self.leaderless
+        }
+        ends = self._cluster.ends(positions)
+        wanted = {lane: min(end, self._releases.get(lane, end)) for lane, end in ends.items()}
+        unread = {lane: end for lane, end in wanted.items() if positions[lane] < end}
+        unknown = {
+            lane: positions[lane] for lane in unread if self._at_record.get(lane) != positions[lane]
+        }
+        records = next_offsets(self._cluster, unknown, unread)
+        self._at_record.update(records)
+        ahead = {lane: offset for lane, offset in records.items() if offset > positions[lane]}
+        if ahead:
+            self._processor.commit_positions(ahead)
+        after = dict(self._processor.positions)
+        # A batch since the ends were asked for may have written behind them, such as retries.
+        has_batch = any(
+            after[lane] not in {offset, ahead.get(lane)} for lane, offset in positions.items()
+        )
+        is_unread = any(after[lane] < end for lane, end in unread.items())
+        return bool(self.leaderless) or has_batch or is_unread

@@ -77,11 +77,9 @@ def emit_task(
 def refuse_second_attempt(attempt: int) -> None:
     """Refuses a task's second attempt: the first may still be alive.
 
-    Args:
-        attempt: The number of times that Spark started the task before.
-
     Raises:
-        TransientFault: It has; a new run, which fences the first attempt, repeats the rows.
+        TransientFault: Spark started it before; a new run, which fences the first attempt, repeats
+            the rows.
     """
     if attempt > 0:
         raise TransientFault("an executor was lost; its tasks are done again by a new run")
@@ -100,7 +98,7 @@ def _emission(order: bytes) -> Emission:
     emission = _emissions.get(key)
     if emission is None:
         own: EmissionOrder = pickle.loads(order)  # noqa: S301 - made by this job's driver
-        emission = _of_run(own)
+        emission = _reused_emission(own)
         if emission is None:
             log_to_standard_error(logging.WARNING)
             emission = Emission(own)
@@ -109,7 +107,7 @@ def _emission(order: bytes) -> Emission:
     return emission
 
 
-def _of_run(order: EmissionOrder) -> Emission | None:
+def _reused_emission(order: EmissionOrder) -> Emission | None:
     """The emission of this process, with changed tables, if it is of the same run; else None."""
     for (process, _), old in _emissions.items():
         if process == os.getpid() and old.run == order.run:
@@ -125,10 +123,10 @@ def keep_warm(session: SparkSession, workers: int) -> None:
     The first retries would otherwise wait for it, for seconds or longer on a busy machine. Spark
     ends workers that are idle for a minute, so this is repeated before that.
     """
-    session.range(0, workers, 1, workers).mapInArrow(_imported, "id long").collect()
+    session.range(0, workers, 1, workers).mapInArrow(_pass_on, "id long").collect()
 
 
-def _imported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _pass_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     # The import of this module was the work; a short pause keeps the workers apart.
     time.sleep(0.05)
