@@ -72,12 +72,7 @@ class BrowsedMessage:
 
     @classmethod
     def of(cls, record: StoredRecord, schemes: SchemeTable = KNOWN) -> Self:
-        """The message that a record is.
-
-        Args:
-            record: The record.
-            schemes: The schemes of dead letters to look for.
-        """
+        """The message that a record holds."""
         profile = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
         body, _ = remove_header(profile, record.value, record.headers)
         put_at = own.read_own(record.headers).timestamp
@@ -104,10 +99,9 @@ class BrowsedMessage:
         return own.identity(*self.lane, self.offset)
 
     def is_expired(self, now: int) -> bool:
-        """Whether its own Expiry is over: tenths of a second from when it was put.
+        """Whether its Expiry, in tenths of a second from its put, is over.
 
-        Args:
-            now: Milliseconds since the epoch.
+        ``now`` is in milliseconds since 1970.
         """
         deadline = deadline_of(dict(self.headers), self.timestamp)
         return deadline is not None and deadline < now
@@ -156,15 +150,8 @@ def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, coun
     over is not shown, as MQ would not show it. What waits on a queue with MSGDLVSQ(PRIORITY)
     comes by priority, as far as its first ``LOOKED_AT`` messages go.
 
-    Args:
-        network: The definitions and the cluster.
-        topics: The topics of the queue.
-        start: Where to begin.
-        count: How many messages at most.
-
     Raises:
         EnvironmentFault: The broker can't be reached, or a topic is missing.
-        TransientFault: The broker gave no answer in time.
     """
     with network.cluster() as cluster:
         names = [one.topic for one in topics]
@@ -202,17 +189,10 @@ def browse_topic(
 ) -> Browsed:
     """Messages of a topic, without any definitions of queues.
 
-    Args:
-        cluster: The cluster.
-        topic: The topic.
-        start: Where to begin.
-        count: How many messages at most.
-        group: The consumer group whose offsets show what was read; empty for none.
-        schemes: The schemes of dead letters to look for.
+    The committed offsets of ``group``, unless it is empty, tell what was read.
 
     Raises:
         EnvironmentFault: There is no such topic.
-        TransientFault: The broker gave no answer in time.
     """
     existing_topic(cluster, topic)
     view = _View(cluster, [topic], schemes)

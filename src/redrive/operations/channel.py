@@ -68,15 +68,10 @@ def set_channels(
 def channel_status(network: Network, queue_manager: str, channel: str) -> list[ChannelStatus]:
     """The state of a channel, or of all of a queue manager, and what waits for them.
 
-    Args:
-        network: The definitions, and the job that moves messages.
-        queue_manager: As for ``set_channels``.
-        channel: Its name; empty for all.
+    Arguments are as for ``set_channels``.
 
     Raises:
         UsageError: The names are not defined, or there is no job.
-        EnvironmentFault: The broker can't be reached.
-        TransientFault: The broker gave no answer in time.
     """
     topics = _topics_of_channel(network, queue_manager, channel)
     job = network.required_job()
@@ -110,10 +105,6 @@ def trigger(network: Network, queue_manager: str) -> Depth:
 
     Messages on its asynchronous definitions are sent, and its home-server queues pull, whatever the
     state of the connection: those that wait now, not those that come later.
-
-    Args:
-        network: The definitions, and the job that moves messages.
-        queue_manager: The manager.
 
     Returns:
         How many messages were set free.

@@ -70,9 +70,6 @@ def with_source_lines(findings: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
 
     Findings about several files together know only the file and the line of the definition.
 
-    Args:
-        findings: Findings with the names of files as they were read.
-
     Yields:
         Each finding, in order; without a line where the file cannot be read again.
     """

@@ -63,10 +63,6 @@ NO_DEPTH: Final = Depth(0, is_exact=True)
 def reading_group(network: Network, one: QueueTopic) -> str | None:
     """The consumer group that takes messages from a topic.
 
-    Args:
-        network: The definitions, and the job that moves messages.
-        one: The topic.
-
     Returns:
         The job's for what it reads, the one that bindings name for a queue; None if none is known.
     """
@@ -118,13 +114,7 @@ def depths_of(network: Network) -> Mapping[str, Depth]:
 def kept_at_head(
     cluster: Cluster, network: Network, topics: Iterable[QueueTopic]
 ) -> Mapping[str, Depth]:
-    """What receivers could put nowhere and is the head of its transmission queue, by its topic.
-
-    Args:
-        cluster: Answers.
-        network: The definitions and the job.
-        topics: Some topics.
-    """
+    """What receivers could put nowhere and is the head of its transmission queue, by its topic."""
     found: dict[str, Depth] = {}
     sources = heads(network.job, topics)
     if network.job is None or not sources:
@@ -138,10 +128,6 @@ def kept_at_head(
 
 def retry_topics(network: Network, topics: Iterable[QueueTopic]) -> dict[str, str]:
     """Where messages wait that the receiving end of a channel tries to put again (MRRTY).
-
-    Args:
-        network: The definitions, and the job that keeps such messages.
-        topics: Topics of transmission queues; others have none.
 
     Returns:
         The topics from which such messages were taken, by the topic on which they wait. A topic on
@@ -160,13 +146,7 @@ def retry_topics(network: Network, topics: Iterable[QueueTopic]) -> dict[str, st
 def retried(
     cluster: Cluster, network: Network, topics: Iterable[QueueTopic]
 ) -> Mapping[str, Depth]:
-    """What receivers try to put again, by the topic from which it was taken.
-
-    Args:
-        cluster: Answers.
-        network: The definitions and the job.
-        topics: As for ``retry_topics``.
-    """
+    """What receivers try to put again, by the topic from which it was taken."""
     sources = retry_topics(network, topics)
     if network.job is None or not sources:
         return {}

@@ -89,11 +89,7 @@ def close_dynamic_queue(
 ) -> OpenedQueue:
     """Delete a dynamic queue with its messages.
 
-    Args:
-        network: The definitions, and the job that follows.
-        queue_manager: The manager that owns it.
-        queue: Its name.
-        purges: Whether a permanent queue is deleted that holds messages (MQCO_DELETE_PURGE).
+    A permanent queue that holds messages is deleted only if ``purges`` (MQCO_DELETE_PURGE).
 
     Raises:
         UsageError: There is no such queue, or it is permanent and not empty; else as for
@@ -117,14 +113,8 @@ def close_dynamic_queue(
 def dynamic_queues(network: Network, queue_manager: str = "") -> list[OpenedQueue]:
     """The dynamic queues of a manager, or of all; with those that are closed and not yet deleted.
 
-    Args:
-        network: The definitions, and the job that follows.
-        queue_manager: A manager; empty for all.
-
     Raises:
         UsageError: There is no job.
-        EnvironmentFault: The broker can't be reached.
-        TransientFault: The broker gave no answer in time.
     """
     job = network.required_job()
     with network.cluster() as cluster:
@@ -146,9 +136,6 @@ def is_overdue(states: States, now: int) -> bool:
 
 def delete_overdue(job: JobConfiguration) -> Collection[DynamicQueue]:
     """Delete the dynamic queues whose lease ended a while ago.
-
-    Args:
-        job: The job.
 
     Returns:
         Those that were deleted.

@@ -37,15 +37,7 @@ class HandlerWatch:
         """By lane with work, the committed offset and the time at which it was first seen."""
 
     def look(self, configuration: JobConfiguration, now: float) -> dict[str, HandlerState]:
-        """The state of each handler, by its name.
-
-        Args:
-            configuration: The job.
-            now: Seconds since 1970.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+        """The state of each handler, by its name; ``now`` is in seconds since 1970."""
         topics = {one.identity.name: one.identity.topic for one in configuration.handlers}
         existing = self._cluster.topics()
         standing = self._standing(configuration, now)

@@ -37,12 +37,7 @@ class ReadTopic:
 
 
 def read_topics(job: JobConfiguration) -> list[ReadTopic]:
-    """Every topic that the job reads, and whether its handler is stopped.
-
-    Raises:
-        EnvironmentFault: The cluster can't be reached.
-        TransientFault: The broker gave no answer in time.
-    """
+    """Every topic that the job reads, and whether its handler is stopped."""
     check_access(job.connection)
     with Cluster.open(job.connection, timeout=ANSWER) as cluster:
         lost, states = _lost(job, cluster), read_states(job, cluster)
@@ -59,13 +54,9 @@ def read_topics(job: JobConfiguration) -> list[ReadTopic]:
 def resume(
     job: JobConfiguration, name: str, begin: ResumeFrom, purpose: str
 ) -> Mapping[TopicPartition, LostPosition]:
-    """Let a stopped handler go on; the running job follows within seconds.
+    """Let a stopped handler, named by itself or by its topic, go on.
 
-    Args:
-        job: The job.
-        name: The handler, or the topic that it reads.
-        begin: Where it goes on.
-        purpose: The reason that the operator gives.
+    The running job follows within seconds.
 
     Returns:
         Where it could not go on; from the latest it leaves out what lies there, too.

@@ -83,17 +83,13 @@ def sample(
 ) -> tuple[Iterator[StoredRecord], Collection[TopicPartition]]:
     """The newest records of a topic, from all of its partitions.
 
-    Args:
-        cluster: The cluster.
-        topic: The topic.
-        count: How many at most; some fewer where transactions ended in between.
+    They are fewer than ``count`` where transactions ended in between.
 
     Returns:
         The records, and the partitions without a leader, which are left out.
 
     Raises:
         EnvironmentFault: There is no such topic.
-        TransientFault: The broker gave no answer in time.
     """
     existing_topic(cluster, topic)
     lanes, silent = cluster.led([topic])

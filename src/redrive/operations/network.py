@@ -119,10 +119,7 @@ def read_network(config: Path | None, bootstrap_server: str, files: Sequence[str
 
 
 def network_of_settings(config: Path | None) -> Network:
-    """The network of a settings file.
-
-    Args:
-        config: The file; None for the default one.
+    """The network of a settings file, by default redrive.toml.
 
     Raises:
         UsageError: The settings have no queue managers.

@@ -22,9 +22,6 @@ class NextLook(StrEnum):
 def next_looks(job: JobConfiguration) -> dict[str, NextLook]:
     """When each handler looks again at what remains.
 
-    Args:
-        job: The job with its tables as they are now.
-
     Returns:
         By the handler's name; nothing of a handler that has not decided yet, or if the broker gives
         no answer.

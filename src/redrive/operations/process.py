@@ -33,13 +33,7 @@ def this_user() -> str:
 
 
 def process_file(directory: Path, share: Share, ending: str) -> Path:
-    """A file by which the process of one instance is found.
-
-    Args:
-        directory: The job's folder.
-        share: The instance's share of the partitions.
-        ending: What the file is, such as ``.pid``.
-    """
+    """A file by which the process of one instance is found; ``ending`` such as ``.pid``."""
     name = "redrive" if share.total == 1 else f"redrive-{share.number}-of-{share.total}"
     return directory / f"{name}{ending}"
 

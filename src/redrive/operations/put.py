@@ -153,10 +153,6 @@ def putting_user(network: Network) -> str:
 def checked_put_topic(network: Network, queue_manager: str) -> str:
     """The topic of puts to a queue manager, which exists.
 
-    Args:
-        network: The definitions and the cluster.
-        queue_manager: The manager that the application is connected to.
-
     Raises:
         UsageError: It is not defined.
         EnvironmentFault: The broker can't be reached, or there is no such topic.
@@ -169,13 +165,6 @@ def checked_put_topic(network: Network, queue_manager: str) -> str:
 
 def put(network: Network, topic: str, message: NewMessage, body: bytes, *, count: int) -> Delivery:
     """Put a message, as often as wanted.
-
-    Args:
-        network: The cluster.
-        topic: The topic of puts to a queue manager.
-        message: What the application says.
-        body: The body.
-        count: How often.
 
     Returns:
         Where the messages lie, and what the cluster said if not all of them do.

@@ -197,10 +197,7 @@ def masked_view(view: DeadLetterView, letter: DeadLetterProfile, mask: Mask) -> 
 def masked_sentence(sentence: str, headers: Headers, mask: Mask) -> str:
     """A sentence about what is odd, without what it quotes of a hidden header.
 
-    Args:
-        sentence: It may begin with the name of a header and end in what that holds.
-        headers: Those of the record.
-        mask: What is not to be shown.
+    It may begin with the name of a header and end in the value of that header.
     """
     about = (name for name, _ in headers if sentence.startswith(f"the header {name} "))
     if any(map(mask.hides, about)):
@@ -227,7 +224,6 @@ def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRe
 
     Raises:
         EnvironmentFault: There is no such topic, partition or record, or not any more.
-        TransientFault: The broker gave no answer in time.
     """
     count = existing_topic(cluster, lane.topic)
     if lane.partition >= count:
@@ -254,14 +250,8 @@ def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRe
 def find_by_key(cluster: Cluster, topic: str, key: bytes) -> StoredRecord:
     """The newest record of a topic with a key; the whole topic is read for it.
 
-    Args:
-        cluster: The cluster.
-        topic: The topic.
-        key: The key, byte by byte.
-
     Raises:
         EnvironmentFault: There is no such topic, or no such record on it.
-        TransientFault: The broker gave no answer in time.
     """
     existing_topic(cluster, topic)
     found: StoredRecord | None = None

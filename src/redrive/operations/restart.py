@@ -87,15 +87,7 @@ class RestartRecord:
         unchanged: Sequence[str] = (),
         is_new_run: bool = False,
     ) -> None:
-        """Answers a request.
-
-        Args:
-            refusal: Why the job keeps its old settings; None if it has the new ones.
-            changed: Handlers that are new, or whose table or schemes mean something else than
-                before.
-            unchanged: Handlers for which they mean the same as before.
-            is_new_run: Whether the query was begun again.
-        """
+        """Answers a request, with a refusal or with what changed: see ``RestartAnswer``."""
         self._number += 1
         answer = RestartAnswer(
             number=self._number,
@@ -164,11 +156,9 @@ def running_process(job: JobConfiguration) -> int:
 
 
 def restart(job: JobConfiguration, *, timeout: float) -> RestartAnswer:
-    """Ask a running job to read its settings and tables again, and wait for its answer.
+    """Ask a running job to read its settings and tables again.
 
-    Args:
-        job: The job.
-        timeout: Seconds to wait.
+    It waits for the answer for ``timeout`` seconds.
 
     Raises:
         EnvironmentFault: No job runs, it ended, or it has not answered in time.

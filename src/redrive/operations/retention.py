@@ -42,11 +42,7 @@ class Waiting:
     """When the first of them may be deleted, in seconds since 1970; None if that is not known."""
 
     def sentence(self, now: float) -> str:
-        """What an operator has to know of messages that expire.
-
-        Args:
-            now: Seconds since 1970.
-        """
+        """What an operator has to know of messages that expire; ``now`` in seconds since 1970."""
         kept = duration(self.retention or 0)
         when = ""
         if self.first is not None:
@@ -61,16 +57,11 @@ class Waiting:
 def waiting_on_topics(
     configuration: JobConfiguration, cluster: Cluster, now: float
 ) -> tuple[Waiting, ...]:
-    """What waits on each topic that a job reads.
+    """What waits on each topic that a job reads; ``now`` in seconds since 1970.
 
     A message counts as expiring if its topic deletes it within ``retention_alarm`` hours. Of a
     topic that keeps records for less than twice as long it counts in the second half of its life:
     else all that is there would count at once.
-
-    Args:
-        configuration: The job.
-        cluster: Answers questions.
-        now: Seconds since 1970.
 
     Returns:
         The topics that exist; partitions that no broker leads count nothing.
@@ -103,9 +94,7 @@ def waiting_on_topics(
 def expiring_of(configuration: JobConfiguration, now: float) -> tuple[Waiting, ...]:
     """The topics that delete messages before they are handled, as far as the broker answers.
 
-    Args:
-        configuration: The job.
-        now: Seconds since 1970.
+    Arguments are as for ``waiting_on_topics``.
     """
     cluster = Cluster(configuration.connection, timeout=CONNECT)
     with cluster, suppress(TransientFault):

@@ -19,11 +19,7 @@ class RulesFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Name the files; nothing is written yet.
-
-        Args:
-            path: The file; of a symbolic link, what it points to is replaced.
-        """
+        """Name the files; of a symbolic link, the file that it points to is replaced."""
         self.path = path
         self._file = path.resolve()
         moment = datetime.now(UTC)

@@ -72,10 +72,7 @@ class SchemaRegistry:
         self._known: dict[tuple[str, bool], _Schema] = {}
 
     def decoded(self, body: bytes | None) -> Decoded | None:
-        """A body as JSON.
-
-        Args:
-            body: Any body; nothing that it contains, or that the registry says, makes this raise.
+        """A body as JSON; nothing in it, and no answer of the registry, makes this raise.
 
         Returns:
             None if the body does not begin as one with a schema does.

@@ -81,10 +81,9 @@ class SupervisionState:
     """The floods that last: dead letters beyond a limit remain."""
 
     def is_dead(self, now: float) -> bool:
-        """Whether the process is gone or has said nothing for too long.
+        """Whether the process is gone, or has not reported for too long.
 
-        Args:
-            now: Seconds since the epoch.
+        ``now`` is in seconds since the epoch.
         """
         return now - self.time > _SILENCE or not machine.runs(self.pid)
 
@@ -101,11 +100,7 @@ class SupervisionState:
         )
 
     def restricted_to(self, job: JobConfiguration) -> Self:
-        """What it says of the handlers of a part of a job.
-
-        Args:
-            job: The part.
-        """
+        """The report about the handlers of a part of a job."""
         topics = {one.identity.topic for one in job.handlers}
         names = {one.identity.name for one in job.handlers}
         return replace(
@@ -123,8 +118,7 @@ class SupervisionState:
     def describe(self, now: float) -> str:
         """One line: ``stalled since 12:03:05 UTC (4 min 2 s), orders.dlq:2 at step commit, ...``.
 
-        Args:
-            now: Seconds since the epoch.
+        ``now`` is in seconds since the epoch.
         """
         if self.is_dead(now):
             how = "says nothing" if machine.runs(self.pid) else "is gone"
@@ -146,10 +140,6 @@ def write(path: Path, state: SupervisionState) -> None:
 
     On a full disk the file is written over, where it has its room: that the disk is full is what
     has to be told then.
-
-    Args:
-        path: The file; its folder is made if it is missing.
-        state: What is said.
 
     Raises:
         OSError: The file can't be written.

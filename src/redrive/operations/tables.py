@@ -41,11 +41,7 @@ class Tables:
         return any(one.startswith(table.hash) for one in deciding)
 
     def find(self, digits: str, handler: str | None) -> KeptTable:
-        """The table that a user names.
-
-        Args:
-            digits: The first digits of its hash.
-            handler: The name of its handler; None for any.
+        """The table with a hash that begins with some digits, of one handler or of any.
 
         Raises:
             UsageError: There is none, or several.

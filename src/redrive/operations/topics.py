@@ -25,15 +25,11 @@ class TopicCreation:
     def planned(cls, network: Network, *, partitions: int, replication_factor: int | None) -> Self:
         """Compare what there is with what is needed; nothing is created yet.
 
-        Args:
-            network: The definitions and the cluster.
-            partitions: Partitions of each new topic.
-            replication_factor: Replicas of each; None for what the brokers are configured to.
+        Without a replication factor the configuration of the brokers decides.
 
         Raises:
             ConfigurationError: Queues are bound to topics that do not exist.
             EnvironmentFault: The cluster can't be reached, or would refuse a topic.
-            TransientFault: The broker gave no answer in time.
         """
         plan = plan_topics(network.topology, _found(network), partitions=partitions)
         if plan.problems:
@@ -51,10 +47,7 @@ class TopicCreation:
         return cls(plan, new, administration)
 
     def execute(self, progress: Callable[[int], None]) -> None:
-        """Create the topics that are missing.
-
-        Args:
-            progress: Told how many are done, if it takes several requests.
+        """Create the topics that are missing; several requests report the number that is done.
 
         Raises:
             EnvironmentFault: The cluster refuses one after all; how many were created is told.

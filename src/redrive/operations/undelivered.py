@@ -51,10 +51,7 @@ class Undelivered:
 def sources_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[QueueTopic]:
     """The topics from which the job takes messages that a manager sends on.
 
-    Args:
-        topology: The definitions.
-        queue_manager: The manager.
-        queue: A transmission queue of it; empty for all of them, and for its intake.
+    ``queue`` is a transmission queue; empty for all of them, and for the intake.
     """
     return [
         one
@@ -67,11 +64,6 @@ def undelivered(
     job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
 ) -> tuple[list[Undelivered], Collection[TopicPartition]]:
     """What could be put nowhere of the messages from some topics, by time.
-
-    Args:
-        job: The job that keeps them.
-        cluster: Its cluster.
-        sources: The topics that the job takes them from.
 
     Returns:
         The messages, and the partitions without a leader, which were left out.
@@ -87,10 +79,6 @@ def heads(job: JobConfiguration | None, topics: Iterable[QueueTopic]) -> list[Qu
 
     In IBM MQ such a message stays where it is; with ``on_undeliverable = "keep aside"`` it does
     not.
-
-    Args:
-        job: The job that keeps them; None if there is none.
-        topics: Some topics of a topology.
     """
     if job is None or job.on_undeliverable is OnUndeliverable.KEEP_ASIDE:
         return []
@@ -102,10 +90,7 @@ def release(
 ) -> tuple[int, Collection[TopicPartition]]:
     """Let the running job try once more to put what could be put nowhere.
 
-    Args:
-        network: The definitions, and the job that keeps the messages.
-        queue_manager: The manager from which they come.
-        queue: A transmission queue of it; empty for all of them, and for its intake.
+    Arguments are as for ``sources_of_queue``.
 
     Returns:
         How many messages are released, and the partitions without a leader, which were left out.
@@ -130,13 +115,7 @@ def release(
 def release_entries(
     job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
 ) -> list[Entry]:
-    """The entries that set free what is kept now of the messages from some topics.
-
-    Args:
-        job: The job that keeps them.
-        cluster: Its cluster.
-        sources: The topics that the job takes them from.
-    """
+    """The entries that set free what is kept now of the messages from some topics."""
     topics = [remaining_topic(job.application, one.topic) for one in sources]
     ends = cluster.ends(cluster.led(topics)[0])
     return [release_entry(lane, end) for lane, end in ends.items() if end]

@@ -79,10 +79,6 @@ class Preview:
     def content(self, row: Row, order: Order) -> Content:
         """What a replay without an edit would put.
 
-        Args:
-            row: The last outcome of the message.
-            order: The replay.
-
         Raises:
             RedriveError: The message can't be read, or would not be put.
         """

@@ -57,11 +57,7 @@ class Payloads:
         }
 
     def missing(self, rows: Sequence[Row]) -> MissingCopies:
-        """The messages without a remaining copy.
-
-        Args:
-            rows: Messages that remain, as the ledger tells; all of handlers of the job.
-        """
+        """The messages without a remaining copy; all are of handlers of the job."""
         found = MissingCopies()
         lost = []
         following = LiveCopies(self._cluster)
@@ -93,11 +89,7 @@ class Payloads:
             )
 
     def warnings(self, lost: Sequence[Row]) -> Iterator[Warned]:
-        """Notes about messages that only their dead-letter topics have.
-
-        Args:
-            lost: As ``missing`` told.
-        """
+        """Notes about messages that only their dead-letter topics have: ``MissingCopies.lost``."""
         by_topic = defaultdict(list)
         for row in lost:
             by_topic[self._source_of(row)[0].topic].append(row)

@@ -62,18 +62,12 @@ class PlannedMessages:
     ) -> dict[TopicPartition, Look]:
         """Looks for the messages of every lane that is still to do, before anything is written.
 
-        Args:
-            planned: The lanes of the plan.
-            spans: How far each of them is.
-            is_new: Whether the plan was not begun before.
-
         Returns:
             By the lane of instructions, what is known; lanes that are done with are left out.
 
         Raises:
             UsageError: Outcomes can't answer for a message that has no copy.
             EnvironmentFault: The ledger is there and can't be read.
-            TransientFault: The broker gave no answer in time.
         """
         lanes = [one for one in planned if spans[one.replay].read <= spans[one.replay].until]
         last = {one.replay: self._last_places(one, spans[one.replay].until) for one in lanes}

@@ -55,12 +55,7 @@ class Order:
         return f"{self._where}; {self.edit}" if self.edit else self._where
 
     def replay(self, plan: str, **accepted: Any) -> Replay:  # noqa: ANN401 - members of a replay
-        """The replay of a plan with this order.
-
-        Args:
-            plan: The id of the plan.
-            accepted: What is known of it once it is accepted, by the names of ``Replay``.
-        """
+        """The replay of a plan with this order; ``accepted`` has further members of ``Replay``."""
         return Replay(
             plan=plan,
             to=self.to,
@@ -141,8 +136,7 @@ class ReplayPlan:
     def masked(self, mask: Mask) -> Self:
         """The same plan with secrets masked: applied, it does the same.
 
-        Args:
-            mask: What is not to be shown. The queue that the operator named is.
+        The queue that the operator named stays as it is.
         """
         return replace(
             self,

@@ -96,13 +96,9 @@ class Planner:
         notes: Sequence[str] = (),
         mask: Mask = NO_MASK,
     ) -> ReplayPlan:
-        """A plan.
+        """A plan for messages, as ``Inventory.places`` returns them.
 
-        Args:
-            rows: The messages, as ``Inventory.places`` tells them.
-            order: What to do with them.
-            notes: Why messages may be missing.
-            mask: Hides secrets in what an edit changes.
+        ``notes`` say why messages may be missing.
         """
         mine = [row for row in rows if row["handler"] in self._handlers]
         told = [*notes]

@@ -79,13 +79,9 @@ def statuses(
     plan: str = "",
     results: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Sequence[ReplayStatus]:
-    """Where replays stand, the one accepted last coming first.
+    """The status of replays, the last accepted first; of one plan if its id is given.
 
-    Args:
-        job: The application.
-        cluster: Its cluster.
-        plan: The id of one plan; empty for all.
-        results: How many messages of each plan had which result, where that is known.
+    ``results`` has the number of messages by result of each plan, where that is known.
     """
     accepted = read_accepted(job, cluster)
     chosen = [one for one in accepted.values() if plan in {"", one.plan}]
@@ -120,7 +116,6 @@ def find_replay(job: JobConfiguration, cluster: Cluster, plan: str) -> Replay:
 
     Raises:
         UsageError: There is none.
-        TransientFault: The broker gave no answer in time.
     """
     accepted = read_accepted(job, cluster)
     if plan not in accepted:
