@@ -107,16 +107,7 @@ def acknowledge(
     owner: str,
     covers_new: bool,
 ) -> tuple[Acknowledgement, Answer[int]]:
-    """Acknowledges messages that remain.
-
-    Args:
-        settings: The job's settings.
-        selection: Which of them.
-        operator: Who does it.
-        until: When it ends: 12h, 7d, 4w, a date, or forever.
-        note: Why they are kept.
-        owner: Who looks after them; empty for nobody.
-        covers_new: Whether it covers those, too, that come later.
+    """Acknowledges messages that remain; ``until`` and ``note`` as the options of the command.
 
     Returns:
         The acknowledgement, and how many messages it covers.
@@ -161,12 +152,7 @@ class Acknowledgements(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, owner: str = "") -> Self:
-        """Those of a job; errors as for ``Inventory.covered``.
-
-        Args:
-            settings: The job's settings.
-            owner: Whose; empty for all.
-        """
+        """Those of a job; errors as for ``Inventory.covered``."""
         found = [one for one in _in_effect(settings) if not owner or one.owner == owner]
         answer = ask_inventory(settings, _REMAINING, lambda it: [*map(it.covered, found)])
         return cls([*zip(found, answer.found, strict=True)], answer.notes)
@@ -204,11 +190,6 @@ def _list(settings: Settings, owner: str, *, as_json: bool) -> None:
 
 def take_back(settings: Settings, name: str, operator: str) -> None:
     """Ends an acknowledgement now.
-
-    Args:
-        settings: The job's settings.
-        name: Its id.
-        operator: Who does it.
 
     Raises:
         UsageError: None of this id is in effect; else as for ``write_states``.

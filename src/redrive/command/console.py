@@ -134,15 +134,9 @@ def serve_console(
     four_eyes_above: int | None = None,
     entrance: Entrance | None = None,
 ) -> None:
-    """Serves the console until SIGINT or SIGTERM.
+    """Serves the console until SIGINT or SIGTERM; without an entrance nobody has to sign in.
 
-    Args:
-        config: The file of the job's settings.
-        host: Address to listen on.
-        port: Port to listen on.
-        four_eyes_above: Messages of a plan above which somebody else has to apply it; None
-            for no limit.
-        entrance: How users sign in; None for no login.
+    Plans for more than ``four_eyes_above`` messages have to be applied by somebody else.
     """
     import uvicorn  # noqa: PLC0415 - only with the extra
 

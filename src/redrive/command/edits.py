@@ -85,12 +85,7 @@ def edit_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_edit(set_headers: Iterable[str], dropped: Iterable[str], patch: JsonPatch | None) -> Edit:
-    """The edit that options describe.
-
-    Args:
-        set_headers: ``NAME=VALUE``.
-        dropped: Names of headers.
-        patch: Changes the value; None for no change.
+    """The edit of headers to set (``NAME=VALUE``), names of headers to drop, and a patch.
 
     Raises:
         UsageError: One of them is not of its form, or two contradict each other.
@@ -164,11 +159,7 @@ def _bounded(edit: Edit) -> Edit:
 
 @contextmanager
 def edited_file(message: str) -> Iterator[Path]:
-    """A private file for an editor: deleted in the end, kept if the work on it would be lost.
-
-    Args:
-        message: Identity of the message.
-    """
+    """A private file for an editor: deleted in the end, kept if the work on it would be lost."""
     folder = Path(tempfile.mkdtemp(prefix="redrive-edit-"))
     path = folder / f"{message.replace(':', '-').replace('/', '-')}.txt"
     try:
@@ -184,11 +175,6 @@ def edited_file(message: str) -> Iterator[Path]:
 
 def edit_with(path: Path, message: str, content: Content) -> Edit:
     """Let a person edit a message; without a change the edit is empty.
-
-    Args:
-        path: The file for the editor.
-        message: Identity of the message.
-        content: What a replay would put.
 
     Raises:
         UsageError: The message is not text, or what the editor left can't be read.
@@ -207,11 +193,7 @@ def edit_with(path: Path, message: str, content: Content) -> Edit:
 
 
 def replacement(data: bytes, content: Content) -> Edit:
-    """The edit that an edited text describes; empty if nothing is changed.
-
-    Args:
-        data: The text, which ``written_form`` wrote and a person changed.
-        content: What was edited.
+    """The edit that a changed ``written_form`` describes; empty if nothing is changed.
 
     Raises:
         UsageError: As for ``read_form``, or it is too long.
@@ -224,10 +206,6 @@ def replacement(data: bytes, content: Content) -> Edit:
 
 def written_form(message: str, content: Content) -> str:
     """A message as a text to edit.
-
-    Args:
-        message: Its identity.
-        content: Its headers and value.
 
     Raises:
         UsageError: Its value is not text, or a header's name can't stand on a line.
@@ -252,10 +230,6 @@ def written_form(message: str, content: Content) -> str:
 
 def read_form(data: bytes, content: Content) -> Content:
     """The content that an edited text describes; lines and a value that are the same stay so.
-
-    Args:
-        data: The text.
-        content: What was edited.
 
     Raises:
         UsageError: A line is not a header, or the value was JSON and is not any more.

@@ -270,15 +270,7 @@ def explanation_document(
     mask: Mask,
     form: str,
 ) -> dict[str, Any]:
-    """What ``redrive explain --json`` prints.
-
-    Args:
-        table: The rules table.
-        fields: The fields of the message, without secrets.
-        explanation: What the table says of the message.
-        mask: Hides secrets in the values that clauses look at.
-        form: See ``JobConfiguration.group_topic``.
-    """
+    """What ``redrive explain --json`` prints; ``form`` is ``JobConfiguration.group_topic``."""
     return {
         "table": table.hash,
         "order": "key" if table.control.is_ordered else "",

@@ -70,13 +70,9 @@ class Letters(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, selection: Selection, *, limit: int, page: int = 1) -> Self:
-        """The dead letters of a selection; errors as for ``Inventory.letters``.
+        """A page of the dead letters of a selection; page 1 has the newest.
 
-        Args:
-            settings: Those of the job.
-            selection: Which ones.
-            limit: How many at most.
-            page: From 1, which has the newest; each has ``limit``.
+        Errors are as for ``Inventory.letters``.
         """
 
         def ask(inventory: Inventory) -> tuple[Listing, dict[str, Next]]:
@@ -190,13 +186,9 @@ class Groups(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, selection: Selection, *, limit: int, bars: int = 0) -> Self:
-        """The groups of a selection; errors as for ``Inventory.groups``.
+        """The largest groups of a selection, with trends of so many bars.
 
-        Args:
-            settings: The job's settings.
-            selection: Which dead letters.
-            limit: How many groups at most, the largest ones.
-            bars: Spans of the trends; none if 0.
+        Errors are as for ``Inventory.groups``.
         """
 
         def ask(inventory: Inventory) -> tuple[Sequence[Group], int, Sequence[Sequence[int]]]:

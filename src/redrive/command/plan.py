@@ -177,11 +177,6 @@ def _index_of(job: JobConfiguration, name: str | None, new: Path) -> int:
 def with_table(config: Path, index: int, table: Path) -> Settings:
     """The settings with another table; it is checked as ``run`` does.
 
-    Args:
-        config: The file of the settings.
-        index: Number of the handler, from 0.
-        table: The file of the table.
-
     Raises:
         ConfigurationError: The settings or the table have errors.
     """
@@ -197,12 +192,7 @@ def try_table(
 ) -> None:
     """Try any table on what waits on one dead-letter topic, and write nothing.
 
-    Args:
-        table: The table.
-        topic: The topic.
-        config: The settings of the job that handles it; None for ``bootstrap_server``.
-        bootstrap_server: The broker of a job that is not set up yet.
-        as_json: Whether to print JSON.
+    Without settings ``bootstrap_server`` is the broker of a job that is not set up yet.
 
     Raises:
         UsageError: The settings have no handler for the topic.
@@ -220,10 +210,7 @@ def try_table(
 def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
     """Try each table on what waits for its handler, and write nothing.
 
-    Args:
-        settings: The job's settings.
-        topic: The topic of the one handler that is meant; empty for all of them.
-        as_json: Whether to print JSON.
+    ``topic`` is the topic of the only handler that is tried; empty for all of them.
 
     Raises:
         UsageError: There is no rules table.

@@ -65,14 +65,9 @@ def planned(
     *,
     editor: Callable[[Content], Edit] | None = None,
 ) -> ReplayPlan:
-    """A plan about what remains, or is parked, and is asked for.
+    """A plan for what remains, or is parked, and is asked for.
 
-    Args:
-        settings: The job's settings.
-        selection: Which messages.
-        order: What to do with them.
-        limit: How many at most; None for all.
-        editor: Edits the content of the only message.
+    ``editor`` edits the content of the only message.
 
     Raises:
         UsageError: What is asked for is somewhere else.

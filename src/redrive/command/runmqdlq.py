@@ -288,12 +288,7 @@ def _queue(arguments: Arguments, rules: RulesSource, document: Document) -> str:
 
 
 class Report(JobObserver):
-    """The report on standard output: start, failed puts, end, and a summary.
-
-    Args:
-        settings: The settings of the job, which has one handler.
-        write: Writes one line.
-    """
+    """The report on standard output: start, failed puts, end, and a summary."""
 
     def __init__(self, settings: Settings, write: Callable[[str], None]) -> None:
         self._queue = settings.job.handlers[0].identity.queue

@@ -110,9 +110,7 @@ class TopologyView(NamedTuple):
     def of(cls, network: Network, queue_managers: Sequence[str]) -> Self:
         """The queue managers of a network, as operators have changed them.
 
-        Args:
-            network: The definitions and the broker, which need not answer.
-            queue_managers: Names of those that are shown, with ``*`` and ``?``; none for all.
+        Names may have ``*`` and ``?``; none for all managers. The broker need not answer.
 
         Raises:
             UsageError: There is no such queue manager.

@@ -144,9 +144,7 @@ async def current_scope(request: Request) -> Scope:
 def needs(role: Role, *, whole_job: bool = False) -> Callable[[Request], Awaitable[None]]:
     """A dependency that refuses requests of users without a role.
 
-    Args:
-        role: The least role.
-        whole_job: Whether a role that is limited to some topics is none here.
+    With ``whole_job`` a role that is limited to some topics does not count.
     """
 
     async def check(request: Request) -> None:

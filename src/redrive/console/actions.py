@@ -96,11 +96,6 @@ class Actions:
     def text(self, user: User, selection: Selection, order: Order) -> dict[str, Any]:
         """A message as a text to edit, as a replay would put it.
 
-        Args:
-            user: Who wants to edit it.
-            selection: The message.
-            order: Where it is to go.
-
         Raises:
             UsageError: It does not remain, is not text, or has secrets.
             RedriveError: As for ``redrive replay --edit``.

@@ -19,11 +19,7 @@ _NAME: Final = "console-audit.jsonl"
 
 
 class Audit:
-    """The audit of one job's console.
-
-    Args:
-        folder: Gives the job's folder, in which the file is.
-    """
+    """The audit of one job's console, a file in the folder that ``folder`` returns."""
 
     def __init__(self, folder: Callable[[], Path]) -> None:
         self._folder = folder

@@ -60,12 +60,7 @@ _HOUR: Final = timedelta(hours=1)
 
 
 class Documents:
-    """The documents of one job.
-
-    Args:
-        path: The file of its settings, which is read anew for each document.
-        scope: What of the job they are about.
-    """
+    """The documents of one job, or of a scope of it; each reads the settings anew."""
 
     def __init__(self, path: Path, scope: Scope = EVERYTHING) -> None:
         self.path = path
@@ -151,11 +146,7 @@ class Documents:
         return settings.mask.data(found.value or b"")
 
     def acknowledgements(self, owner: str) -> dict[str, Any]:
-        """What ``redrive ack --list --json`` prints.
-
-        Args:
-            owner: Who looks after the messages; empty for all.
-        """
+        """What ``redrive ack --list --json`` prints."""
         settings = self.settings()
         found = Acknowledgements.of(settings, owner)
         rows = [
@@ -165,11 +156,7 @@ class Documents:
         return {"acknowledgements": rows, "notes": found.notes, "owner": owner}
 
     def completions(self, selection: Selection) -> dict[str, Any]:
-        """Ways to go on with the condition of a selection: columns, or values of one.
-
-        Args:
-            selection: Its ``where`` is what was written so far.
-        """
+        """Continuations of the condition that a selection has so far: columns, or values of one."""
         text = selection.where
         quoted = _VALUE.fullmatch(text)
         if quoted is None:
@@ -192,8 +179,7 @@ class Documents:
     def network(self, queue_manager: str) -> dict[str, Any]:
         """What ``redrive topology show --json`` prints, and of one queue manager its channels.
 
-        Args:
-            queue_manager: A name, with ``*`` and ``?``; empty for all.
+        The name may have ``*`` and ``?``; empty for all managers.
 
         Returns:
             Of a job without a topology only ``ways``: where its dead letters came from.

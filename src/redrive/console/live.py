@@ -34,11 +34,7 @@ class _Look(NamedTuple):
 
 
 class Live:
-    """The state of the job, and events whenever it changes.
-
-    Args:
-        documents: Those of the job.
-    """
+    """The state of the job, and events whenever it changes."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents

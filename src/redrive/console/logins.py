@@ -238,11 +238,7 @@ class Logins:
 
 
 def too_many(wait: int) -> Response:
-    """The answer to who tried too often.
-
-    Args:
-        wait: Seconds until it may be tried again.
-    """
+    """The answer to too many attempts; ``wait`` is in seconds."""
     content = json.dumps({"error": "too many attempts to sign in", "hint": f"wait {wait} s"})
     headers = {"Retry-After": str(wait)}
     return Response(content, _TOO_MANY, headers, media_type="application/json")

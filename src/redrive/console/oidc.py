@@ -115,12 +115,7 @@ class _Metadata:
 
 
 class IdentityProvider:
-    """An identity provider, which is asked for nothing before somebody signs in.
-
-    Args:
-        settings: Where it is, and as what the console is known to it.
-        clock: Seconds since 1970.
-    """
+    """An identity provider, which is asked for nothing before somebody signs in."""
 
     def __init__(self, settings: OidcSettings, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings

@@ -71,10 +71,7 @@ def recorded(console: Console, action: str) -> list[params.Depends]:
 def allowed_for(role: Role, *checks: params.Depends, whole_job: bool = False) -> dict[str, Any]:
     """Options of a route for users with a role, which the OpenAPI document names.
 
-    Args:
-        role: The least role.
-        checks: What else is checked, after the role.
-        whole_job: Whether it refuses users whose role is limited to some topics.
+    With ``whole_job`` it refuses users whose role is limited to some topics.
     """
     return {
         "dependencies": [Depends(needs(role, whole_job=whole_job)), *checks],

@@ -34,12 +34,7 @@ _ANSWER: Final = 60.0
 
 
 class RulesTables:
-    """The tables of one job.
-
-    Args:
-        config: The file of its settings.
-        scope: What of the job they are about.
-    """
+    """The tables of one job."""
 
     def __init__(self, config: Path, scope: Scope = EVERYTHING) -> None:
         self._config = config
@@ -64,10 +59,6 @@ class RulesTables:
     def ran(self, handler: str, digits: str) -> dict[str, Any]:
         """A table that ran for a handler, as ``one`` shows another text.
 
-        Args:
-            handler: Its name.
-            digits: The first digits of its hash.
-
         Raises:
             UsageError: There is no such handler, or no such table of it ran.
             EnvironmentFault: The brokers can't be read, or only the hash of the table is kept.
@@ -80,10 +71,7 @@ class RulesTables:
     def difference(self, old: str, new: str, handler: str) -> dict[str, Any]:
         """What ``redrive diff --json`` prints of two tables that ran, and its lines.
 
-        Args:
-            old: The first digits of the hash of one.
-            new: Those of the other.
-            handler: Whose they are; empty if that is clear from the digits.
+        ``handler`` may be empty if the hashes are unambiguous.
 
         Raises:
             UsageError: They name no table, or several.
@@ -108,10 +96,6 @@ class RulesTables:
     def go_back(self, handler: str, digits: str) -> dict[str, Any]:
         """Restarts the job with a table that ran before; undone if the job refuses.
 
-        Args:
-            handler: Its name.
-            digits: The first digits of the table's hash.
-
         Raises:
             UsageError: There is no such handler.
             RefusedError: A handler that this user does not see has its table in the same file.
@@ -122,11 +106,9 @@ class RulesTables:
         return {"handler": handler, "process": answer.pid}
 
     def one(self, handler: str, text: str | None = None) -> dict[str, Any]:
-        """The table of a handler, or another text for it, with what ``redrive check`` says of it.
+        """The table of a handler, with what ``redrive check`` says of it.
 
-        Args:
-            handler: Its name.
-            text: The other text; None for what the file holds.
+        ``text`` is another text for the table; None for what the file holds.
 
         Raises:
             UsageError: There is no such handler.

@@ -209,12 +209,7 @@ class Consumer:
 
 
 def remaining_among(copies: Iterable[Any], topic: str) -> Iterator[Found]:
-    """The last record of each key of a compacted topic, unless it is a tombstone.
-
-    Args:
-        copies: All records of the compacted topic.
-        topic: The topic that they were read from first.
-    """
+    """The last record of each key of a compacted topic, unless it is a tombstone."""
     last = {(copy.partition, copy.key): copy for copy in copies}
     for copy in last.values():
         if copy.value is not None:

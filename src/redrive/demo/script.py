@@ -65,10 +65,6 @@ class Operator:
     def wait_until(self, what: str, missing: Callable[[], Iterable[object]]) -> None:
         """Wait until nothing is missing any more.
 
-        Args:
-            what: What is awaited, as the end of a sentence: "have come to rest".
-            missing: What is missing now.
-
         Raises:
             EnvironmentFault: Nothing has changed for a long time.
         """

@@ -202,9 +202,6 @@ class Trial:
 
         What the cluster has to be asked for is left behind as questions, as in an attempt; after
         the answers another trial has to be made.
-
-        Args:
-            part: Some records of any lane of the kind.
         """
         self._source.load(part, 0)
         if self._decider.profiles.is_varied:
@@ -258,13 +255,7 @@ class Trial:
     def decide_profile(
         self, profile: DeadLetterProfile, attempts: Attempts = NO_ATTEMPTS, hops: int = 0
     ) -> Decision:
-        """Decide about the messages of a profile, before a put is tried.
-
-        Args:
-            profile: The profile.
-            attempts: Those that failed on them.
-            hops: How often Redrive has put them on a queue.
-        """
+        """Decide about the messages of a profile, before a put is tried."""
         matched = self._decider.profiles.shared(profile)
         return self._facts.cache.of_profile(self._decider, matched, attempts, hops=hops)
 

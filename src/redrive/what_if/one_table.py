@@ -14,8 +14,7 @@ from redrive.what_if.text import columns, dispositions_in_words, messages_in_wor
 def lines_of_table(answer: WhatIf) -> Iterator[str]:
     """The results that the messages would have, for a terminal.
 
-    Args:
-        answer: One in which both tables are that of the job.
+    Both tables of the answer are that of the job.
     """
     where = ", ".join(f"{count:,} {name}" for name, count in answer.messages.items())
     yield f"handler {answer.handler}: {messages_in_words(answer.total)} ({where})"
@@ -37,11 +36,7 @@ def lines_of_table(answer: WhatIf) -> Iterator[str]:
 
 
 def document_of_table(answer: WhatIf) -> Mapping[str, Any]:
-    """The same for programs.
-
-    Args:
-        answer: As for ``lines_of_table``.
-    """
+    """The same for programs."""
     return {
         "handler": answer.handler,
         "table": {"name": answer.new_name, "hash": answer.new_hash},

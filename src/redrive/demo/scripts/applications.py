@@ -110,12 +110,7 @@ def _message(number: int, kind: Kind, chance: random.Random) -> Message:
 
 
 def dead_letter(record: Any, kind: Kind) -> Record:  # noqa: ANN401 - untyped client
-    """A record that an application failed to process: all its headers, then those of the failure.
-
-    Args:
-        record: The record, as kafka-python gives it.
-        kind: The application, and its failure.
-    """
+    """A record that an application failed to process: its headers, then those of the failure."""
     failure = Failure(
         record.topic, record.partition, record.offset, kind.error, kind.message, kind.stage
     )
