@@ -33,11 +33,11 @@ from redrive.engine.outcome import Result
 from redrive.errors import TransientFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.operations.durations import clock, duration
-from redrive.operations.next_look import NextLook, next_looks
 from redrive.operations.retention import Waiting, expiring_of
 from redrive.operations.states import acknowledgements_in_effect
 from redrive.operations.supervision import Activity, SupervisionState, problem_of, supervision_file
 from redrive.operations.supervision import read as read_supervision
+from redrive.operations.tables import NextLook, next_looks
 from redrive.outcomes.ledger import Batch
 from redrive.outcomes.status import Count, HandlerStatus, Precision, PutsStatus, Status, status_of
 from redrive.printable import printable
