@@ -31,7 +31,7 @@ from redrive.operations.network import Network, check_topics, queue_names, unkno
 from redrive.operations.put import NewMessage
 from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.record_view import existing_topic
-from redrive.operations.undelivered import heads, undelivered
+from redrive.operations.undelivered import undelivered_at_head
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.trace import ResolutionTrace
@@ -165,17 +165,11 @@ def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, coun
         view = _View(cluster, [*names, *retries])
         found = view.waiting(waiting, count, by_priority=by_priority)
         messages = [replace(one, is_retried=one.lane.topic in retries) for one in found]
-        return Browsed([*_at_head(network, cluster, topics), *messages][:count], view.silent)
-
-
-def _at_head(
-    network: Network, cluster: Cluster, topics: Sequence[QueueTopic]
-) -> list[BrowsedMessage]:
-    sources = heads(network.job, topics)
-    if network.job is None or not sources:
-        return []
-    found, _ = undelivered(network.job, cluster, sources)
-    return [replace(BrowsedMessage.of(one.record), is_undeliverable=True) for one in found]
+        at_head = [
+            replace(BrowsedMessage.of(one.record), is_undeliverable=True)
+            for one in undelivered_at_head(network, cluster, topics)
+        ]
+        return Browsed([*at_head, *messages][:count], view.silent)
 
 
 def browse_topic(

@@ -15,7 +15,7 @@ from redrive.kafka.deadline import BROWSING
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.operations.network import Network
-from redrive.operations.undelivered import heads, undelivered
+from redrive.operations.undelivered import undelivered_at_head
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 
 COUNTED: Final = 10_000
@@ -116,10 +116,7 @@ def kept_at_head(
 ) -> Mapping[str, Depth]:
     """What receivers could put nowhere and is the head of its transmission queue, by its topic."""
     found: dict[str, Depth] = {}
-    sources = heads(network.job, topics)
-    if network.job is None or not sources:
-        return found
-    for one in undelivered(network.job, cluster, sources)[0]:
+    for one in undelivered_at_head(network, cluster, topics):
         topic = one.source.topic
         depth = Depth(1, is_exact=True, oldest=one.record.original_time)
         found[topic] = found.get(topic, NO_DEPTH) + depth

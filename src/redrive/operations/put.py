@@ -16,7 +16,7 @@ from redrive.kafka.deadline import SILENCE
 from redrive.kafka.writer import Delivery, write_records
 from redrive.messages import MQMD, FieldType, Headers, OutputRecord, constant_value
 from redrive.messages import own_headers as own
-from redrive.messages.fields import MQMD_PREFIX, read_long, unique_identifier
+from redrive.messages.fields import MQMD_PREFIX, read_long, read_text, unique_identifier
 from redrive.messages.reports import ReportKind, ReportOptions
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.topology.mq.resolver import BIND_HEADER, QUEUE_HEADER, QUEUE_MANAGER_HEADER
@@ -138,6 +138,13 @@ class NewMessage:
             yield MQMD["UserIdentifier"].header, self.user[: MQMD["UserIdentifier"].length].encode()
         yield MQMD["PutApplType"].header, own.number(_APPLICATION_TYPE or 0)
         yield MQMD["PutApplName"].header, _APPLICATION.encode()
+
+
+def names_of(headers: Headers) -> Names:
+    """The names that a message was put to, from the headers of its record."""
+    found = dict(headers)
+    queue, manager = (read_text(found.get(one)) for one in (QUEUE_HEADER, QUEUE_MANAGER_HEADER))
+    return Names(queue=queue, queue_manager=manager)
 
 
 def putting_user(network: Network) -> str:

@@ -19,10 +19,10 @@ from redrive.messages import own_headers as own
 from redrive.messages.constants import reason_name
 from redrive.messages.fields import read_text
 from redrive.messages.reports import ReportKind, ReportOptions, kind_of_report
-from redrive.operations.put import NewMessage
+from redrive.operations.put import NewMessage, names_of
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.mq.resolver import BIND_HEADER, QUEUE_HEADER, QUEUE_MANAGER_HEADER
+from redrive.topology.mq.resolver import BIND_HEADER
 from redrive.topology.names import Names, put_topic
 from redrive.topology.receiving import receiving_queue_managers
 from redrive.topology.trace import Caused, Explanation, Problem, ResolutionTrace, Visit, explain
@@ -203,7 +203,7 @@ class PutTracer:
             if hop.kind is SourceKind.RETRIES:
                 visits[-1] = replace(visits[-1], decision=f"{visits[-1].decision}; then {decision}")
                 continue
-            place = hop.record.topic, _names(hop.record)
+            place = hop.record.topic, names_of(hop.record.headers or [])
             if place in seen:
                 decision = f"{visits[-1].decision}; and so on, {len(hops)} times in all"
                 visits[-1] = replace(visits[-1], decision=decision)
@@ -215,7 +215,7 @@ class PutTracer:
         return tuple(visits), explained
 
     def _explain(self, hop: Hop) -> Explanation:
-        source, names = self._sources[hop.record.topic], _names(hop.record)
+        source, names = self._sources[hop.record.topic], names_of(hop.record.headers or [])
         receiver = receiving_queue_managers(self._topology, {source.topic: source})[source.topic]
         bind = read_text(dict(hop.record.headers or []).get(BIND_HEADER))
         seed = seed_of(bind or hop.outcome["message"])
@@ -300,10 +300,3 @@ class PutTracer:
                     topic=end.topic,
                     detail=end.detail or (detail if written.hop is not None else ""),
                 )
-
-
-def _names(record: OutputRecord) -> Names:
-    """The names that came with a message."""
-    headers = dict(record.headers or [])
-    queue, manager = (read_text(headers.get(h)) for h in (QUEUE_HEADER, QUEUE_MANAGER_HEADER))
-    return Names(queue=queue, queue_manager=manager)

@@ -15,12 +15,11 @@ from redrive.engine.names import remaining_topic
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
-from redrive.messages.fields import read_text
 from redrive.operations.network import Network, unknown
+from redrive.operations.put import names_of
 from redrive.operations.states import write_states
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import Names
 
 
@@ -41,11 +40,7 @@ class Undelivered:
     @property
     def names(self) -> Names:
         """The names that it is for."""
-        headers = dict(self.record.headers)
-        return Names(
-            queue=read_text(headers.get(QUEUE_HEADER)),
-            queue_manager=read_text(headers.get(QUEUE_MANAGER_HEADER)),
-        )
+        return names_of(self.record.headers)
 
 
 def sources_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[QueueTopic]:
@@ -74,15 +69,19 @@ def undelivered(
     return sorted(found, key=lambda one: one.record.timestamp), silent
 
 
-def heads(job: JobConfiguration | None, topics: Iterable[QueueTopic]) -> list[QueueTopic]:
-    """The transmission topics whose undeliverable messages are the head of their queue.
+def undelivered_at_head(
+    network: Network, cluster: Cluster, topics: Iterable[QueueTopic]
+) -> list[Undelivered]:
+    """Undeliverable messages that are the head of their transmission queue, by time.
 
     In IBM MQ such a message stays where it is; with ``on_undeliverable = "keep aside"`` it does
     not.
     """
+    job = network.job
     if job is None or job.on_undeliverable is OnUndeliverable.KEEP_ASIDE:
         return []
-    return [one for one in topics if one.role is TopicRole.TRANSMISSION and one.is_read]
+    sources = [one for one in topics if one.role is TopicRole.TRANSMISSION and one.is_read]
+    return undelivered(job, cluster, sources)[0] if sources else []
 
 
 def release(
