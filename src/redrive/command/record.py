@@ -38,13 +38,13 @@ def _lines(shown: RecordView, form: str, *, whole: bool) -> Iterator[str]:
     yield f"{shown.place}  {time}"
     yield f"key  {_text(record.key)}"
     yield ""
-    if shown.letter.is_dead_letter:
-        yield f"dead letter of {shown.letter.scheme}"
+    if shown.profile.is_dead_letter:
+        yield f"dead letter of {shown.profile.scheme}"
         yield from (f"  {name:16} {text}" for name, text in _view_parts(shown))
-        fields = shown.letter.fields
+        fields = shown.profile.fields
         yield f"  for rules        DESTQ('{fields['DESTQ']}') REASON({fields['REASON']})"
     else:
-        yield f"no dead letter: {shown.letter.problem}"
+        yield f"no dead letter: {shown.profile.problem}"
     yield from (f"  odd: {sentence}" for sentence in shown.unreadable)
     yield ""
     yield f"{len(shown.headers)} headers"
@@ -144,10 +144,10 @@ def as_json(shown: RecordView) -> dict[str, Any]:
         "place": shown.place,
         "timestamp": record.timestamp,
         **_in_json("key", record.key),
-        "scheme": shown.letter.scheme,
-        "problem": shown.letter.problem,
+        "scheme": shown.profile.scheme,
+        "problem": shown.profile.problem,
         "view": asdict(shown.view),
-        "fields": dict(shown.letter.fields),
+        "fields": dict(shown.profile.fields),
         "unreadable": list(shown.unreadable),
         "headers": [
             {

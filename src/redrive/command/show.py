@@ -117,7 +117,7 @@ def _in_json(found: StoredRecord | Lost, settings: Settings) -> dict[str, Any]:
     if isinstance(found, Lost):
         return {"lost": found.reason}
     view = _view(found, settings)
-    header = view.letter.header
+    header = view.profile.header
     return {
         **record.as_json(view),
         "topic": found.lane.topic,

@@ -71,7 +71,7 @@ def open_dynamic_queue(
             request = OpenRequest(
                 queue=queue, options=OpenOption.INPUT, dynamic_queue=dynamic_name, seed=seed
             )
-            made[:] = [_opened(network.topology, queue_manager, request, states, now, until)]
+            made[:] = [_open(network.topology, queue_manager, request, states, now, until)]
         return [dynamic_entry(*made)]
 
     change_states(job, change)
@@ -106,7 +106,7 @@ def close_dynamic_queue(
             f"{queue}@{queue_manager} is permanent and holds messages (MQRC_Q_NOT_EMPTY, 2055)",
             hint="--purge deletes it with its messages",
         )
-    change_states(job, lambda entries: _deleted(job, {found.queue}, states_of(entries)))
+    change_states(job, lambda entries: _delete(job, {found.queue}, states_of(entries)))
     return found
 
 
@@ -150,7 +150,7 @@ def delete_overdue(job: JobConfiguration) -> Collection[DynamicQueue]:
         states = states_of(entries)
         overdue = _overdue(states, int(time.time() * 1000))
         gone.update(overdue)
-        return _deleted(job, overdue, states)
+        return _delete(job, overdue, states)
 
     change_states(job, change)
     return gone
@@ -161,7 +161,7 @@ def _overdue(states: States, now: int) -> set[DynamicQueue]:
     return {one for one in states.dynamic_queues if not one.is_open(earlier)}
 
 
-def _deleted(
+def _delete(
     job: JobConfiguration, queues: Collection[DynamicQueue], states: States
 ) -> list[Removal]:
     """Deletes the topics of queues; returns the entries that say so.
@@ -175,7 +175,7 @@ def _deleted(
     return [removal(dynamic_entry(one)) for one in gone]
 
 
-def _opened(  # noqa: PLR0917 - one open
+def _open(  # noqa: PLR0917 - one open
     topology: Topology,
     queue_manager: str,
     request: OpenRequest,

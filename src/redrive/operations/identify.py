@@ -50,7 +50,7 @@ class SchemeFound:
     view: DeadLetterView | None = None
     """What this example says."""
     problem: str = ""
-    """Why the example is not a dead letter."""
+    """Why the example is not a dead profile."""
     topics: Counter[str] = field(default_factory=Counter)
     """Topics that messages failed on."""
     errors: Counter[str] = field(default_factory=Counter)
@@ -118,18 +118,18 @@ def identified(
 
 
 def _count(found: Identification, record: StoredRecord, schemes: SchemeTable, mask: Mask) -> None:
-    letter = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
-    one = found.schemes.setdefault(letter.scheme, SchemeFound(letter.scheme))
+    profile = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
+    one = found.schemes.setdefault(profile.scheme, SchemeFound(profile.scheme))
     one.count += 1
     if not one.example:
         one.example = own.identity(*record.lane, record.offset)
-        told = read_view(record.key, record.value, record.headers, schemes=schemes)
-        one.view = masked_view(told, letter, mask)
-        one.problem = masked_sentence(letter.problem, record.headers, mask)
-    if letter.scheme == NO_VALID_SCHEME:
-        _add(one.errors, letter.problem.partition(":")[0] or "no header of a known scheme")
+        view = read_view(record.key, record.value, record.headers, schemes=schemes)
+        one.view = masked_view(view, profile, mask)
+        one.problem = masked_sentence(profile.problem, record.headers, mask)
+    if profile.scheme == NO_VALID_SCHEME:
+        _add(one.errors, profile.problem.partition(":")[0] or "no header of a known scheme")
         return
-    view = masked_view(letter.view, letter, mask) if mask else letter.view
+    view = masked_view(profile.view, profile, mask) if mask else profile.view
     for counter, name in (
         (one.topics, view.origin.topic),
         (one.errors, view.error_root_class),
@@ -140,9 +140,9 @@ def _count(found: Identification, record: StoredRecord, schemes: SchemeTable, ma
     reading = schemes.reading([name for name, _ in record.headers])
     for sentence in reading.unreadable(record.key, record.value, record.headers):
         _add(one.unreadable, sentence.partition(":")[0])
-    case = Case(str(letter.fields["DESTQ"]), int(letter.fields["REASON"]))
+    case = Case(str(profile.fields["DESTQ"]), int(profile.fields["REASON"]))
     if case in found.cases or len(found.cases) < _DISTINCT:
-        _add(found.cases.setdefault(case, Counter()), letter.view.error_root_class or "")
+        _add(found.cases.setdefault(case, Counter()), profile.view.error_root_class or "")
 
 
 def _add(counter: Counter[str], name: str) -> None:

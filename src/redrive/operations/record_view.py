@@ -60,7 +60,7 @@ class RecordView:
 
     record: StoredRecord
     view: DeadLetterView
-    letter: DeadLetterProfile
+    profile: DeadLetterProfile
     headers: tuple[ShownHeader, ...]
     unreadable: tuple[str, ...]
     """Fields that can't be read, as sentences."""
@@ -87,24 +87,24 @@ class RecordView:
             registry: Knows the schemas of bodies; None for none.
         """
         key, value, headers = record.key, record.value, record.headers
-        letter = decode_dead_letter(value, headers, key=key, schemes=schemes)
+        profile = decode_dead_letter(value, headers, key=key, schemes=schemes)
         reading = schemes.reading([name for name, _ in headers])
-        body = body_of(letter, value, headers)
+        body, _ = remove_header(profile, value, headers)
         shown = cls(
             record,
             read_view(key, value, headers, schemes=schemes),
-            letter,
-            tuple(_header(name, raw, letter) for name, raw in headers),
-            (*reading.unreadable(key, value, headers), *_told_by_redrive(headers)),
+            profile,
+            tuple(_header(name, raw, profile) for name, raw in headers),
+            (*reading.unreadable(key, value, headers), *_own_problems(headers)),
             body,
             None if registry is None else registry.decoded(body),
         )
         return shown._masked(mask) if mask else shown
 
     def _masked(self, mask: Mask) -> Self:
-        record, letter = self.record, self.letter
-        view = masked_view(self.view, letter, mask)
-        fields = {name: mask.plain(told) for name, told in letter.fields.items()}
+        record, profile = self.record, self.profile
+        view = masked_view(self.view, profile, mask)
+        fields = {name: mask.plain(told) for name, told in profile.fields.items()}
         if view.origin.topic == MASK:
             fields["DESTQ"] = MASK
         return replace(
@@ -116,10 +116,10 @@ class RecordView:
                 headers=[(name, mask.header(name, raw)) for name, raw in record.headers],
             ),
             view=view,
-            letter=replace(
-                letter,
-                problem=masked_sentence(letter.problem, record.headers, mask),
-                warning=mask.text(letter.warning),
+            profile=replace(
+                profile,
+                problem=masked_sentence(profile.problem, record.headers, mask),
+                warning=mask.text(profile.warning),
                 fields=fields,
             ),
             headers=tuple(
@@ -145,7 +145,7 @@ class RecordView:
         return own.identity(*self.record.lane, self.record.offset)
 
 
-def _told_by_redrive(headers: Headers) -> Iterator[str]:
+def _own_problems(headers: Headers) -> Iterator[str]:
     """What is not as it was written: names that can't be read, and what is cut from a copy."""
     if told := own.unreadable(headers):
         yield told
@@ -154,12 +154,7 @@ def _told_by_redrive(headers: Headers) -> Iterator[str]:
         yield cut_sentence(mine.cut, mine.origin)
 
 
-def body_of(letter: DeadLetterProfile, value: bytes | None, headers: Headers) -> bytes | None:
-    """What the message was before it became a dead letter."""
-    return remove_header(letter, value, headers)[0]
-
-
-def masked_view(view: DeadLetterView, letter: DeadLetterProfile, mask: Mask) -> DeadLetterView:
+def masked_view(view: DeadLetterView, profile: DeadLetterProfile, mask: Mask) -> DeadLetterView:
     """What a dead letter says, without secrets.
 
     What an exception says may quote the message, and any part of a scheme of a user's own may. What
@@ -167,7 +162,7 @@ def masked_view(view: DeadLetterView, letter: DeadLetterProfile, mask: Mask) -> 
     """
     hidden = {
         name
-        for scheme in letter.taken
+        for scheme in profile.taken
         if isinstance(scheme, Scheme)
         for name, places in scheme.parts.items()
         if any(mask.hides(place.header) for place in places)
@@ -298,8 +293,8 @@ def body_text(value: bytes) -> str | None:
     return text if all(one.isprintable() or one in "\t\r\n" for one in text) else None
 
 
-def _header(name: str, raw: bytes | None, letter: DeadLetterProfile) -> ShownHeader:
-    for scheme in letter.taken:
+def _header(name: str, raw: bytes | None, profile: DeadLetterProfile) -> ShownHeader:
+    for scheme in profile.taken:
         if isinstance(scheme, Scheme) and scheme.owns(name):
             return ShownHeader(name, raw, scheme.name, _number(scheme, name, raw))
     is_own = name.startswith((own.PREFIX, "mqdlh."))

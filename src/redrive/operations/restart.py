@@ -89,22 +89,17 @@ class RestartRecord:
     ) -> None:
         """Answers a request, with a refusal or with what changed: see ``RestartAnswer``."""
         self._number += 1
+        found = refusal.diagnostics if isinstance(refusal, ConfigurationError) else ()
         answer = RestartAnswer(
             number=self._number,
             pid=os.getpid(),
+            message=refusal.message if refusal else "",
+            hint=refusal.hint if refusal else "",
+            findings=[finding.render() for finding in found],
             changed=changed,
             unchanged=unchanged,
             is_new_run=is_new_run,
         )
-        if refusal is not None:
-            found = refusal.diagnostics if isinstance(refusal, ConfigurationError) else ()
-            answer = RestartAnswer(
-                number=self._number,
-                pid=os.getpid(),
-                message=refusal.message,
-                hint=refusal.hint,
-                findings=[finding.render() for finding in found],
-            )
         scratch = self.path.with_suffix(".new")
         scratch.write_bytes(orjson.dumps(asdict(answer), option=orjson.OPT_INDENT_2))
         scratch.replace(self.path)

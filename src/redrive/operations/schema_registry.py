@@ -60,7 +60,7 @@ class _Schema:
         return cls(kind, str(answer["schema"]), answer.get("references") or ())
 
 
-class _NotToBeHadError(Exception):
+class _SchemaError(Exception):
     """The registry did not give a schema; the text says why."""
 
 
@@ -84,10 +84,12 @@ class SchemaRegistry:
         try:
             found = self._schema(f"/schemas/ids/{schema}")
             kind = found.kind
-            return Decoded(schema, kind, _indented(self._read(found, payload, schema)))
+            value = self._read(found, payload, schema)
+            text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+            return Decoded(schema, kind, text)
         except ImportError as error:
             problem = f"{error.name} is not installed: pip install 'redrive[registry]'"
-        except _NotToBeHadError as error:
+        except _SchemaError as error:
             problem = str(error)
         except Exception as error:  # noqa: BLE001 - libraries raise what they like on odd bytes
             problem = f"the body does not fit its schema: {type(error).__name__}: {error}"
@@ -100,7 +102,7 @@ class SchemaRegistry:
             return self._protobuf(self._schema(f"/schemas/ids/{number}", is_binary=True), payload)
         if schema.kind == _JSON:
             return orjson.loads(payload)
-        raise _NotToBeHadError(f"schema {number} is of type {schema.kind}, which can't be read")
+        raise _SchemaError(f"schema {number} is of type {schema.kind}, which can't be read")
 
     # -- Avro ----------------------------------------------------------------------------------
 
@@ -165,27 +167,27 @@ class SchemaRegistry:
         """The schema at a path, asked once: what has an id or a version never changes."""
         known = self._known.get((path, is_binary))
         if known is None:
-            known = self._known[path, is_binary] = self._asked(path, is_binary=is_binary)
+            known = self._known[path, is_binary] = self._fetch(path, is_binary=is_binary)
         return known
 
-    def _asked(self, path: str, *, is_binary: bool) -> _Schema:
+    def _fetch(self, path: str, *, is_binary: bool) -> _Schema:
         import httpx  # noqa: PLC0415 - of an extra
 
         url = self._access.url.rstrip("/") + path
         try:
             answer = self._client.get(url, params={"format": "serialized"} if is_binary else None)
         except httpx.HTTPError as error:
-            raise _NotToBeHadError(f"the schema registry gave no answer: {error}") from error
+            raise _SchemaError(f"the schema registry gave no answer: {error}") from error
         if answer.status_code == httpx.codes.NOT_FOUND:
-            raise _NotToBeHadError(f"the schema registry has no {path}")
+            raise _SchemaError(f"the schema registry has no {path}")
         if not answer.is_success:
             code = answer.status_code
-            raise _NotToBeHadError(f"the schema registry answered {code} {answer.reason_phrase}")
+            raise _SchemaError(f"the schema registry answered {code} {answer.reason_phrase}")
         try:
             return _Schema.of(answer.json())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             message = f"what answers at {self._access.url} is no schema registry"
-            raise _NotToBeHadError(message) from error
+            raise _SchemaError(message) from error
 
     @cached_property
     def _client(self) -> Any:  # noqa: ANN401 - of a library that may be missing
@@ -223,10 +225,6 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
     return (number >> 1) ^ -(number & 1), end
 
 
-def _indented(found: object) -> str:
-    """Any value as JSON: bytes as hexadecimal digits, numbers of any size, dates as text."""
-    return json.dumps(found, indent=2, ensure_ascii=False, default=_plain)
-
-
 def _plain(value: object) -> str:
+    """A value that JSON does not have: bytes as hexadecimal digits, dates as text."""
     return f"0x{value.hex()}" if isinstance(value, bytes | bytearray) else str(value)

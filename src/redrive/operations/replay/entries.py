@@ -32,7 +32,7 @@ def read_accepted(job: JobConfiguration, cluster: Cluster) -> dict[str, Replay]:
     }
 
 
-def written_with_patience(
+def write_with_retry(
     job: JobConfiguration, cluster: Cluster, plan: str, write: Callable[[StatesWriter], Replay]
 ) -> Replay:
     """The result of ``write``, retried while the broker is silent or another command applies.

@@ -24,7 +24,7 @@ from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition, cuts
 from redrive.messages import own_headers as own
 from redrive.operations.replay.applied import AppliedPlan, PlannedLane
-from redrive.operations.replay.entries import read_accepted, written_with_patience
+from redrive.operations.replay.entries import read_accepted, write_with_retry
 from redrive.operations.replay.payloads import name_in_origins
 from redrive.operations.replay.placed import Look, PlannedMessages
 
@@ -55,7 +55,7 @@ class Instructions(AppliedPlan):
         """
         self._ensure_topics()
         with collector_paused():
-            return written_with_patience(self._job, self._cluster, self._plan.plan, self._write_all)
+            return write_with_retry(self._job, self._cluster, self._plan.plan, self._write_all)
 
     def _ensure_topics(self) -> None:
         counts = self._cluster.topics()

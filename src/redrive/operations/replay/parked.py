@@ -19,7 +19,7 @@ from redrive.kafka.cluster import Extent
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
 from redrive.operations.replay.applied import AppliedPlan, PlannedLane
-from redrive.operations.replay.entries import read_accepted, written_with_patience
+from redrive.operations.replay.entries import read_accepted, write_with_retry
 from redrive.rules.backoff import PARTITIONS
 
 MOST_PARKED: Final = 100_000
@@ -45,7 +45,7 @@ class ParkedOrder(AppliedPlan):
                 f" ({MOST_PARKED})",
                 hint=f"plan them in parts, with --limit {MOST_PARKED}",
             )
-        return written_with_patience(self._job, self._cluster, self._plan.plan, self._write)
+        return write_with_retry(self._job, self._cluster, self._plan.plan, self._write)
 
     def _write(self, states: StatesWriter) -> Replay:
         every = read_accepted(self._job, self._cluster)

@@ -57,7 +57,7 @@ class Payloads:
         }
 
     def missing(self, rows: Sequence[Row]) -> MissingCopies:
-        """The messages without a remaining copy; all are of handlers of the job."""
+        """Those of some remaining messages, of handlers of the job, that have no remaining copy."""
         found = MissingCopies()
         lost = []
         following = LiveCopies(self._cluster)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -163,14 +163,12 @@ class ReplayPlan:
             "count": self.count,
             "bytes": self.size,
             "seconds": self.seconds,
-            "by_reason": _parts(self.reasons),
-            "by_exception": _parts(self.exceptions),
-            "by_group": _parts(self.groups),
-            "by_target": _parts(self.targets),
-            "by_handler": _parts(self.handlers),
-            "warnings": [
-                {"code": one.code, "text": one.text, "count": one.count} for one in self.warnings
-            ],
+            "by_reason": [*map(asdict, self.reasons)],
+            "by_exception": [*map(asdict, self.exceptions)],
+            "by_group": [*map(asdict, self.groups)],
+            "by_target": [*map(asdict, self.targets)],
+            "by_handler": [*map(asdict, self.handlers)],
+            "warnings": [*map(asdict, self.warnings)],
             **({"changes": [one.document() for one in self.changes]} if self.changes else {}),
             "notes": list(self.notes),
             "messages": {handler: dict(places) for handler, places in self.messages.items()},
@@ -297,7 +295,3 @@ def _read_parts(document: Mapping[str, Any], name: str) -> tuple[Part, ...]:
         Part(str(one["name"]), int(one["count"]), str(one["example"]))
         for one in document.get(name, ())
     )
-
-
-def _parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    return [{"name": one.name, "count": one.count, "example": one.example} for one in parts]
