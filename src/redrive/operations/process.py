@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import IO, Final, Self
 
 from redrive.checkpoints import machine
@@ -186,7 +185,9 @@ def handling_signals(
         os.close(listening)
 
     thread = threading.Thread(target=listen, name="redrive-signals", daemon=True)
-    before = {one: signal.signal(one, _noted) for one in (*_STOP_SIGNALS, signal.SIGHUP)}
+    # Python writes to the wake-up pipe which signal came only if the signal has a handler.
+    signals = (*_STOP_SIGNALS, signal.SIGHUP)
+    before = {one: signal.signal(one, lambda *_: None) for one in signals}
     before_fd = signal.set_wakeup_fd(hearing, warn_on_full_buffer=False)
     thread.start()
     try:
@@ -197,7 +198,3 @@ def handling_signals(
         thread.join(CLOSE)
         for one, handler in before.items():
             signal.signal(one, signal.SIG_IGN if asked else handler)
-
-
-def _noted(number: int, frame: FrameType | None) -> None:
-    """Does nothing: Python writes to the wake-up pipe which signal came if it has a handler."""
