@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import click
 
@@ -35,56 +34,41 @@ put_options = combined(
 """The names of the put, and the fields of the message that both commands have."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutNames:
-    """The names of a put."""
-
-    queue: str
-    """ObjectName."""
-    queue_manager: str = ""
-    """ObjectQMgrName; empty for none."""
-    at: str = ""
-    """The manager to which the application is connected; empty if not given."""
-
-    def __str__(self) -> str:
-        """``QUEUE@QM --at QM``, with what is known."""
-        name = f"{self.queue}@{self.queue_manager}" if self.queue_manager else self.queue
-        return f"{name} --at {self.at}" if self.at else name
-
-
-def read_put_names(command: str, arguments: Sequence[str], at: str) -> PutNames:
+def read_put_names(command: str, arguments: Sequence[str], at: str) -> tuple[Names, str]:
     """Read the arguments of ``resolve`` or ``put``, and ``--at``.
 
     The older forms ``redrive resolve QM QUEUE`` and ``redrive put QM QUEUE[@QM]`` are accepted with
     a hint on standard error.
 
+    Returns:
+        ObjectName and ObjectQMgrName, and the manager to which the application is connected; empty
+        if that is not given.
+
     Raises:
         UsageError: It is not a form of a put.
     """
     if len(arguments) == 1:
-        queue, manager = read_queue_names(arguments[0])
-        return PutNames(queue=queue, queue_manager=manager, at=at)
+        return read_queue_names(arguments[0]), at
     if len(arguments) != _BOTH:
         raise UsageError(
             f"redrive {command} takes one QUEUE or QUEUE@QM", hint="such as PAYROLL@QM2 --at QM1"
         )
     first, second = arguments
     if command == "resolve":
-        names = PutNames(queue=second, queue_manager=first, at=at or first)
+        names, at = Names(queue=second, queue_manager=first), at or first
     else:
-        queue, manager = read_queue_names(second)
-        names = PutNames(queue=queue, queue_manager=manager, at=first)
-    hint = f"this is the older form of redrive {command} {names}"
+        names, at = read_queue_names(second), first
+    hint = f"this is the older form of redrive {command} {names}{at and f' --at {at}'}"
     click.echo(f"{click.style('hint:', fg='cyan')} {hint}", err=True)
-    return names
+    return names, at
 
 
-def read_queue_names(text: str) -> tuple[str, str]:
+def read_queue_names(text: str) -> Names:
     """The queue and the queue manager in ``QUEUE`` or ``QUEUE@QM``."""
     queue, at, manager = text.partition("@")
     if not queue or (at and not manager):
         raise UsageError(f"{text!r} is not QUEUE or QUEUE@QM", hint="such as PAYROLL@QM2")
-    return queue, manager
+    return Names(queue=queue, queue_manager=manager)
 
 
 def checked_at(at: str, managers: Collection[str]) -> str:
@@ -119,7 +103,4 @@ def read_report(names: Sequence[str]) -> int:
 
 def read_reply_to(text: str) -> Names:
     """ReplyToQ and ReplyToQMgr from ``QUEUE`` or ``QUEUE@QM``; empty for none."""
-    if not text:
-        return NO_NAMES
-    queue, queue_manager = read_queue_names(text)
-    return Names(queue=queue, queue_manager=queue_manager)
+    return read_queue_names(text) if text else NO_NAMES

@@ -226,9 +226,9 @@ class Documents:
         network = network_of_settings(self.path)
         with network.cluster() as cluster:
             states = read_states(network.required_job(), cluster)
-        queue, manager = read_queue_names(put)
+        names = read_queue_names(put)
         at = checked_at(at, network.topology.manager_names)
-        message = NewMessage(queue=queue, queue_manager=manager)
+        message = NewMessage(queue=names.queue, queue_manager=names.queue_manager)
         trace = assuming_tracer(network.topology, states).trace(at, message, b"", offset=0)
         return {**asdict(trace), "put": put, "at": at}
 
