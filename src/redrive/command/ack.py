@@ -86,9 +86,10 @@ def ack(
     if as_json:
         print_json(_document(settings, one, answer.found))
     else:
+        until = "forever" if one.until is None else f"until {_moment(one.until)} UTC"
         click.echo(
             f"{one.id}: {counted(answer.found, 'remaining message')} acknowledged"
-            f" {_until(one.until)}; redrive ack --undo {one.id} takes it back"
+            f" {until}; redrive ack --undo {one.id} takes it back"
         )
         print_notes(answer.all_notes())
 
@@ -224,10 +225,6 @@ def _time(text: str) -> datetime | None:
 
 def _moment(time: datetime) -> str:
     return clock(time)[:-7]
-
-
-def _until(time: datetime | None) -> str:
-    return "forever" if time is None else f"until {_moment(time)} UTC"
 
 
 def _document(settings: Settings, one: Acknowledgement, messages: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import click
 
 from redrive.command.opening import DEFAULT_SETTINGS, TopicSource, open_cluster
 from redrive.command.options import json_option, network_options
-from redrive.command.output import counted, print_json, print_notes
+from redrive.command.output import counted, print_json, print_lines, print_notes
 from redrive.errors import UsageError
 from redrive.kafka.cluster import without_leader
 from redrive.masking import Mask
@@ -23,7 +23,7 @@ from redrive.operations.durations import clock
 from redrive.operations.network import Network, queue_names, read_network
 from redrive.operations.states import with_states
 from redrive.operations.undelivered import sources_of_queue, undelivered
-from redrive.printable import plain_text, printable
+from redrive.printable import plain_text
 from redrive.settings import read_settings
 
 _SHOWN_TEXT: Final = 400
@@ -134,7 +134,7 @@ def _show(found: Browsed, mask: Mask, nothing: str, *, as_json: bool) -> None:
     if not messages:
         click.echo(nothing)
     for one in messages:
-        click.echo("\n".join(_lines(one)))
+        print_lines(_lines(one))
 
 
 def _show_undelivered(
@@ -165,16 +165,11 @@ def _show_undelivered(
     where = f"{queue}@{queue_manager}" if queue else queue_manager
     click.echo(f"{counted(len(found), 'undeliverable message')} of {where}")
     for one in found[:count]:
-        click.echo(printable(f"waits on {one.waits_on}, for {one.names}:"))
-        click.echo("\n".join(_lines(BrowsedMessage.of(one.record).masked(network.mask))))
+        message = BrowsedMessage.of(one.record).masked(network.mask)
+        print_lines([f"waits on {one.waits_on}, for {one.names}:", *_lines(message)])
 
 
 def _lines(message: BrowsedMessage) -> Iterator[str]:
-    """A message in lines for people, without control characters of a terminal."""
-    return map(printable, _raw_lines(message))
-
-
-def _raw_lines(message: BrowsedMessage) -> Iterator[str]:
     key = f"  key {_text(message.key)}" if message.key is not None else ""
     yield f"{message.position}  {clock(message.time)}{key}"
     if message.is_retried:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from redrive.command.options import config_option
+from redrive.command.options import EXISTING_FILE, config_option
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.settings import read_settings
 
@@ -61,9 +61,6 @@ class Entrance:
             raise UsageError("--certificate and --key go together")
 
 
-_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
 @click.command(name="console")
 @config_option
 @click.option(
@@ -75,15 +72,17 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="N",
     help="Plans for more messages are applied by somebody else than who made them.",
 )
-@click.option("--tokens", type=_FILE, help="Users and their tokens; asks for a login.")
-@click.option("--access", type=_FILE, help="Roles of users and groups, and [oidc]: who names them.")
+@click.option("--tokens", type=EXISTING_FILE, help="Users and their tokens; asks for a login.")
+@click.option(
+    "--access", type=EXISTING_FILE, help="Roles of users and groups, and [oidc]: who names them."
+)
 @click.option("--proxy-header", default="", metavar="NAME", help="Names the user of a proxy.")
 @click.option("--proxy-groups-header", default="", metavar="NAME", help="Names the groups.")
 @click.option(
     "--proxy-from", multiple=True, metavar="NET", help="Where the proxy connects from; repeatable."
 )
-@click.option("--certificate", type=_FILE, help="TLS: the certificate, PEM.")
-@click.option("--key", type=_FILE, help="TLS: its key, PEM, without a password.")
+@click.option("--certificate", type=EXISTING_FILE, help="TLS: the certificate, PEM.")
+@click.option("--key", type=EXISTING_FILE, help="TLS: its key, PEM, without a password.")
 @click.option(
     "--name", "names", multiple=True, metavar="HOST", help="A name it is reached by; repeatable."
 )

@@ -10,7 +10,7 @@ import click
 
 from redrive.command.message_file import WrittenRecord, message_fields, parse_field, read_written
 from redrive.command.options import (
-    TABLE,
+    EXISTING_FILE,
     bootstrap_option,
     json_option,
     lenient_option,
@@ -54,7 +54,7 @@ _EFFECTS: Final = {
 
 
 @click.command()
-@click.argument("table", type=TABLE)
+@click.argument("table", type=EXISTING_FILE)
 @click.option(
     "--message",
     metavar="FILE|TOPIC:PARTITION:OFFSET|TOPIC",

@@ -154,10 +154,7 @@ def message_from_json(document: Mapping[str, Any]) -> Message:
     """
     descriptor = _fields(document.get("md"), MQMD, "md")
     headers: list[tuple[str, bytes | None]] = list(mqmd_headers(descriptor).items())
-    headers += [
-        (name, None if text is None else str(text).encode())
-        for name, text in document.get("headers", {}).items()
-    ]
+    headers += [(name, _bytes(text)) for name, text in document.get("headers", {}).items()]
     if "value" in document:
         return str(document["value"]).encode(), headers
     body = bytes.fromhex(document.get("body_hex", ""))

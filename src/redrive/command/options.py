@@ -22,8 +22,7 @@ class _Decorator(Protocol):
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 """A file that need not exist."""
-TABLE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-"""A rules table."""
+EXISTING_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 STANDARD_INPUT: Final = "-"
 
 

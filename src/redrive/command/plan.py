@@ -19,12 +19,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from redrive.command.opening import open_cluster
-from redrive.command.options import FILE, TABLE, config_option, json_option
+from redrive.command.options import EXISTING_FILE, FILE, config_option, json_option
 from redrive.command.output import print_json, print_lines, print_notes
 from redrive.command.selection import parse_time
-from redrive.configuration import HandlerConfiguration, JobConfiguration
-from redrive.diagnostics import did_you_mean
-from redrive.errors import EnvironmentFault, UsageError
+from redrive.configuration import JobConfiguration
+from redrive.errors import UsageError
+from redrive.operations.record_view import existing_topic
 from redrive.settings import (
     Document,
     Option,
@@ -46,11 +46,11 @@ _PUTS: Final = "puts to the queue managers of the topology are not tried: see re
 
 
 @click.command()
-@click.argument("new", type=TABLE)
+@click.argument("new", type=EXISTING_FILE)
 @config_option
 @click.option(
     "--old",
-    type=TABLE,
+    type=EXISTING_FILE,
     metavar="FILE",
     help="The table to compare with; by default that of the settings.",
 )
@@ -223,7 +223,9 @@ def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
             "there is no rules table to try", hint="redrive resolve shows the way of a put"
         )
     handlers = [one for one in job.handlers if topic in {"", one.identity.topic}]
-    _check_topics(job, handlers)
+    with open_cluster(job.connection) as cluster:
+        for one in handlers:
+            existing_topic(cluster, one.identity.topic)
     questions = [
         # Both tables are the job's own, so the answer is what the job itself would do.
         Question(old=job, new=job, handler=one.identity.name, over=_LIVE, mask=settings.mask)
@@ -269,14 +271,3 @@ def _handler_of(job: JobConfiguration, topic: str) -> int:
             " tried with --bootstrap-server in the place of the settings",
         )
     return topics.index(topic)
-
-
-def _check_topics(job: JobConfiguration, handlers: Sequence[HandlerConfiguration]) -> None:
-    with open_cluster(job.connection) as cluster:
-        known = cluster.topics()
-    for handler in handlers:
-        if (topic := handler.identity.topic) not in known:
-            raise EnvironmentFault(
-                f"there is no topic {topic}",
-                hint=did_you_mean(topic, known) or "names are case-sensitive",
-            )

@@ -131,10 +131,8 @@ def hexadecimal(data: bytes) -> Iterator[str]:
 def _text(raw: bytes | None) -> str:
     if raw is None:
         return "(null)"
-    try:
-        return raw.decode() or "(empty)"
-    except UnicodeDecodeError:
-        return f"0x{raw.hex()}"
+    text = text_or_none(raw)
+    return f"0x{raw.hex()}" if text is None else text or "(empty)"
 
 
 def as_json(shown: RecordView) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -37,10 +37,6 @@ from redrive.settings import (
 )
 from redrive.streaming.lifecycle import JobControl, JobObserver
 from redrive.topology.names import escape
-
-if TYPE_CHECKING:
-    from redrive.observe.observation import Observation
-
 
 _LOGGER: Final = logging.getLogger("redrive.run")
 
@@ -234,8 +230,10 @@ def run_job(
     Raises:
         RedriveError: The job could not start, or failed.
     """
+    from redrive.observe.observation import Observation  # noqa: PLC0415 - slow to import
+
     job = settings.job
-    with _observation()(job, settings.mask) as observation:
+    with Observation(job, settings.mask) as observation:
         _check_start(settings, observation.listen)
         faulthandler.enable(_STANDARD_ERROR)  # prints a stack trace when a client crashes
         record = RestartRecord(job.directory, job.share)
@@ -317,12 +315,6 @@ class _RestartObserver(JobObserver):
 
     def restart_refused(self, error: RedriveError) -> None:
         self.record.write(error)
-
-
-def _observation() -> type[Observation]:
-    from redrive.observe.observation import Observation  # noqa: PLC0415 - slow to import
-
-    return Observation
 
 
 def _job() -> Callable[..., int]:

@@ -256,13 +256,9 @@ class StatusView:
 def _vacant(job: JobConfiguration) -> Sequence[Share]:
     if job.share.total == 1:
         return ()
-    cluster = Cluster(job.connection)
-    try:
+    with Cluster(job.connection) as cluster, suppress(TransientFault):
         return vacant_shares(cluster, job.application, job.control_topic, job.share)
-    except TransientFault:
-        return ()
-    finally:
-        cluster.close()
+    return ()
 
 
 def _title(now: Status, supervision: SupervisionState | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -23,6 +23,9 @@ from redrive.errors import EnvironmentFault
 from redrive.operations.durations import clock
 from redrive.operations.tables import SHORT_HASH, Applied, TableHits, Tables, hits_of, tables_of
 from redrive.settings import read_settings_for_lookup
+
+_HITS: Final = ("hits", "last hit (UTC)")
+"""Columns of what ``_cells`` returns."""
 
 
 @click.group(invoke_without_command=True)
@@ -157,15 +160,11 @@ def _show(
             "by": one.last_by,
             "rules": len(one.layouts[-1].lines),
             "current": "yes" if found.is_current(one) else "",
-            **(_hits(counted[one.key].total) if hits else {}),
+            **(dict(zip(_HITS, _cells(counted[one.key].total), strict=True)) if hits else {}),
         }
         for one in listed
     ]
     print_table(rows, right=["hits"], folded=["handler", "by"])
-
-
-def _hits(applied: Applied) -> dict[str, object]:
-    return dict(zip(("hits", "last hit (UTC)"), _cells(applied), strict=True))
 
 
 def _cells(applied: Applied) -> list[str]:

@@ -12,7 +12,7 @@ import click
 import yaml
 
 from redrive.command.message_file import message_fields, parse_field, read_written
-from redrive.command.options import json_option, lenient_option
+from redrive.command.options import EXISTING_FILE, json_option, lenient_option
 from redrive.command.output import counted, print_json
 from redrive.diagnostics import SourceLocation
 from redrive.errors import ConfigurationError, UsageError
@@ -44,7 +44,7 @@ Step: TypeAlias = Mapping[str, Any]
     nargs=-1,
     required=True,
     metavar="TESTS.yaml...",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=EXISTING_FILE,
 )
 @click.option("--update", is_flag=True, help="Write what the table does now into the files.")
 @lenient_option
