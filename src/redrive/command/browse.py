@@ -119,7 +119,6 @@ def browse(
 
 
 def _is_manager(name: str, config: Path | None) -> bool:
-    """Whether the settings, if there are any, define a queue manager of this name."""
     path = config or DEFAULT_SETTINGS
     topology = read_settings(path).topology if config or path.exists() else None
     return topology is not None and name in topology.manager_names
@@ -140,7 +139,6 @@ def _show(found: Browsed, mask: Mask, nothing: str, *, as_json: bool) -> None:
 def _show_undelivered(
     network: Network, queue_manager: str, queue: str, count: int, *, as_json: bool
 ) -> None:
-    """Undeliverable messages, the oldest first."""
     sources = sources_of_queue(network.topology, queue_manager, queue)
     job = network.required_job()
     with network.cluster() as cluster:
@@ -215,7 +213,6 @@ def _text(data: bytes | None) -> str:
 
 
 def _body(data: bytes | None) -> str:
-    """The body, cut where it gets long."""
     if not data:
         return "no body" if data is None else "empty body"
     text = plain_text(data)
@@ -227,7 +224,6 @@ def _body(data: bytes | None) -> str:
 
 
 def _summary(header: DeadLetterHeader) -> str:
-    """A dead-letter header in one line: reason, destination, writer and time."""
     name = reason_name(header.reason)
     why = f"{name} ({header.reason})" if name else str(header.reason)
     to = f"{header.dest_q_name}@{header.dest_q_mgr_name}".removesuffix("@")

@@ -202,7 +202,6 @@ def _access(way: Entrance) -> Any:  # noqa: ANN401 - the console is imported by 
 
 
 def _check_certificate(certificate: Path, key: Path) -> None:
-    """Raises ``UsageError`` if they can't be used."""
     try:
         # An empty password: without one, an encrypted key would ask at the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
@@ -214,7 +213,6 @@ def _check_certificate(certificate: Path, key: Path) -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that listens; raises ``EnvironmentFault``."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
@@ -226,11 +224,6 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _address(listen: str, way: Entrance) -> tuple[str, int]:
-    """Host and port of ``--listen``.
-
-    Raises:
-        UsageError: It is none, or others could reach it without a login or in plain text.
-    """
     host, _, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not port.isdecimal() or not host or int(port) > _LAST_PORT:

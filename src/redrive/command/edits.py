@@ -142,7 +142,6 @@ def patch_of(data: bytes, name: str, what: str) -> JsonPatch:
 
 
 def _bounded(edit: Edit) -> Edit:
-    """An edit that can be written with its replay."""
     try:
         size = len(orjson.dumps(edit.document()))
     except TypeError:

@@ -98,7 +98,6 @@ class Letters(NamedTuple):
 
 
 def _next_of(step: Next | None) -> dict[str, Any]:
-    """What JSON says of the next attempt; empty if none is due."""
     if step is None or step.due is None:
         return {}
     return {"next": {"attempt": step.attempt, "due": clock(step.due), "rule_line": step.rule_line}}

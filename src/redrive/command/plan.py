@@ -35,10 +35,9 @@ from redrive.settings import (
 )
 from redrive.topology.names import escape
 from redrive.what_if import Over, Question, WhatIf, ask
-from redrive.what_if.document import document_of
-from redrive.what_if.one_table import document_of_table, lines_of_table
+from redrive.what_if.document import document_of, document_of_table
 from redrive.what_if.page import page_of
-from redrive.what_if.text import lines_of
+from redrive.what_if.text import lines_of, lines_of_table
 
 _LIVE: Final = (Over.REMAINING, Over.PARKED, Over.BACKLOG)
 _CHANGES: Final = 2

@@ -155,7 +155,6 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
 
 
 def _problems(network: Network, at: str, message: NewMessage, body: bytes) -> Iterator[str]:
-    """Why the message would not reach its queue, by the definitions and the cluster as they are."""
     try:
         with network.cluster() as cluster:
             trace = cluster_tracer(network, cluster).trace(at, message, body)

@@ -170,7 +170,6 @@ def text_or_none(data: bytes) -> str | None:
 
 
 def _in_json(name: str, raw: bytes | None) -> dict[str, str | None]:
-    """Bytes as text where they are UTF-8, else as base64."""
     if raw is None:
         return {name: None}
     text = text_or_none(raw)

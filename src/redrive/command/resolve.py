@@ -161,7 +161,6 @@ def _open_options(text: str) -> OpenOption:
 
 
 def _tree(trace: ResolutionTrace) -> Iterator[str]:
-    """The trace as an indented tree, one manager deeper than the one before."""
     cells = [_cells(step) for visit in trace.visits for step in visit.steps]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for depth, visit in enumerate(trace.visits):
@@ -202,7 +201,6 @@ def _cells(step: TraceStep) -> tuple[str, str, str, str]:
 
 
 def _flowchart(trace: ResolutionTrace) -> Iterator[str]:
-    """The trace as a flowchart: a box around each manager, a node for each step."""
     yield "flowchart TD"
     node = 0
     yield f'    n0(["{_escaped(trace.visits[0].names if trace.visits else "")}"])'

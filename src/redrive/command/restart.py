@@ -255,7 +255,6 @@ def _show_plan(settings: Settings, ran: Tables, over: Sequence[Over]) -> None:
 
 
 def _kept_of(ran: Tables, handler: str, meaning: str) -> KeptTable:
-    """The table that decides, with the schemes of dead letters that do."""
     for kept in ran.tables:
         if kept.handler == handler and meaning.startswith(kept.hash):
             if meaning != kept.hash + schemes_id(kept.schemes):
@@ -272,7 +271,6 @@ def _kept_of(ran: Tables, handler: str, meaning: str) -> KeptTable:
 
 
 def _as_it_decides(job: JobConfiguration, kept: KeptTable) -> JobConfiguration:
-    """The job with a table that was kept, and its schemes of dead letters."""
     text = required_text(kept)
 
     def changed(handler: HandlerConfiguration) -> HandlerConfiguration:
@@ -284,7 +282,6 @@ def _as_it_decides(job: JobConfiguration, kept: KeptTable) -> JobConfiguration:
 
 
 def _tables(answer: RestartAnswer) -> Iterator[str]:
-    """What the restart means for messages that are parked or remain."""
     for name in answer.changed:
         yield f"{name}: what decides has changed; what is parked or remains is decided afresh"
     if answer.changed:

@@ -66,8 +66,6 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The source of the settings, to read them again for a restart."""
-
     path: Path | None
     options: Sequence[Option]
 
@@ -300,8 +298,6 @@ def _take_address(job: JobConfiguration, listen: Callable[[], None]) -> None:
 
 @dataclass(slots=True)
 class _RestartObserver(JobObserver):
-    """Answers requests to restart."""
-
     record: RestartRecord
     running: JobConfiguration
 
@@ -338,8 +334,6 @@ def _logging_the_end(log: LogSettings) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Reload:
-    """Reads the settings again for a job that runs."""
-
     source: _Source
     running: JobConfiguration
 
@@ -365,7 +359,6 @@ class _Reload:
 def _handler_options(
     path: Path | None, queues: Sequence[str], rules: Sequence[str], files: Sequence[str]
 ) -> list[Option]:
-    """The handlers that options describe."""
     if path is not None and (queues or rules):
         raise click.UsageError("with -c FILE the handlers are those of the file")
     if path is None and not rules and not (files and not queues):

@@ -173,7 +173,6 @@ def _cells(applied: Applied) -> list[str]:
 
 
 def _with_hits(text: str, kept: KeptTable, hits: TableHits) -> Iterator[str]:
-    """The text with the hits of each rule in front of its first line."""
     beside = {
         line: _cells(applied)
         for line, applied in zip(kept.layouts[-1].lines, hits.rules, strict=True)

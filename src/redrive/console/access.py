@@ -58,7 +58,6 @@ class Scope:
         return job.restricted_to(frozenset(one.identity.name for one in job.handlers) - outside)
 
     def __or__(self, other: Scope) -> Scope:
-        """What is in one of them."""
         if self.patterns is None or other.patterns is None:
             return EVERYTHING
         return Scope(self.patterns | other.patterns)

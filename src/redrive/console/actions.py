@@ -218,17 +218,12 @@ class Actions:
 
     def set_channel(
         self, user: User, queue_manager: str, channel: str, *, is_running: bool
-    ) -> list[tuple[str, str]]:
-        """Starts or stops a channel; errors as for ``redrive channel``.
-
-        Returns:
-            Queue manager and name of each channel.
-        """
+    ) -> None:
+        """Starts or stops a channel; errors as for ``redrive channel``."""
         network = network_of_settings(self._documents.path)
-        done = set_channels(network, queue_manager, channel, is_running=is_running)
+        set_channels(network, queue_manager, channel, is_running=is_running)
         verb = "starts" if is_running else "stops"
         _log.info("%s %s %s of %s", user.name, verb, channel or "all channels", queue_manager)
-        return done
 
     def set_puts(self, user: User, queue_manager: str, queue: str, *, put_enabled: bool) -> None:
         """Enables or disables puts to a queue; errors as for ``redrive queue``."""
@@ -248,7 +243,6 @@ class Actions:
             self._applying.discard(saved.plan.plan)
 
     def _settings(self, user: User, role: Role) -> Settings:
-        """The settings of what is the user's in a role."""
         return self._documents.within(user.scope(role)).settings()
 
     def _described(self, saved: SavedPlan, user: User, job: JobConfiguration) -> dict[str, Any]:
@@ -277,15 +271,12 @@ class Actions:
 
 
 def _may_go(scope: Scope, order: Order) -> bool:
-    """Whether messages may go where an order sends them."""
     if scope.is_everything or order.to is not To.QUEUE:
         return True
     return not order.target.queue_manager and scope.has(order.target.queue)
 
 
 def _role(user: User, saved: SavedPlan, job: JobConfiguration) -> Role:
-    """The highest role that a user has for all topics of a plan."""
-
     def covers(scope: Scope) -> bool:
         only = scope.restrict(job).only_handlers
         names = saved.plan.messages.keys()

@@ -259,7 +259,6 @@ def _chosen(settings: Settings, selection: Selection) -> dict[str, str] | None:
 
 
 def _about(settings: Settings) -> dict[str, Any]:
-    """What filters and forms of a list offer."""
     return {
         "mq": shows_mq(settings.job, mq=False),
         "handlers": [one.identity.name for one in settings.job.handlers],

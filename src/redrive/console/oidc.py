@@ -102,8 +102,6 @@ class Identified:
 
 @dataclass(frozen=True, slots=True)
 class _Metadata:
-    """What the identity provider says of itself."""
-
     document: Mapping[str, Any]
     keys: KeySet
     at: float

@@ -76,7 +76,6 @@ def _add_document(
 
 
 def _add_pages(app: FastAPI, console: Console) -> None:
-    """Routes of what there is to look at."""
     within, live, add = console.documents.within, console.live, partial(_add_document, app, console)
 
     async def status(scope: Seen) -> dict[str, Any]:
@@ -128,7 +127,6 @@ def _add_pages(app: FastAPI, console: Console) -> None:
 
 
 def _add_pages_of_network(app: FastAPI, console: Console) -> None:
-    """Routes of queue managers, and of the way of a put."""
     add = partial(_add_document, app, console, whole_job=True)
 
     def network(queue_manager: str = "") -> dict[str, Any]:
@@ -144,7 +142,6 @@ def _add_pages_of_network(app: FastAPI, console: Console) -> None:
 
 
 def _add_pages_of_work(app: FastAPI, console: Console) -> None:
-    """Routes of plans and rules tables, which people come to change."""
     add = partial(_add_document, app, console)
 
     def plans(request: Request) -> dict[str, Any]:

@@ -105,8 +105,6 @@ class Guard:
 
 
 def _with_headers(request: Request, send: Send) -> Send:
-    """Sends an answer with the headers that every answer has."""
-
     async def answer(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)

@@ -70,8 +70,6 @@ def console_application(
 
 
 def _add_errors(app: FastAPI, console: Console) -> None:
-    """Every error as a page or as JSON, with what to do next."""
-
     def answer(request: Request, status: int, message: str, hint: str) -> Response:
         content = {"error": message, "hint": hint}
         is_known = hasattr(request.state, "user")

@@ -46,14 +46,6 @@ def add_sign_in(app: FastAPI, logins: Logins, audit: Audit, page: Page) -> None:
 
 
 class _Door:
-    """What the routes share.
-
-    Args:
-        logins: Knows users, and keeps sessions.
-        audit: Records who comes and goes.
-        page: Renders a page.
-    """
-
     def __init__(self, logins: Logins, audit: Audit, page: Page) -> None:
         self._logins = logins
         self._audit = audit

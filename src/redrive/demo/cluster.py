@@ -246,7 +246,6 @@ def _partitions(consumer: Any, topic: str) -> list[Any]:  # noqa: ANN401 - untyp
 
 
 def _read_to(consumer: Any, ends: Mapping[Any, int]) -> Iterator[Any]:  # noqa: ANN401 - untyped
-    """The records from the position of a consumer up to the ends of its partitions."""
     last_progress = time.monotonic()
     # Positions and not records: the last offsets may be markers of transactions.
     while any(consumer.position(partition) < end for partition, end in ends.items()):
@@ -260,7 +259,6 @@ def _read_to(consumer: Any, ends: Mapping[Any, int]) -> Iterator[Any]:  # noqa: 
 
 
 def _note(places: dict[int, str], number: int, error: object, written: Any) -> None:  # noqa: ANN401
-    """Takes librdkafka's report on one record."""
     if error is None:
         places[number] = identity(written.topic(), written.partition(), written.offset())
 

@@ -198,8 +198,6 @@ def browse_topic(
 
 
 class _View:
-    """The messages of some topics at one moment."""
-
     def __init__(
         self, cluster: Cluster, topics: Sequence[str], schemes: SchemeTable = KNOWN
     ) -> None:
@@ -243,7 +241,6 @@ class _View:
             window *= 4
 
     def _read(self, firsts: Mapping[TopicPartition, int], most: int) -> Iterator[BrowsedMessage]:
-        """At most so many messages of each partition from an offset on."""
         taken: Counter[TopicPartition] = Counter()
         now = int(time.time() * 1000)
 

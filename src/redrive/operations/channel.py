@@ -126,7 +126,6 @@ def trigger(network: Network, queue_manager: str) -> Depth:
 
 
 def _topics_of_channel(network: Network, queue_manager: str, channel: str) -> Sequence[QueueTopic]:
-    """The transmission topics whose channels a queue manager moves, pulled ones included."""
     chosen = set(_channels(network, queue_manager, channel))
     return [
         one

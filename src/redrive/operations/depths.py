@@ -40,7 +40,6 @@ class Depth:
         return None if self.oldest is None else max(0.0, time.time() - self.oldest / 1000)
 
     def __add__(self, other: Depth) -> Depth:
-        """The depth of both together."""
         times = [one for one in (self.oldest, other.oldest) if one is not None]
         return Depth(
             self.messages + other.messages,

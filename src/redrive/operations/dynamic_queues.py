@@ -183,7 +183,6 @@ def _open(  # noqa: PLR0917 - one open
     now: int,
     until: int,
 ) -> DynamicQueue:
-    """The queue that an open makes or renews."""
     for one in states.dynamic_queues:
         if (one.queue_manager, one.queue) == (queue_manager, request.queue):
             if not one.is_open(now):
@@ -214,11 +213,6 @@ def _open(  # noqa: PLR0917 - one open
 
 
 def _layout(topology: Topology, queue: DynamicQueue) -> QueueTopic:
-    """The topic that a dynamic queue needs.
-
-    Raises:
-        UsageError: It is not to be created here.
-    """
     topic = _topic(topology, queue)
     for one in topics_of(topology):
         if one.topic == topic and one.queue == queue.queue:

@@ -31,7 +31,6 @@ class HandlerWatch:
     """Derives the states of a job's handlers from committed offsets, one look after the other."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Take the cluster of the job; ``look`` asks it."""
         self._cluster = cluster
         self._moved: dict[TopicPartition, tuple[int | None, float]] = {}
         """By lane with work, the committed offset and the time at which it was first seen."""

@@ -46,7 +46,6 @@ class PidFile:
     """
 
     def __init__(self, directory: Path, share: Share) -> None:
-        """Name the file; nothing is read or written yet."""
         self.path = process_file(directory, share, ".pid")
         self._file: IO[str] | None = None
 
@@ -128,7 +127,6 @@ class PidFile:
 
 
 def _lock(file: IO[str], kind: int) -> bool:
-    """Whether the file could be locked at once."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:

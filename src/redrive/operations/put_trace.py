@@ -42,8 +42,6 @@ _MOVING: Final = {SourceKind.PUTS, SourceKind.RETRIES}
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where a message is in the end."""
-
     words: str
     final: str = ""
     topic: str = ""
@@ -148,7 +146,6 @@ class PutTracer:
         )
 
     def _take_assumptions(self) -> Iterator[str]:
-        """What was assumed since this was asked the last time."""
         assumed = self._assumed
         if assumed is None:
             return
@@ -222,7 +219,6 @@ class PutTracer:
         return explain(self._topology, receiver, names, reason=hop.outcome["reason"], seed=seed)
 
     def _decision(self, hop: Hop) -> str:
-        """What the job does with the message of one hop, in words."""
         outcome, words = hop.outcome, str(hop.result)
         if hop.result is Result.PARKED:
             source = self._sources[hop.record.topic]
@@ -237,7 +233,6 @@ class PutTracer:
         return f"{words}; {outcome['detail']}" if outcome["detail"] else words
 
     def _end(self, hops: tuple[Hop, ...]) -> _End:
-        """Where a message is after its last hop."""
         last = hops[-1]
         written, outcome = last.message, last.outcome
         if written is None and last.result is Result.ROUTED:
@@ -258,7 +253,6 @@ class PutTracer:
         return source.place if source.role is TopicRole.TRANSMISSION else ""
 
     def _rest(self, topic: str, final: str = "") -> _End:
-        """A message that rests on a topic."""
         place = self._topics.get(topic)
         if place is not None and place.role is TopicRole.TRANSMISSION:
             return _End(_HELD, place.place, topic, self._why_held(place))
@@ -274,7 +268,6 @@ class PutTracer:
         return source.resting.because if source.resting else ""
 
     def _caused(self, way: Walk, condition: str = "") -> Iterator[Caused]:
-        """Copies and reports, each followed to its end."""
         for hop in way.way():
             for written in hop.written:
                 if written.effect in {Effect.MESSAGE, Effect.DEAD_LETTER}:

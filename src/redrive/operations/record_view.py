@@ -302,7 +302,6 @@ def _header(name: str, raw: bytes | None, profile: DeadLetterProfile) -> ShownHe
 
 
 def _number(scheme: Scheme, name: str, raw: bytes | None) -> int | None:
-    """The number that a scheme writes in a header."""
     parts: Iterator[str | int | None] = (
         part.read(raw)
         for told in scheme.parts.values()

@@ -48,7 +48,6 @@ class RestartRecord:
     """Publishes the result of the last restart, in a file beside the pid file."""
 
     def __init__(self, directory: Path, share: Share) -> None:
-        """Name the file; nothing is read or written yet."""
         self.path = process_file(directory, share, ".restart.json")
         self._asking = process_file(directory, share, ".restart-by")
         self._number = 0

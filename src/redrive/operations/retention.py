@@ -120,7 +120,6 @@ def _waiting(
     committed: Mapping[TopicPartition, int | None],
     extents: Mapping[TopicPartition, Extent],
 ) -> dict[TopicPartition, Extent]:
-    """What is not read yet of each partition, as far as records are still there."""
     is_latest = configuration.starting_offsets == "latest"
     return {
         lane: Extent(extent.position(committed[lane], from_end=is_latest), extent.end)
@@ -129,7 +128,6 @@ def _waiting(
 
 
 def _retentions(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
-    """Seconds that topics keep records."""
     kept: dict[str, float | None] = {}
     for topic, given in settings.items():
         milliseconds = int(given.get("retention.ms") or -1)
@@ -163,7 +161,6 @@ def _bounds(
 def _first_deletions(
     cluster: Cluster, starts: Mapping[TopicPartition, int], kept: Mapping[str, float | None]
 ) -> dict[TopicPartition, float]:
-    """When the first record that waits in each partition may be deleted."""
     found: dict[TopicPartition, float] = {}
     try:
         for record in cluster.read(starts, seconds=GLIMPSE, until=lambda _: True):

@@ -77,7 +77,6 @@ def open_targets(job: JobConfiguration) -> tuple[str, ...]:
 
 
 def _own(application: str) -> Iterator[Right]:
-    """Rights on what belongs to the application alone."""
     prefix = own_prefix(application)
     own = partial(_topic, name=prefix, is_prefix=True)
     yield own(operation="Create", purpose="makes its own topics at the first start")
@@ -154,7 +153,6 @@ def _orders(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Right]:
 
 
 def _depths(job: JobConfiguration) -> Iterator[Right]:
-    """Rights for counting how many messages a queue holds."""
     counted = [
         (limits.consumer_group, queue)
         for queue, limits in job.limits.items()
@@ -172,7 +170,6 @@ def _depths(job: JobConfiguration) -> Iterator[Right]:
 
 
 def _dynamic_queues(job: JobConfiguration) -> Iterator[Right]:
-    """Rights on the topics of dynamic queues, of the managers that define a model queue."""
     topology = _topology(job)
     managers = topology.mq.queue_managers.values() if topology else ()
     for manager in managers:

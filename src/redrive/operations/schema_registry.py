@@ -48,8 +48,6 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
-    """A schema as the registry tells it."""
-
     kind: str
     text: str
     references: Sequence[Mapping[str, Any]]
@@ -206,7 +204,6 @@ class SchemaRegistry:
 
 
 def _version(reference: Mapping[str, Any]) -> str:
-    """The path of a schema that another one refers to."""
     return f"/subjects/{quote(str(reference['subject']), safe='')}/versions/{reference['version']}"
 
 

@@ -56,7 +56,6 @@ class TopicCreation:
 
 
 def _found(network: Network) -> dict[str, FoundTopic]:
-    """Every topic of the cluster; those that are needed with their settings."""
     with network.cluster() as cluster:
         existing = cluster.topics()
         needed = [one.topic for one in topics_of(network.topology) if one.topic in existing]

@@ -116,7 +116,6 @@ class SharedDecoder(DeadLetterDecoder):
     _state: tuple[Records, _RecordState] | None = None
 
     def __init__(self, schemes: SchemeTable = KNOWN) -> None:
-        """Know nothing yet; arguments as for ``DeadLetterDecoder``."""
         super().__init__(schemes=schemes)
         self._states: list[OwnHeaders] = []
         self._known: dict[_StateKey, int] = {}
@@ -182,7 +181,6 @@ class Trial:
     """Decides by one table about records of one kind of source, part by part."""
 
     def __init__(self, decider: RulesDecider, decoder: SharedDecoder, facts: SliceContext) -> None:
-        """Nothing is decided yet."""
         self._decider = decider
         self._decoder = decoder
         self._facts = facts
@@ -238,7 +236,6 @@ class Trial:
         return kinds, of_row
 
     def _kind(self, part: PartitionRecords, profile: DeadLetterProfile, state: OwnHeaders) -> _Kind:
-        """The result of a kind of dead letter, and its bounds."""
         # Which row does not matter: a trial sets all copies free, or none.
         is_fresh = part.kind is SourceKind.DEAD_LETTERS
         attempts = NO_ATTEMPTS if is_fresh else part.attempts(0, state)
@@ -311,7 +308,6 @@ def _course(decider: RulesDecider, decision: Decision) -> Course:
 
 
 def _failed_before(decider: RulesDecider, candidates: int, decision: Decision) -> dict[int, int]:
-    """The attempts of each rule that failed before the decision was made."""
     rule, attempts = decision.rule, decision.attempts
     is_failed = isinstance(decision, Park | Keep) and decision.attempt > 0
     is_failed &= not isinstance(decision, Wait)

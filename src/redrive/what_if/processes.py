@@ -64,8 +64,6 @@ class ShareProcesses:
 
 
 class _ShareProcess:
-    """A process, and what it has sent."""
-
     def __init__(self, share: Share) -> None:
         # A fork would take over the threads and locks of Kafka's client in the middle of something.
         context = multiprocessing.get_context("spawn")

@@ -32,8 +32,6 @@ _EVERY: Final = 1 << 62
 
 @dataclass(slots=True)
 class _Tried:
-    """One of the tables, and what is needed to try it."""
-
     decider: RulesDecider
     decoder: SharedDecoder
     context: SliceContext
@@ -69,8 +67,6 @@ class _PairKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Pair:
-    """Messages that are alike for both tables."""
-
     old: Side
     new: Side
     samples: list[Sample] | None

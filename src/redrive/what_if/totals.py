@@ -115,15 +115,7 @@ class Totals:
         """The kinds of changes: new discards first, then the most frequent."""
         order = sorted(self._changes.items(), key=lambda it: (it[0].loss, -it[1], it[0]))
         return tuple(
-            Change(
-                old=key.old,
-                old_line=key.old_line,
-                new=key.new,
-                new_line=key.new_line,
-                loss=key.loss,
-                count=count,
-                samples=tuple(self._samples[key]),
-            )
+            Change(**key._asdict(), count=count, samples=tuple(self._samples[key]))
             for key, count in order
         )
 
@@ -144,20 +136,14 @@ class Totals:
         """How many messages go where next, the most first."""
         old, new = self._old.by_target, self._new.by_target
         found = [
-            TargetCount(
-                disposition,
-                _shown(target, mask),
-                old[disposition, target],
-                new[disposition, target],
-            )
-            for disposition, target in {**old, **new}
+            TargetCount(key[0], _masked(key[1], mask), old[key], new[key]) for key in {**old, **new}
         ]
         return sorted(found, key=lambda it: (-max(it.old, it.new), it.disposition, it.target))
 
     def refused(self, mask: Mask) -> list[Refused]:
         """Puts of the new table that would fail now, the most frequent first."""
         return [
-            Refused(_shown(target, mask), reason, mask.text(detail), count)
+            Refused(_masked(target, mask), reason, mask.text(detail), count)
             for (target, reason, detail), count in self._refused.most_common()
         ]
 
@@ -168,7 +154,7 @@ class Totals:
                 yield rule.line, write_rule(rule)
 
 
-def _shown(target: Names, mask: Mask) -> Names:
+def _masked(target: Names, mask: Mask) -> Names:
     return Names(queue=mask.text(target.queue), queue_manager=mask.text(target.queue_manager))
 
 

@@ -152,7 +152,6 @@ class NetworkOperator:
         return self._places.rests(outcomes[-1])
 
     def _refused(self, stage: str) -> int:
-        """How many messages of a stage have failed so far."""
         outcomes = self._operator.cluster.outcomes()
         places = (self._operator.places.get(one.number, "") for one in self._of(stage))
         return sum(_has_failed(outcomes.get(place, ())) for place in places)

@@ -15,8 +15,6 @@ _KINDS: Final = {one.name: one for one in KINDS}
 
 
 class _BookingError(Exception):
-    """A payment can't be booked."""
-
     def __init__(self, kind: Kind) -> None:
         super().__init__(kind.message)
         self.kind = kind

@@ -35,8 +35,6 @@ LONGEST_AGE: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class _Platform:
-    """Where messages come from: how numbers and texts are written there."""
-
     representation: Representation
     application_type: str
     programs: tuple[str, ...]

@@ -55,12 +55,6 @@ class AppliedPlan:
 
 
 def _lanes_of(job: JobConfiguration, plan: ReplayPlan) -> Iterator[PlannedLane]:
-    """The partitions that the messages of a plan came from.
-
-    Raises:
-        UsageError: The plan is one of another application, or of a handler that the settings do not
-            have.
-    """
     if plan.application != job.application:
         raise UsageError(
             f"this is a plan for the application {plan.application}, not {job.application}",

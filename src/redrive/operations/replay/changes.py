@@ -69,7 +69,6 @@ class Preview:
         facts: Facts,
         answers: Callable[[Questions], Answers],
     ) -> None:
-        """Take the job's deciders, by the names of their handlers."""
         self._cluster = cluster
         self._handlers = handlers
         self._deciders = deciders
@@ -118,7 +117,6 @@ class Preview:
     def _put(
         self, row: Row, record: StoredRecord, order: Order, *, is_edited: bool
     ) -> Content | str:
-        """What the job would put, or why it would not."""
         chosen = order if is_edited else replace(order, edit=NO_EDIT)
         replay = chosen.replay(str(is_edited))
         _, decision, records = self._decided(row["handler"], record, replay)

@@ -94,7 +94,6 @@ class Instructions(AppliedPlan):
         return replay
 
     def _new(self) -> Replay:
-        """The plan before anything of it is written."""
         remaining = self._cluster.extents([one.remaining for one in self._lanes])
         ends = self._cluster.ends([one.replay for one in self._lanes], committed_only=False)
         return self._plan.order.replay(
@@ -130,7 +129,6 @@ class Instructions(AppliedPlan):
     def _chunks(
         self, lane: PlannedLane, span: Span, look: Look
     ) -> Iterator[tuple[list[OutputRecord], Span]]:
-        """What is still to be written for a lane, and how far it is then."""
         chunk: list[StoredRecord] = []
         size = 0
         for record in self._records(lane.remaining, span.read, span.until):

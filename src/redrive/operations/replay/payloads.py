@@ -104,7 +104,6 @@ class Payloads:
                 yield Warned("expires", f"deleted from {topic} within {duration(within)}", soon)
 
     def _older_than(self, rows: Sequence[Row], age: float) -> int:
-        """How many dead letters are older than so many seconds, by their own timestamps."""
         places = [self._source_of(row) for row in rows]
         time = int(1000 * (datetime.now(UTC).timestamp() - age))
         bounds = self._cluster.offsets_at({lane: time for lane, _ in places})
@@ -112,13 +111,11 @@ class Payloads:
         return sum(bounds[lane] < 0 or offset < bounds[lane] for lane, offset in places)
 
     def _source_of(self, row: Row) -> tuple[TopicPartition, int]:
-        """Where a dead letter is on its dead-letter topic."""
         _, partition, offset = row["origin"].rsplit(":", 2)
         topic = self._handlers[row["handler"]].identity.topic
         return TopicPartition(topic, int(partition)), int(offset)
 
     def _by_lane(self, rows: Sequence[Row]) -> dict[TopicPartition, list[Row]]:
-        """Messages by the partition where their copies are."""
         found: defaultdict[TopicPartition, list[Row]] = defaultdict(list)
         for row in rows:
             partition = int(row["origin"].rsplit(":", 2)[1])

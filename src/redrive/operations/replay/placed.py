@@ -115,7 +115,6 @@ class PlannedMessages:
         )
 
     def _is_placed(self, outcomes: LastOutcomes, key: bytes) -> bool:
-        """Whether anybody but this plan has dealt with a message for good."""
         known = outcomes.found.get(key.decode())
         return known is not None and known.result in FINAL and self._plan not in known.replays
 
@@ -136,7 +135,6 @@ class PlannedMessages:
         return found
 
     def _asked(self, lane: PlannedLane) -> set[bytes]:
-        """The messages of a lane for which this plan has an instruction."""
         ends = settled_ends(self._cluster, [lane.replay])
         return {
             record.key or b""
@@ -145,7 +143,6 @@ class PlannedMessages:
         }
 
     def _last_places(self, lane: PlannedLane, until: int) -> dict[bytes, int]:
-        """The offset of the last record of each message on the remaining topic."""
         return {
             key: offset if has_value else _NONE
             for key, offset, has_value in self._places(lane.remaining, 0, until)
@@ -155,6 +152,5 @@ class PlannedMessages:
     def _places(
         self, lane: TopicPartition, start: int, end: int
     ) -> Iterator[tuple[bytes | None, int, bool]]:
-        """Key and offset of each record, and whether it has a value."""
         for record in self._cluster.read({lane: start}, {lane: end}):
             yield record.key, record.offset, record.value is not None

@@ -38,8 +38,6 @@ _SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _Put:
-    """Where one message of a plan is to go."""
-
     handler: str
     names: Names
     text: str
@@ -264,7 +262,6 @@ class Planner:
 
 
 def _text(decision: Decision, order: Order) -> str:
-    """Where a message goes, or what happens instead, in words."""
     if order.to is To.DISCARD:
         return "discarded"
     if order.to is To.REMAIN:
