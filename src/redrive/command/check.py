@@ -154,7 +154,7 @@ def check(
     """  # noqa: D301 - \b keeps click from wrapping the examples
     has_settings = any(Path(name).suffix == _SETTINGS for name in files)
     options = _Options(strict=not lenient, input_queue=input_queue, has_settings=has_settings)
-    checked = _each_once(list(_checked(files, options)))
+    checked = _without_duplicates(list(_check_files(files, options)))
     failing = set(_SEVERITIES[: _SEVERITIES.index(Severity(fail_on)) + 1])
     failed = [
         FileFindings(one.file, "", [it for it in one.findings if it.severity in failing])
@@ -165,7 +165,7 @@ def check(
     context.exit(1 if any(one.findings for one in failed) else 0)
 
 
-def _each_once(checked: Sequence[FileFindings]) -> list[FileFindings]:
+def _without_duplicates(checked: Sequence[FileFindings]) -> list[FileFindings]:
     """Drops findings that are reported with their own file too.
 
     Settings have the findings of their tables, which may be checked as well.
@@ -185,7 +185,7 @@ def _identity(finding: Diagnostic) -> tuple[object, ...]:
     return finding.line, finding.column, finding.code, finding.message
 
 
-def _checked(files: Sequence[str], options: _Options) -> Iterator[FileFindings]:
+def _check_files(files: Sequence[str], options: _Options) -> Iterator[FileFindings]:
     """Every file in the order of the command line, those of a folder by name."""
     of_topology = {name: sources for name in files if (sources := _definitions(name))}
     together = dict.fromkeys(source for sources in of_topology.values() for source in sources)

@@ -163,7 +163,7 @@ def serve_console(
         )
     )
     shown = f"[{host}]" if ":" in host else host
-    with _listening(host, port) as listener:
+    with _listen(host, port) as listener:
         scheme = "https" if way.certificate else "http"
         click.echo(f"{scheme}://{shown}:{port}/  (Ctrl+C ends it)")
         # The server ends in order at a signal, and then raises it again: nothing is left to do.
@@ -212,7 +212,7 @@ def _check_certificate(certificate: Path, key: Path) -> None:
         ) from error
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)

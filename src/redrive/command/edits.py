@@ -91,7 +91,7 @@ def read_edit(set_headers: Iterable[str], dropped: Iterable[str], patch: JsonPat
         UsageError: One of them is not of its form, or two contradict each other.
     """
     operations: list[Operation] = [
-        DropHeader(_named("--drop-header", name)) for name in dict.fromkeys(dropped)
+        DropHeader(_header_name("--drop-header", name)) for name in dict.fromkeys(dropped)
     ]
     for text in set_headers:
         name, equals, value = text.partition("=")
@@ -99,13 +99,13 @@ def read_edit(set_headers: Iterable[str], dropped: Iterable[str], patch: JsonPat
             raise UsageError(f"--set-header {text} has no value", hint="write NAME=VALUE")
         if any(name == one.name for one in operations if isinstance(one, SetHeader | DropHeader)):
             raise UsageError(f"the header {name} is set or dropped twice", hint="name it once")
-        operations.append(SetHeader(_named("--set-header", name), os.fsencode(value)))
+        operations.append(SetHeader(_header_name("--set-header", name), os.fsencode(value)))
     if patch is not None:
         operations.append(PatchValue(patch))
-    return _bounded(Edit(tuple(operations)))
+    return _within_limit(Edit(tuple(operations)))
 
 
-def _named(option: str, name: str) -> str:
+def _header_name(option: str, name: str) -> str:
     try:
         return checked_name(name)
     except ValueError as error:
@@ -141,7 +141,7 @@ def patch_of(data: bytes, name: str, what: str) -> JsonPatch:
         ) from None
 
 
-def _bounded(edit: Edit) -> Edit:
+def _within_limit(edit: Edit) -> Edit:
     try:
         size = len(orjson.dumps(edit.document()))
     except TypeError:
@@ -200,7 +200,7 @@ def replacement(data: bytes, content: Content) -> Edit:
     edited = read_form(data, content)
     if edited == content:
         return NO_EDIT
-    return _bounded(Edit((ReplaceContent(digest(content), edited),)))
+    return _within_limit(Edit((ReplaceContent(digest(content), edited),)))
 
 
 def written_form(message: str, content: Content) -> str:

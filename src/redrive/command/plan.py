@@ -109,7 +109,7 @@ def plan(
     settings = read_settings(config)
     job = settings.job
     index = _index_of(job, name, new)
-    answer = asked(
+    answer = ask_with_progress(
         Question(
             old=job if old is None else with_table(config, index, old).job,
             new=with_table(config, index, new).job,
@@ -128,7 +128,7 @@ def plan(
     context.exit(_CHANGES if answer.changed else 0)
 
 
-def asked(question: Question) -> WhatIf:
+def ask_with_progress(question: Question) -> WhatIf:
     """The answer to a question, with a progress bar on a terminal."""
     columns = (TextColumn("Trying"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
@@ -230,7 +230,7 @@ def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
         Question(old=job, new=job, handler=one.identity.name, over=_LIVE, mask=settings.mask)
         for one in handlers
     ]
-    answers = [asked(one) for one in questions]
+    answers = [ask_with_progress(one) for one in questions]
     if as_json:
         print_json({"handlers": [document_of_table(one) for one in answers]})
         return

@@ -52,7 +52,7 @@ def _lines(shown: RecordView, form: str, *, whole: bool) -> Iterator[str]:
         yield from _header(header)
     yield ""
     if shown.decoded is not None and form in _DECODED:
-        yield from _decoded(shown.decoded, len(shown.body or b""))
+        yield from _decoded_lines(shown.decoded, len(shown.body or b""))
         if shown.decoded.text:
             return
     yield from _body(shown.body, form, whole=whole)
@@ -87,7 +87,7 @@ def _header(header: ShownHeader) -> Iterator[str]:
         yield f"      ... {len(rest) - _SHOWN_LINES + 1} more lines; --json shows all"
 
 
-def _decoded(decoded: Decoded, length: int) -> Iterator[str]:
+def _decoded_lines(decoded: Decoded, length: int) -> Iterator[str]:
     if decoded.problem:
         yield f"schema {decoded.schema}: {decoded.problem}"
         return
@@ -102,7 +102,7 @@ def _body(body: bytes | None, form: str, *, whole: bool) -> Iterator[str]:
         yield "no body: the value is null" if body is None else "empty body"
         return
     cut = body if whole else body[:_SHOWN]
-    text = None if form == "hex" else _shown_text(body, cut, form)
+    text = None if form == "hex" else _body_as_text(body, cut, form)
     yield f"body ({len(body)} bytes{', hexadecimal' if text is None else ''})"
     lines = hexadecimal(cut) if text is None else text.splitlines()
     yield from (f"  {line}" for line in lines)
@@ -110,7 +110,7 @@ def _body(body: bytes | None, form: str, *, whole: bool) -> Iterator[str]:
         yield f"  ... {len(body) - len(cut)} more bytes; redrive show --all shows them"
 
 
-def _shown_text(body: bytes, cut: bytes, form: str) -> str | None:
+def _body_as_text(body: bytes, cut: bytes, form: str) -> str | None:
     """A body as text; None if it is not text and the form does not force it."""
     text = cut.decode("utf-8", "replace")
     if form == "text":

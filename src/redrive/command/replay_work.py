@@ -91,7 +91,7 @@ def planned(
             quarantined = count_quarantined(inventory, selection)
             notes = (*notes, *notes_about_quarantined(quarantined))
             if not rows:
-                notes = (*notes, *_elsewhere(inventory, selection))
+                notes = (*notes, *_other_state_note(inventory, selection))
         planner = Planner(
             job,
             cluster,
@@ -110,7 +110,7 @@ def _entries(job: JobConfiguration, cluster: Cluster) -> Entries:
     return read_entries(cluster, job.control_topic)
 
 
-def _elsewhere(inventory: Inventory, selection: Selection) -> Iterator[str]:
+def _other_state_note(inventory: Inventory, selection: Selection) -> Iterator[str]:
     """What to do about messages that are as asked for, but not where the command looks."""
     is_about_parked = selection.state is State.PARKED
     other = State.REMAINING if is_about_parked else State.PARKED
@@ -155,7 +155,7 @@ def plan_and_apply(
         print_json(found.document())
 
 
-def tell_plan(found: ReplayPlan, output: Path | None, *, mq: bool, as_json: bool) -> None:
+def output_plan(found: ReplayPlan, output: Path | None, *, mq: bool, as_json: bool) -> None:
     """Prints a plan, and writes it to a file if one is named and there is anything in it."""
     if output is not None and found.count:
         found.write(output)

@@ -182,14 +182,14 @@ def _tree(trace: ResolutionTrace) -> Iterator[str]:
         if trace.problem.advice:
             yield f"   to change: {trace.problem.advice}"
     for one in trace.caused:
-        yield f"   and {one.what}: {_ended(one)}"
+        yield f"   and {one.what}: {_caused_text(one)}"
     for move in trace.moves:
         yield f"   --then {move} lets it go on"
     for sentence in trace.assumed:
         yield f"   assumed: {sentence}"
 
 
-def _ended(end: Caused) -> str:
+def _caused_text(end: Caused) -> str:
     place = f": {end.final}" if end.final else ""
     topic = f" (topic {end.topic})" if end.topic else ""
     return f"{end.end}{place}{topic}{end.detail and f', because {end.detail}'}"

@@ -249,7 +249,7 @@ def run_job(
             with (
                 handling_signals(control.request_stop, restart),
                 watch or nullcontext(),
-                _logging_the_end(settings.log),
+                _log_error(settings.log),
             ):
                 return _job()(job, control, end_process=os._exit)
 
@@ -321,7 +321,7 @@ def _job() -> Callable[..., int]:
 
 
 @contextmanager
-def _logging_the_end(log: LogSettings) -> Iterator[None]:
+def _log_error(log: LogSettings) -> Iterator[None]:
     """Logs an error that ends the job, unless the log is where the command prints it."""
     try:
         yield

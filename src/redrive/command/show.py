@@ -10,7 +10,7 @@ from rich.text import Text
 
 from redrive.command import record
 from redrive.command.failures import shows_mq
-from redrive.command.history import document_of, masked, story
+from redrive.command.history import document_of, masked, print_history
 from redrive.command.opening import open_cluster, schemes_of
 from redrive.command.options import config_option, mq_option, table_options
 from redrive.command.output import console, print_json
@@ -58,7 +58,7 @@ def show(*, identity: str, config: Path, form: str, whole: bool, mq: bool, as_js
         return
     lines = console()
     if answer:
-        story(answer, mq=shows_mq(settings.job, mq=mq))
+        print_history(answer, mq=shows_mq(settings.job, mq=mq))
         lines.print()
     if isinstance(found, Lost):
         lines.print(Text(f"body: {found.reason}", style="yellow"))

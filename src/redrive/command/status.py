@@ -291,13 +291,13 @@ def _queue(handler: HandlerStatus, now: datetime) -> dict[str, object]:
     return {
         "handler": identity.name,
         "queue": f"{identity.queue}@{identity.queue_manager}".removesuffix("@"),
-        "waiting": _known(handler.depth),
-        "parked": _number(handler.parked),
+        "waiting": _number_text(handler.depth),
+        "parked": _count_text(handler.parked),
         "next due": due,
-        "remaining": _number(handler.remaining),
-        "acknowledged": _known(handler.acknowledged),
-        "quarantined": _number(handler.quarantined),
-        "invalid": _known(handler.invalid),
+        "remaining": _count_text(handler.remaining),
+        "acknowledged": _number_text(handler.acknowledged),
+        "quarantined": _count_text(handler.quarantined),
+        "invalid": _number_text(handler.invalid),
         "oldest": oldest and duration((now - oldest).total_seconds()),
     }
 
@@ -306,11 +306,11 @@ def _waiting(title: str, numbers: Mapping[str, int]) -> Table:
     return table([{title: place, "messages": number} for place, number in numbers.items()])
 
 
-def _number(count: Count) -> str:
-    return f"{_SIGNS[count.precision]}{_known(count.number)}"
+def _count_text(count: Count) -> str:
+    return f"{_SIGNS[count.precision]}{_number_text(count.number)}"
 
 
-def _known(number: int | None) -> str:
+def _number_text(number: int | None) -> str:
     return "?" if number is None else str(number)
 
 

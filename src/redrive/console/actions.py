@@ -74,7 +74,7 @@ class Actions:
             RedriveError: As for ``redrive replay plan``; there is nothing to do is no error.
         """
         scope = user.scope(Role.OPERATOR)
-        if not _may_go(scope, order):
+        if not _may_send(scope, order):
             raise RefusedError(
                 f"{user.name} may not send messages to {order.target}",
                 hint=f"topics of this user: {', '.join(sorted(scope.patterns or ()))}",
@@ -91,7 +91,7 @@ class Actions:
             found = planned(settings, selection, order, None)
         if found.count:
             SavedPlans(settings.job).save(found, user.name)
-        return self._described(SavedPlan(found, user.name), user, settings.job)
+        return self._document(SavedPlan(found, user.name), user, settings.job)
 
     def text(self, user: User, selection: Selection, order: Order) -> dict[str, Any]:
         """A message as a text to edit, as a replay would put it.
@@ -135,7 +135,7 @@ class Actions:
         if is_accepted:
             saved = plans.find(plan)
             return {"replay": seen.replay(plan), "plan": saved and saved.document()}
-        return {"replay": None, "plan": self._described(plans.required(plan), user, job)}
+        return {"replay": None, "plan": self._document(plans.required(plan), user, job)}
 
     def waiting_plans(self, user: User) -> list[dict[str, Any]]:
         """The plans that nobody has applied."""
@@ -143,7 +143,7 @@ class Actions:
         with open_cluster(job.connection) as cluster:
             accepted = read_accepted(job, cluster)
         every = SavedPlans(job).every()
-        return [self._described(one, user, job) for one in every if one.plan.plan not in accepted]
+        return [self._document(one, user, job) for one in every if one.plan.plan not in accepted]
 
     def apply_plan(self, plan: str, user: User, purpose: str) -> dict[str, Any]:
         """Hands a plan to the job; a thread goes on with it, and ``plan`` tells how far it is.
@@ -176,10 +176,10 @@ class Actions:
     def cancel_replay(self, plan: str, user: User, purpose: str) -> None:
         """Cancels what is left of a replay; errors as for ``redrive replay cancel``."""
         job = self._settings(user, Role.OPERATOR).job
-        told = f"{user.name} ({purpose})" if purpose else user.name
+        canceller = f"{user.name} ({purpose})" if purpose else user.name
         _log.info("%s cancels the replay %s", user.name, plan)
         with open_cluster(job.connection) as cluster:
-            cancel(job, cluster, plan, told)
+            cancel(job, cluster, plan, canceller)
 
     def acknowledge(
         self,
@@ -245,7 +245,7 @@ class Actions:
     def _settings(self, user: User, role: Role) -> Settings:
         return self._documents.within(user.scope(role)).settings()
 
-    def _described(self, saved: SavedPlan, user: User, job: JobConfiguration) -> dict[str, Any]:
+    def _document(self, saved: SavedPlan, user: User, job: JobConfiguration) -> dict[str, Any]:
         return {
             **saved.document(),
             "refusal": self._refusal(saved, user, job),
@@ -270,7 +270,7 @@ class Actions:
         return ""
 
 
-def _may_go(scope: Scope, order: Order) -> bool:
+def _may_send(scope: Scope, order: Order) -> bool:
     if scope.is_everything or order.to is not To.QUEUE:
         return True
     return not order.target.queue_manager and scope.has(order.target.queue)
@@ -280,7 +280,7 @@ def _role(user: User, saved: SavedPlan, job: JobConfiguration) -> Role:
     def covers(scope: Scope) -> bool:
         only = scope.restrict(job).only_handlers
         names = saved.plan.messages.keys()
-        return (only is None or names <= only) and _may_go(scope, saved.plan.order)
+        return (only is None or names <= only) and _may_send(scope, saved.plan.order)
 
     return max((one for one in Role if covers(user.scope(one))), default=Role.NOBODY)
 

@@ -110,17 +110,17 @@ class Documents:
             document["groups"], found.conditions, found.trends, strict=True
         ):
             one |= {"condition": condition, "trend": trend}
-        return {**document, **_about(settings)}
+        return {**document, **_form_choices(settings)}
 
     def messages(self, selection: Selection, limit: int, page: int) -> dict[str, Any]:
         """What ``redrive ls --json`` prints."""
         settings = self.settings()
         found = Letters.of(settings, selection, limit=limit, page=page)
-        return {**found.document(), **_about(settings)}
+        return {**found.document(), **_form_choices(settings)}
 
     def outline(self) -> dict[str, Any]:
         """What the page of a list shows before its rows are there."""
-        return _about(self.settings())
+        return _form_choices(self.settings())
 
     def message(self, identity: str) -> dict[str, Any]:
         """What ``redrive show --json`` prints, and what ``redrive explain`` says of the rules."""
@@ -150,7 +150,7 @@ class Documents:
         settings = self.settings()
         found = Acknowledgements.of(settings, owner)
         rows = [
-            {**row, "chosen": _chosen(settings, one.selection)}
+            {**row, "chosen": _list_parameters(settings, one.selection)}
             for row, (one, _) in zip(found.document(settings), found.pairs, strict=True)
         ]
         return {"acknowledgements": rows, "notes": found.notes, "owner": owner}
@@ -249,7 +249,7 @@ class Documents:
             return status_with_results(job, cluster, plan).document()
 
 
-def _chosen(settings: Settings, selection: Selection) -> dict[str, str] | None:
+def _list_parameters(settings: Settings, selection: Selection) -> dict[str, str] | None:
     """A selection as parameters of a list; None if they have a secret."""
     options = options_of(selection)
     if any(settings.mask.text(one) != one for one in options.values()):
@@ -258,7 +258,7 @@ def _chosen(settings: Settings, selection: Selection) -> dict[str, str] | None:
     return {"status": selection.state.value, **found}
 
 
-def _about(settings: Settings) -> dict[str, Any]:
+def _form_choices(settings: Settings) -> dict[str, Any]:
     return {
         "mq": shows_mq(settings.job, mq=False),
         "handlers": [one.identity.name for one in settings.job.handlers],

@@ -88,6 +88,6 @@ class Live:
 
 
 def _digest(document: dict[str, Any]) -> str:
-    told = {name: value for name, value in document.items() if name not in _UNIMPORTANT}
-    text = orjson.dumps(told, default=str, option=orjson.OPT_NON_STR_KEYS)
+    important = {name: value for name, value in document.items() if name not in _UNIMPORTANT}
+    text = orjson.dumps(important, default=str, option=orjson.OPT_NON_STR_KEYS)
     return hashlib.blake2b(text, digest_size=8).hexdigest()

@@ -46,7 +46,7 @@ class Pages:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
-            finalize=_finalized,
+            finalize=_finalize,
         )
         self._environment.filters |= {
             "cause": lambda row, mq: cause(row, mq=mq),
@@ -105,7 +105,7 @@ def _texts(language: str) -> Mapping[str, str]:
     return texts
 
 
-def _finalized(value: object) -> object:
+def _finalize(value: object) -> object:
     """Texts without control characters: some turn the direction of writing or hide a part."""
     if isinstance(value, Markup):
         return value

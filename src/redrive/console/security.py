@@ -89,14 +89,14 @@ class Guard:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await _body(receive)
         except TimeoutError:
-            await _refused("the request took too long", _TIMEOUT)(scope, receive, answer)
+            await _refusal("the request took too long", _TIMEOUT)(scope, receive, answer)
         except ClientDisconnect:
             return
         else:
             if body is None:
-                await _refused("the request is too large", _TOO_LARGE)(scope, receive, answer)
+                await _refusal("the request is too large", _TOO_LARGE)(scope, receive, answer)
                 return
-            await self._app(scope, _again(body, receive), answer)
+            await self._app(scope, _replay_body(body, receive), answer)
 
     async def _user_of(self, request: Request) -> User | Response:
         if self._hosts and _host(request) not in self._hosts:
@@ -161,7 +161,7 @@ async def _body(receive: Receive) -> bytes | None:
             return bytes(body)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """Gives a body that was read, and then what follows."""
     is_given = False
 
@@ -175,7 +175,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return give
 
 
-def _refused(text: str, status: int) -> Response:
+def _refusal(text: str, status: int) -> Response:
     # What is left of the request is not read, so the connection has no next one.
     return PlainTextResponse(text, status, {"Connection": "close"})
 

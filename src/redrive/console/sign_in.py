@@ -31,21 +31,21 @@ def add_sign_in(app: FastAPI, logins: Logins, audit: Audit, page: Page) -> None:
     """Adds the routes to an application; without anything to sign in with there are none."""
     if not logins.has_sign_in:
         return
-    door = _Door(logins, audit, page)
-    app.get(SIGN_IN, include_in_schema=False)(door.form)
+    routes = _SignInRoutes(logins, audit, page)
+    app.get(SIGN_IN, include_in_schema=False)(routes.form)
     protected: dict[str, Any] = {
         "include_in_schema": False,
         "dependencies": [Depends(refuse_forgery)],
     }
     if logins.tokens:
-        app.post(SIGN_IN, **protected)(door.with_token)
+        app.post(SIGN_IN, **protected)(routes.with_token)
     if logins.provider:
-        app.get(f"{SIGN_IN}/start", include_in_schema=False)(door.start)
-        app.get(CALLBACK, include_in_schema=False)(door.finish)
-    app.post("/sign-out", **protected)(door.sign_out)
+        app.get(f"{SIGN_IN}/start", include_in_schema=False)(routes.start)
+        app.get(CALLBACK, include_in_schema=False)(routes.finish)
+    app.post("/sign-out", **protected)(routes.sign_out)
 
 
-class _Door:
+class _SignInRoutes:
     def __init__(self, logins: Logins, audit: Audit, page: Page) -> None:
         self._logins = logins
         self._audit = audit
@@ -62,7 +62,7 @@ class _Door:
         if user is None:
             self._logins.failures.count(address)
             return self._form(request, "This token is not known.", _UNAUTHORIZED)
-        return self._enter(request, user)
+        return self._begin_session(request, user)
 
     async def start(self, request: Request) -> Response:
         """Sends a browser to the identity provider."""
@@ -106,7 +106,7 @@ class _Door:
             groups = sorted(one for one in found.groups if is_name(one))[:_SHOWN]
             content = {"name": user.name, "groups": groups}
             return self._page(request, "no_role.html", content, _FORBIDDEN)
-        return self._enter(request, user)
+        return self._begin_session(request, user)
 
     async def sign_out(self, request: Request) -> Response:
         self._audit.write(current_user(request), "sign out")
@@ -115,7 +115,7 @@ class _Door:
         answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
         return answer
 
-    def _enter(self, request: Request, user: User) -> Response:
+    def _begin_session(self, request: Request, user: User) -> Response:
         """Begins a session, and ends an earlier one of this browser."""
         key = f"user {user.name}"
         if wait := self._logins.sign_ins.wait(key):

@@ -123,7 +123,7 @@ class RulesTables:
             "shared_with": [job.handlers[it].identity.name for it in reading if it != index],
             "text": shown,
             "is_changed": shown != now.rules,
-            **self._checked(handler, now.rules_name, shown),
+            **self._check(handler, now.rules_name, shown),
         }
 
     def trial(self, handler: str, text: str) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class RulesTables:
             )
         return path, handlers
 
-    def _checked(self, handler: str, name: str, text: str) -> dict[str, Any]:
+    def _check(self, handler: str, name: str, text: str) -> dict[str, Any]:
         with TemporaryDirectory(prefix="redrive-console-") as folder:
             findings: Sequence[Diagnostic]
             try:

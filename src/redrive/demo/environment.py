@@ -40,7 +40,7 @@ def folder_for(directory: Path | None) -> Iterator[Path]:
         UsageError: The folder is not empty, or can't be made.
     """
     if directory is not None:
-        yield _made(directory.absolute())
+        yield _make_folder(directory.absolute())
         return
     folder = Path(tempfile.mkdtemp(prefix="redrive-demo-"))
     try:
@@ -50,7 +50,7 @@ def folder_for(directory: Path | None) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _made(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         is_used = any(folder.iterdir())

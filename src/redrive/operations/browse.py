@@ -137,7 +137,7 @@ def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[
     if found:
         return found
     trace = assuming_tracer(topology).trace(queue_manager, NewMessage(queue=queue))
-    raise _keeps_none(topology, queue_manager, queue, trace)
+    raise _no_messages_error(topology, queue_manager, queue, trace)
 
 
 def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, count: int) -> Browsed:
@@ -245,18 +245,18 @@ class _View:
         now = int(time.time() * 1000)
 
         def is_enough(record: StoredRecord) -> bool:
-            taken[record.lane] += not self._browsed(record).is_expired(now)
+            taken[record.lane] += not self._message(record).is_expired(now)
             return taken[record.lane] >= most
 
         ends = {lane: extent.end for lane, extent in self._extents.items()}
-        browsed = map(self._browsed, self._cluster.read(firsts, ends, until=is_enough))
+        browsed = map(self._message, self._cluster.read(firsts, ends, until=is_enough))
         yield from (one for one in browsed if not one.is_expired(now))
 
-    def _browsed(self, record: StoredRecord) -> BrowsedMessage:
+    def _message(self, record: StoredRecord) -> BrowsedMessage:
         return BrowsedMessage.of(record, self._schemes)
 
 
-def _keeps_none(
+def _no_messages_error(
     topology: Topology, queue_manager: str, queue: str, trace: ResolutionTrace
 ) -> UsageError:
     known = queue_names(topology, queue_manager)

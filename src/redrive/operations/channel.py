@@ -60,7 +60,7 @@ def set_channels(
     entries = [channel_entry(*one, is_running=is_running) for one in channels]
     if is_running:
         with network.cluster() as cluster:
-            entries += release_entries(job, cluster, _held_back(network.topology, channels))
+            entries += release_entries(job, cluster, _blocked_topics(network.topology, channels))
     write_states(job, entries)
     return channels
 
@@ -161,7 +161,7 @@ def _channels(network: Network, queue_manager: str, channel: str) -> list[tuple[
     return chosen
 
 
-def _held_back(topology: Topology, channels: Collection[tuple[str, str]]) -> list[QueueTopic]:
+def _blocked_topics(topology: Topology, channels: Collection[tuple[str, str]]) -> list[QueueTopic]:
     """The topics whose messages may remain because channels were stopped.
 
     In MQ Everyplace these are all: a put goes over several managers at once, and fails where a

@@ -41,7 +41,7 @@ def parse_since(text: str, now: datetime) -> datetime:
     Raises:
         ValueError: The text has none of these forms.
     """
-    return _moved(text, now, -1)
+    return _time_from(text, now, -1)
 
 
 def parse_until(text: str, now: datetime) -> datetime:
@@ -50,13 +50,13 @@ def parse_until(text: str, now: datetime) -> datetime:
     Raises:
         ValueError: The text has none of these forms, or the time is over.
     """
-    time = _moved(text, now, 1)
+    time = _time_from(text, now, 1)
     if time <= now:
         raise ValueError(f"{text} is over")
     return time
 
 
-def _moved(text: str, now: datetime, direction: int) -> datetime:
+def _time_from(text: str, now: datetime, direction: int) -> datetime:
     seconds = parse_duration(text)
     if seconds is not None:
         try:

@@ -39,14 +39,14 @@ class HandlerWatch:
         """The state of each handler, by its name; ``now`` is in seconds since 1970."""
         topics = {one.identity.name: one.identity.topic for one in configuration.handlers}
         existing = self._cluster.topics()
-        standing = self._standing(configuration, now)
+        standing = self._stalled_topics(configuration, now)
         states = {}
         for name, topic in topics.items():
             known = HandlerState.STOPPED if topic in standing else HandlerState.RUNNING
             states[name] = known if topic in existing else HandlerState.WAITING
         return states
 
-    def _standing(self, configuration: JobConfiguration, now: float) -> set[str]:
+    def _stalled_topics(self, configuration: JobConfiguration, now: float) -> set[str]:
         """The topics of which a partition with work has not moved for too long."""
         lanes, silent = self._cluster.led(one.identity.topic for one in configuration.handlers)
         extents = self._cluster.extents(lanes)

@@ -50,7 +50,7 @@ class SchemeFound:
     view: DeadLetterView | None = None
     """What this example says."""
     problem: str = ""
-    """Why the example is not a dead profile."""
+    """Why the example is not a dead letter."""
     topics: Counter[str] = field(default_factory=Counter)
     """Topics that messages failed on."""
     errors: Counter[str] = field(default_factory=Counter)

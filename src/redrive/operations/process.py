@@ -62,11 +62,11 @@ class PidFile:
             AlreadyRunningError: Another process runs a job with this share in this folder.
         """
         pid_file = cls(configuration.directory, configuration.share)
-        pid_file._take(replace=configuration.conflict is Conflict.TAKE_OVER)
+        pid_file._acquire(replace=configuration.conflict is Conflict.TAKE_OVER)
         try:
             yield pid_file
         finally:
-            pid_file._let_go()
+            pid_file._release()
 
     def owner(self) -> int | None:
         """The process that runs the job; None if none does."""
@@ -94,18 +94,18 @@ class PidFile:
                 'with on_conflict = "take over" it would end in favour of this one',
             )
 
-    def _take(self, *, replace: bool) -> None:
+    def _acquire(self, *, replace: bool) -> None:
         if not replace:
             self.check()
         try:
-            self._file = self._written()
+            self._file = self._write()
         except OSError as error:
             raise EnvironmentFault(
                 f"{self.path} can't be written: {error.strerror}",
                 hint="make room there, or give the job another folder",
             ) from error
 
-    def _written(self) -> IO[str]:
+    def _write(self) -> IO[str]:
         # Locked before it gets its name: the file never exists without its owner.
         scratch = self.path.with_suffix(f".pid.{os.getpid()}")
         file = scratch.open("w")
@@ -115,7 +115,7 @@ class PidFile:
         scratch.replace(self.path)
         return file
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._file is None:
             return
         with suppress(OSError):

@@ -76,21 +76,22 @@ class NewMessage:
             UsageError: A property has a reserved name, or is no field, or has no value of its type,
                 or is of the identity context, which the message does not set.
         """
-        given = [_property(*one) for one in self.properties]
-        names = {name for name, _ in given}
+        own_properties = [_property(*one) for one in self.properties]
+        names = {name for name, _ in own_properties}
         fields = [pair for pair in self._fields() if pair[0] not in names]
         replaced = {
             MQMD[name].header
             for name, is_new in (("MsgId", self.new_msg_id), ("CorrelId", self.new_correl_id))
             if is_new
         }
-        set_apart = [name for name in _IDENTITY if MQMD[name].header in names]
-        if set_apart and not self.sets_identity:
+        identity = [name for name in _IDENTITY if MQMD[name].header in names]
+        if identity and not self.sets_identity:
             raise UsageError(
-                f"property {MQMD[set_apart[0]].header}: {set_apart[0]} is made by the put",
+                f"property {MQMD[identity[0]].header}: {identity[0]} is made by the put",
                 hint="with --set-identity the put takes it from the properties",
             )
-        return [*self._names(), *fields, *(pair for pair in given if pair[0] not in replaced)]
+        kept = (pair for pair in own_properties if pair[0] not in replaced)
+        return [*self._names(), *fields, *kept]
 
     def reports_in_vain(self) -> list[str]:
         """What the message asks for and does not get, in sentences (MQMD, field Report).
@@ -100,14 +101,14 @@ class NewMessage:
         """
         fields = dict(self.headers())
         options = ReportOptions(read_long(fields.get(MQMD["Report"].header)))
-        said = []
+        lost = []
         if options.value & _ACTIVITY:
-            said.append("no report of activity will be made")
+            lost.append("no report of activity will be made")
         if options.asks_for(ReportKind.DELIVERY):
-            said.append("no report of delivery will be made: Kafka does not tell who read a record")
+            lost.append("no report of delivery will be made: Kafka does not tell who read a record")
         if any(map(options.asks_for, ReportKind)) and not fields.get(MQMD["ReplyToQ"].header):
-            said.append("no report will be made: the message has no ReplyToQ to which it would go")
-        return said
+            lost.append("no report will be made: the message has no ReplyToQ to which it would go")
+        return lost
 
     def _names(self) -> Iterator[tuple[str, bytes]]:
         if self.queue_manager:

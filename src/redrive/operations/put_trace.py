@@ -126,7 +126,7 @@ class PutTracer:
                 hint="the bindings say that its topics are on another Kafka cluster",
             )
         put = OutputRecord(topic, None, body, message.headers(), _NOW)
-        found = self._told(self._walk(put, offset))
+        found = self._trace(self._walk(put, offset))
         if ReportOptions(message.report).asks_for(ReportKind.EXPIRATION):
             fields = [*message.headers(), (MQMD["Expiry"].header, own.number(1))]
             late = self._walk(put._replace(headers=fields, timestamp=0), offset)
@@ -162,7 +162,7 @@ class PutTracer:
 
     # From hops to words
 
-    def _told(self, way: Walk) -> ResolutionTrace:
+    def _trace(self, way: Walk) -> ResolutionTrace:
         hops = way.way()
         visits, explained = self._visits(hops)
         end, last = self._end(hops), hops[-1].outcome
@@ -238,21 +238,20 @@ class PutTracer:
         if written is None and last.result is Result.ROUTED:
             return _End(_PUBLISHED)
         if written is None:
-            return _End(
-                str(last.result), self._kept_on(hops) if last.result is Result.REMAINS else ""
-            )
+            kept_on = self._kept_queue(hops) if last.result is Result.REMAINS else ""
+            return _End(str(last.result), kept_on)
         final = Names(queue=outcome["target_queue"], queue_manager=outcome["target_queue_manager"])
         if last.result is Result.DEAD_LETTERED:
             return _End(_DEAD_LETTER, str(final), written.record.topic)
-        return self._rest(written.record.topic, str(final))
+        return self._end_on_topic(written.record.topic, str(final))
 
-    def _kept_on(self, hops: tuple[Hop, ...]) -> str:
+    def _kept_queue(self, hops: tuple[Hop, ...]) -> str:
         """The queue on which a message counts that its receiver could put nowhere."""
         read = [hop.record.topic for hop in hops if hop.kind is SourceKind.PUTS]
         source = self._sources[read[-1]]
         return source.place if source.role is TopicRole.TRANSMISSION else ""
 
-    def _rest(self, topic: str, final: str = "") -> _End:
+    def _end_on_topic(self, topic: str, final: str = "") -> _End:
         place = self._topics.get(topic)
         if place is not None and place.role is TopicRole.TRANSMISSION:
             return _End(_HELD, place.place, topic, self._why_held(place))
@@ -279,7 +278,7 @@ class PutTracer:
                     what = "a trigger message"
                 elif written.effect is not Effect.COPY:
                     what = f"a report of {kind_of_report(written.record.headers or [])}"
-                end, outcome = self._rest(written.record.topic), hop.outcome
+                end, outcome = self._end_on_topic(written.record.topic), hop.outcome
                 if written.hop is not None:
                     hops = way.way(written.hop)
                     end, outcome = self._end(hops), hops[-1].outcome

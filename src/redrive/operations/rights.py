@@ -71,7 +71,7 @@ def open_targets(job: JobConfiguration) -> tuple[str, ...]:
     return tuple(
         f"{handler.rules_name}:{rule.line}"
         for handler in job.handlers
-        for rule in _putting(handler)
+        for rule in _putting_rules(handler)
         if _target(rule) is None
     )
 
@@ -112,7 +112,7 @@ def _sources(job: JobConfiguration) -> Iterator[Right]:
 
 
 def _targets(job: JobConfiguration, further: Iterable[str]) -> Iterator[Right]:
-    named = {_target(rule) for handler in job.handlers for rule in _putting(handler)}
+    named = {_target(rule) for handler in job.handlers for rule in _putting_rules(handler)}
     local = set() if job.topology else {name for name in named if name}
     for name in sorted({*local, *further, *(one.topic for one in _layout(job))}):
         is_prefix = name.endswith("*")
@@ -183,7 +183,7 @@ def _dynamic_queues(job: JobConfiguration) -> Iterator[Right]:
             )
 
 
-def _putting(handler: HandlerConfiguration) -> Iterator[Rule]:
+def _putting_rules(handler: HandlerConfiguration) -> Iterator[Rule]:
     table = parse(handler.rules, name=handler.rules_name).table
     return (rule for rule in (table.rules if table else ()) if rule.action.can_fail)
 

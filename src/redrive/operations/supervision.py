@@ -170,11 +170,11 @@ def read(path: Path) -> SupervisionState | None:
         EnvironmentFault: The file is there and may not be read.
     """
     try:
-        said = orjson.loads(path.read_bytes())
-        known = {"breakers": (), "floods": (), **said}
+        data = orjson.loads(path.read_bytes())
+        known = {"breakers": (), "floods": (), **data}
         breakers = tuple(BreakerState(**one) for one in known["breakers"])
         floods = tuple(FloodState(**one) for one in known["floods"])
-        read = {**known, "state": Activity(said["state"]), "breakers": breakers, "floods": floods}
+        read = {**known, "state": Activity(data["state"]), "breakers": breakers, "floods": floods}
         return SupervisionState(**read)
     except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError):
         return None

@@ -31,7 +31,7 @@ class TopicCreation:
             ConfigurationError: Queues are bound to topics that do not exist.
             EnvironmentFault: The cluster can't be reached, or would refuse a topic.
         """
-        plan = plan_topics(network.topology, _found(network), partitions=partitions)
+        plan = plan_topics(network.topology, _existing_topics(network), partitions=partitions)
         if plan.problems:
             raise ConfigurationError(
                 "nothing is created: queues are bound to topics that do not exist",
@@ -55,7 +55,7 @@ class TopicCreation:
         self._administration.create(self._new, progress=progress)
 
 
-def _found(network: Network) -> dict[str, FoundTopic]:
+def _existing_topics(network: Network) -> dict[str, FoundTopic]:
     with network.cluster() as cluster:
         existing = cluster.topics()
         needed = [one.topic for one in topics_of(network.topology) if one.topic in existing]

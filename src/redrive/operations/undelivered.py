@@ -65,7 +65,7 @@ def undelivered(
     """
     by_topic = {remaining_topic(job.application, one.topic): one for one in sources}
     lanes, silent = cluster.led(by_topic)
-    found = [Undelivered(by_topic[one.lane.topic], one) for one in _kept(cluster, lanes)]
+    found = [Undelivered(by_topic[one.lane.topic], one) for one in _live_copies(cluster, lanes)]
     return sorted(found, key=lambda one: one.record.timestamp), silent
 
 
@@ -120,7 +120,7 @@ def release_entries(
     return [release_entry(lane, end) for lane, end in ends.items() if end]
 
 
-def _kept(cluster: Cluster, lanes: Sequence[TopicPartition]) -> Collection[StoredRecord]:
+def _live_copies(cluster: Cluster, lanes: Sequence[TopicPartition]) -> Collection[StoredRecord]:
     """The last record of each key, unless it is a tombstone."""
     kept: dict[tuple[str, bytes | None], StoredRecord] = {}
     for record in cluster.read(dict.fromkeys(lanes, 0)):

@@ -31,7 +31,7 @@ _EVERY: Final = 1 << 62
 
 
 @dataclass(slots=True)
-class _Tried:
+class _TriedTable:
     decider: RulesDecider
     decoder: SharedDecoder
     context: SliceContext
@@ -106,8 +106,8 @@ class Tally:
         """
         self._mask = mask
         reads_old, reads_new = decoders or (SharedDecoder(),) * 2
-        self._old = _Tried(old, reads_old, SliceContext(facts, "", now))
-        self._new = _Tried(new, reads_new, SliceContext(facts, "", now))
+        self._old = _TriedTable(old, reads_old, SliceContext(facts, "", now))
+        self._new = _TriedTable(new, reads_new, SliceContext(facts, "", now))
         is_another = old.table.hash != new.table.hash or reads_old is not reads_new
         self._new.released = _EVERY if is_another else 0
         self._facts = facts
@@ -117,9 +117,9 @@ class Tally:
 
     def add(self, part: Part) -> None:
         """Tries both tables on some messages."""
-        (old, by_old), (new, by_new) = self._decided(part)
+        (old, by_old), (new, by_new) = self._decide(part)
         self._totals.messages[part.over] += len(part.records)
-        for was, becomes, row, count in _alike(by_old, by_new):
+        for was, becomes, row, count in _pairs_of(by_old, by_new):
             key = _PairKey(part.kind, was, becomes)
             pair = self._pairs.get(key)
             if pair is None:
@@ -134,7 +134,7 @@ class Tally:
                 sample = self._sample(old.identity_of(row), fields, pair.old, pair.new)
                 pair.samples.append(sample)
         if old.is_full or new.is_full:
-            self._begin_again()
+            self._flush()
 
     def add_known(
         self, scheme: str, fields: Mapping[str, FieldValue], example: str, n: int
@@ -155,10 +155,10 @@ class Tally:
 
     def totals(self) -> Totals:
         """What was counted until now."""
-        self._begin_again()
+        self._flush()
         return self._totals
 
-    def _decided(
+    def _decide(
         self, part: Part
     ) -> tuple[tuple[Trial, BatchDecisions], tuple[Trial, BatchDecisions]]:
         """What both tables make of some messages, once nothing more has to be asked."""
@@ -170,11 +170,11 @@ class Tally:
             if not questions:
                 return decided
             self._facts.learn(self._answers(questions))
-            self._begin_again()
+            self._flush()
             for one, puts in zip(tried, before, strict=True):
                 one.context.puts = Counter(puts)
 
-    def _begin_again(self) -> None:
+    def _flush(self) -> None:
         """Count what was found, and forget what is known of kinds of messages."""
         for pair in self._pairs.values():
             self._totals.count(pair.old, pair.new, pair.count)
@@ -197,7 +197,7 @@ class Tally:
         )
 
 
-def _alike(old: BatchDecisions, new: BatchDecisions) -> Iterator[tuple[int, int, int, int]]:
+def _pairs_of(old: BatchDecisions, new: BatchDecisions) -> Iterator[tuple[int, int, int, int]]:
     """The pairs of kinds among some messages: both codes, the first row, and how many there are."""
     number = len(new.decisions)
     keys, rows, counts = np.unique(

@@ -45,7 +45,7 @@ class _ChangeKey(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Counted:
+class _TableCounts:
     by_line: Counter[int] = field(default_factory=Counter)
     by_target: Counter[tuple[Disposition, Names]] = field(default_factory=Counter)
     matched: int = 0
@@ -59,7 +59,7 @@ class _Counted:
             target = verdict.target if len(self.by_target) < _TARGETS else _OTHERS
             self.by_target[verdict.disposition, target] += count
 
-    def add(self, other: _Counted) -> None:
+    def add(self, other: _TableCounts) -> None:
         self.by_line.update(other.by_line)
         self.by_target.update(other.by_target)
         self.matched |= other.matched
@@ -69,7 +69,7 @@ class Totals:
     """Counts messages by what two tables do with them; a value that processes can exchange."""
 
     def __init__(self) -> None:
-        self._old, self._new = _Counted(), _Counted()
+        self._old, self._new = _TableCounts(), _TableCounts()
         self.messages: Counter[Over] = Counter()
         self.matrix: Counter[Cell] = Counter()
         self._changes: Counter[_ChangeKey] = Counter()

@@ -119,7 +119,7 @@ class Preview:
     ) -> Content | str:
         chosen = order if is_edited else replace(order, edit=NO_EDIT)
         replay = chosen.replay(str(is_edited))
-        _, decision, records = self._decided(row["handler"], record, replay)
+        _, decision, records = self._decide(row["handler"], record, replay)
         if not records:
             reason = f"{reason_name(decision.reason)}: " if decision.reason else ""
             return f"{reason}{decision.detail or f'the rules say {decision.result}'}"
@@ -128,7 +128,7 @@ class Preview:
         kept = takewhile(lambda pair: pair[0] != own.ID, put.headers or [])
         return Content(put.value, list(kept))
 
-    def _decided(self, handler: str, record: StoredRecord, replay: Replay) -> Decided:
+    def _decide(self, handler: str, record: StoredRecord, replay: Replay) -> Decided:
         decider = self._deciders[handler]
         is_letter = record.lane.topic == decider.identity.topic
         kind = SourceKind.DEAD_LETTERS if is_letter else SourceKind.REMAINING
@@ -170,7 +170,7 @@ def change_of(
 
 
 def _header_lines(before: Content, after: Content, mask: Mask) -> Iterator[str]:
-    for sign, (name, raw) in _compared(before.headers, after.headers, 0):
+    for sign, (name, raw) in _diff(before.headers, after.headers, 0):
         yield _cut(f"{sign} {name}: {header_text(mask.header(name, raw))}")
 
 
@@ -181,11 +181,11 @@ def _value_lines(before: bytes | None, after: bytes | None, mask: Mask) -> Itera
     if old == new:
         hidden = mask.bytes_or_none(before) == mask.bytes_or_none(after)
         yield "  value: changed where it is masked" if hidden else "  value: written differently"
-    for sign, line in _compared(old, new, _CONTEXT):
+    for sign, line in _diff(old, new, _CONTEXT):
         yield _cut(f"{sign} {mask.text(line)}")
 
 
-def _compared(
+def _diff(
     before: Sequence[_Item], after: Sequence[_Item], context: int
 ) -> Iterator[tuple[str, _Item]]:
     matcher = SequenceMatcher(None, before, after)

@@ -49,20 +49,20 @@ def write_with_retry(
     """
     failing_since = time.monotonic()
     while True:
-        before = _instructed(job, cluster, plan)
+        before = _instructed_count(job, cluster, plan)
         try:
             with _writer(job, cluster, plan) as states:
                 return write(states)
         except (TransientFault, FencedFault, OutcomeUnknown):
             # Another command that applies the same plan now fences us, and we fence it.
-            if _instructed(job, cluster, plan) != before:
+            if _instructed_count(job, cluster, plan) != before:
                 failing_since = time.monotonic()
             if time.monotonic() - failing_since > PATIENCE:
                 raise
             time.sleep(AGAIN)
 
 
-def _instructed(job: JobConfiguration, cluster: Cluster, plan: str) -> int:
+def _instructed_count(job: JobConfiguration, cluster: Cluster, plan: str) -> int:
     with contextlib.suppress(TransientFault):
         accepted = read_accepted(job, cluster).get(plan)
         return 0 if accepted is None else accepted.instructed

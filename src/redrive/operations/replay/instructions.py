@@ -137,15 +137,15 @@ class Instructions(AppliedPlan):
             chunk.append(record)
             size += len(record.value or b"")
             if len(chunk) >= _CHUNK_RECORDS or size >= _CHUNK_BYTES:
-                yield self._instructed_by(lane, chunk), replace(span, read=record.offset + 1)
+                yield self._instructions_for(lane, chunk), replace(span, read=record.offset + 1)
                 chunk, size = [], 0
-        restored = self._restored(lane, look.restorable)
-        yield self._instructed_by(lane, chunk) + restored, replace(span, read=span.until + 1)
+        restored = self._restored_instructions(lane, look.restorable)
+        yield self._instructions_for(lane, chunk) + restored, replace(span, read=span.until + 1)
 
     def _records(self, lane: TopicPartition, start: int, end: int) -> Iterator[StoredRecord]:
         yield from self._cluster.read({lane: start}, {lane: end})
 
-    def _instructed_by(
+    def _instructions_for(
         self, lane: PlannedLane, chunk: Sequence[StoredRecord]
     ) -> list[OutputRecord]:
         """Instructions in the order in which the messages came to their dead-letter queue."""
@@ -160,10 +160,10 @@ class Instructions(AppliedPlan):
         headers: Iterable[tuple[str, bytes | None]],
     ) -> OutputRecord:
         now = int(time.time() * 1000)
-        told = [*headers, (own.REPLAY, self._plan.plan.encode())]
-        return OutputRecord(lane.replay.topic, key, value, told, now, lane.partition)
+        all_headers = [*headers, (own.REPLAY, self._plan.plan.encode())]
+        return OutputRecord(lane.replay.topic, key, value, all_headers, now, lane.partition)
 
-    def _restored(
+    def _restored_instructions(
         self, lane: PlannedLane, lost: Mapping[bytes, tuple[int, int]]
     ) -> list[OutputRecord]:
         """Instructions for messages whose copy is gone, from the dead letters themselves."""

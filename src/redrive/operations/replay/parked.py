@@ -66,7 +66,7 @@ class ParkedOrder(AppliedPlan):
             is_complete=True,
             spans=spans,
         )
-        for one in self._done_with(every):
+        for one in self._finished_replays(every):
             states.write([one.entry()])
         states.write([replay.entry()])
         return replay
@@ -103,7 +103,7 @@ class ParkedOrder(AppliedPlan):
         ]
         return [one for one in places if one.partition < existing.get(one.topic, 0)]
 
-    def _done_with(self, every: Mapping[str, Replay]) -> Iterator[Replay]:
+    def _finished_replays(self, every: Mapping[str, Replay]) -> Iterator[Replay]:
         """Earlier plans that were carried out, without the offsets that are no longer needed."""
         named = [one for one in every.values() if any(it.named for it in one.spans.values())]
         lanes = sorted({lane for one in named for lane in one.spans})

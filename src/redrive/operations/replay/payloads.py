@@ -72,11 +72,11 @@ class Payloads:
                         found.taken_away.append(row)
         finally:
             following.close()
-        for row, is_there in zip(lost, self._are_there(lost), strict=True):
+        for row, is_there in zip(lost, self._still_present(lost), strict=True):
             (found.lost if is_there else found.gone).append(row)
         return found
 
-    def _are_there(self, rows: Sequence[Row]) -> Iterator[bool]:
+    def _still_present(self, rows: Sequence[Row]) -> Iterator[bool]:
         """Whether the dead-letter topic still has each message; a recreated topic has others."""
         places = [self._source_of(row) for row in rows]
         there = self._cluster.lanes(sorted({lane.topic for lane, _ in places}))

@@ -78,7 +78,7 @@ class PlannedMessages:
         if not is_new:
             # The job may have carried out what this plan asked before.
             for one in lanes:
-                absent[one.replay] -= self._asked(one) if absent[one.replay] else set()
+                absent[one.replay] -= self._instructed_keys(one) if absent[one.replay] else set()
         outcomes = self._outcomes(absent)
         lost = {
             one.replay: {key for key in absent[one.replay] if key not in last[one.replay]}
@@ -134,7 +134,7 @@ class PlannedMessages:
                 found.pop(newer or b"", None)
         return found
 
-    def _asked(self, lane: PlannedLane) -> set[bytes]:
+    def _instructed_keys(self, lane: PlannedLane) -> set[bytes]:
         ends = settled_ends(self._cluster, [lane.replay])
         return {
             record.key or b""

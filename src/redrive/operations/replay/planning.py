@@ -162,7 +162,7 @@ class Planner:
         key = row["handler"], profile.scheme, fields, group, attempts, message.hops
         put = known.get(key)
         if put is None:
-            if why := self._not_known(order, decider, attempts):
+            if why := self._why_undecidable(order, decider, attempts):
                 put = known[key] = _Put(row["handler"], Names(), f"as the rules say then: {why}")
             else:
                 decision = facts.cache.decide(decider, profile, attempts, message, replay)
@@ -172,7 +172,7 @@ class Planner:
         return put
 
     @staticmethod
-    def _not_known(order: Order, decider: RulesDecider, attempts: Attempts) -> str:
+    def _why_undecidable(order: Order, decider: RulesDecider, attempts: Attempts) -> str:
         """Why outcomes do not tell what the rules say of a message; empty if they do."""
         if order.to not in {To.RULES, To.ATTEMPT}:
             return ""
