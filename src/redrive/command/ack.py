@@ -190,11 +190,7 @@ def _list(settings: Settings, owner: str, *, as_json: bool) -> None:
 
 
 def take_back(settings: Settings, name: str, operator: str) -> None:
-    """Ends an acknowledgement now.
-
-    Raises:
-        UsageError: None of this id is in effect; else as for ``write_states``.
-    """
+    """Ends an acknowledgement now; raises ``UsageError`` if it is not in effect."""
     found = next((one for one in _in_effect(settings) if one.id == name), None)
     if found is None:
         raise UsageError(

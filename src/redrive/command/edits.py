@@ -192,11 +192,7 @@ def edit_with(path: Path, message: str, content: Content) -> Edit:
 
 
 def replacement(data: bytes, content: Content) -> Edit:
-    """The edit that a changed ``written_form`` describes; empty if nothing is changed.
-
-    Raises:
-        UsageError: As for ``read_form``, or it is too long.
-    """
+    """The edit that a changed ``written_form`` describes; errors as for ``read_form``."""
     edited = read_form(data, content)
     if edited == content:
         return NO_EDIT

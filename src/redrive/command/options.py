@@ -38,11 +38,7 @@ def combined(*options: Callable[[Any], Any]) -> _Decorator:
 
 
 def read_file(name: str) -> bytes:
-    """The bytes of a file that an argument names, or of standard input.
-
-    Raises:
-        UsageError: It can't be read.
-    """
+    """The bytes of a file, or of standard input for ``-``; raises ``UsageError``."""
     try:
         return sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
     except OSError as error:

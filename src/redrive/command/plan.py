@@ -174,11 +174,7 @@ def _index_of(job: JobConfiguration, name: str | None, new: Path) -> int:
 
 
 def with_table(config: Path, index: int, table: Path) -> Settings:
-    """The settings with another table; it is checked as ``run`` does.
-
-    Raises:
-        ConfigurationError: The settings or the table have errors.
-    """
+    """The settings with another table, checked as ``run`` does; raises ``ConfigurationError``."""
     return read_settings(config, options=[_table_option(index, table)])
 
 

@@ -72,11 +72,7 @@ def read_queue_names(text: str) -> Names:
 
 
 def checked_at(at: str, managers: Collection[str]) -> str:
-    """The manager on which a put is made: the named one, or the only one.
-
-    Raises:
-        UsageError: It is none of the managers, or none is named and there are several.
-    """
+    """The named manager, or the only one; raises ``UsageError`` if there is no such one."""
     if at in managers:
         return at
     if not at and len(managers) == 1:

@@ -208,11 +208,7 @@ def results_of_replays(job: JobConfiguration) -> dict[str, dict[str, int]]:
 
 
 def runs(cluster: Cluster, job: JobConfiguration) -> bool:
-    """Whether an instance of the job runs.
-
-    Raises:
-        TransientFault: The broker does not know.
-    """
+    """Whether an instance of the job runs; raises ``TransientFault`` if that is not known."""
     members = cluster.instances(job.application)
     if members is None:
         raise TransientFault("the broker does not report whether the job runs")

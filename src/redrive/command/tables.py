@@ -127,11 +127,7 @@ def show(
 
 
 def required_text(kept: KeptTable) -> str:
-    """The text of a table.
-
-    Raises:
-        EnvironmentFault: It was too long to be kept.
-    """
+    """The text of a table; raises ``EnvironmentFault`` if it was too long to be kept."""
     if kept.text is None:
         raise EnvironmentFault(
             f"the table {kept.hash[:SHORT_HASH]} was too long for the topic: only its hash is kept",

@@ -122,11 +122,7 @@ class Actions:
         return {"message": selection.message, "text": texts[0]}
 
     def plan(self, plan: str, user: User) -> dict[str, Any]:
-        """A plan that is kept, or the progress of one that was applied.
-
-        Raises:
-            UsageError: There is neither.
-        """
+        """A plan that is kept, or the progress of one that was applied; raises ``UsageError``."""
         seen = self._documents.within(user.scope(Role.VIEWER))
         job = seen.settings().job
         with open_cluster(job.connection) as cluster:
@@ -286,11 +282,7 @@ def _role(user: User, saved: SavedPlan, job: JobConfiguration) -> Role:
 
 
 def _parts(job: JobConfiguration, selection: Selection) -> Sequence[Selection]:
-    """A selection; of a part of a job, one for each of its handlers.
-
-    Raises:
-        UsageError: It names a handler that is no part of it.
-    """
+    """A selection; of a part of a job, one for each of its handlers."""
     only = job.only_handlers
     if only is None or selection.handler in only:
         return [selection]

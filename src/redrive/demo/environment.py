@@ -34,11 +34,7 @@ _START_TIMEOUT: Final = 300.0
 
 @contextmanager
 def folder_for(directory: Path | None) -> Iterator[Path]:
-    """The folder of one demo: ``directory``, which must be new or empty, or a temporary one.
-
-    Raises:
-        UsageError: The folder is not empty, or can't be made.
-    """
+    """A folder for a demo: a new or empty one, or a temporary one; raises ``UsageError``."""
     if directory is not None:
         yield _make_folder(directory.absolute())
         return
@@ -155,11 +151,7 @@ class Environment:
 
     @staticmethod
     def run_job(configuration: JobConfiguration, control: JobControl) -> None:
-        """Run the job as ``redrive run`` would, until it ends.
-
-        Raises:
-            RedriveError: The job failed.
-        """
+        """Run the job as ``redrive run`` would, until it ends; raises ``RedriveError``."""
         from redrive.streaming.job import run  # noqa: PLC0415 - needs pyspark, slow to import
 
         try:

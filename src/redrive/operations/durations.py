@@ -36,11 +36,7 @@ def parse_duration(text: str) -> int | None:
 
 
 def parse_since(text: str, now: datetime) -> datetime:
-    """A time from ``10m``, ``2h``, ``1d`` before now, or from ISO 8601; UTC if no zone is named.
-
-    Raises:
-        ValueError: The text has none of these forms.
-    """
+    """A time from ``10m``, ``2h`` before now, or ISO 8601, by default UTC; else ``ValueError``."""
     return _time_from(text, now, -1)
 
 

@@ -111,11 +111,7 @@ def close_dynamic_queue(
 
 
 def dynamic_queues(network: Network, queue_manager: str = "") -> list[OpenedQueue]:
-    """The dynamic queues of a manager, or of all; with those that are closed and not yet deleted.
-
-    Raises:
-        UsageError: There is no job.
-    """
+    """The dynamic queues of a manager, or of all, closed ones that are not deleted yet included."""
     job = network.required_job()
     with network.cluster() as cluster:
         every = states_of(read_decisions(job, cluster)).dynamic_queues

@@ -34,21 +34,13 @@ class Network:
     """What is not to be shown of messages."""
 
     def required_job(self) -> JobConfiguration:
-        """The job that a command is about.
-
-        Raises:
-            UsageError: Options describe the network, and so there is none.
-        """
+        """The job of the settings; raises ``UsageError`` without settings."""
         if self.job is None:
             raise UsageError("there is no job without a settings file", hint="name it with -c FILE")
         return self.job
 
     def checked_manager(self, name: str) -> str:
-        """The name of a queue manager that is defined.
-
-        Raises:
-            UsageError: It is not.
-        """
+        """The name of a queue manager; raises ``UsageError`` if it is not defined."""
         names = self.topology.manager_names
         if name not in names:
             raise unknown(
@@ -57,21 +49,13 @@ class Network:
         return name
 
     def cluster(self) -> Cluster:
-        """The cluster, once it has answered.
-
-        Raises:
-            EnvironmentFault: It can't be reached, or refuses this user.
-        """
+        """The cluster, once it has answered."""
         check_access(self.connection)
         return Cluster.open(self.connection, timeout=ANSWER)
 
 
 def check_topics(cluster: Cluster, topics: Iterable[str]) -> None:
-    """See that topics of queue managers exist.
-
-    Raises:
-        EnvironmentFault: One does not.
-    """
+    """Raises ``EnvironmentFault`` if a topic of queue managers does not exist."""
     wanted = set(topics)
     missing = sorted(wanted - set(cluster.partitions(wanted)))
     if missing:

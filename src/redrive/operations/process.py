@@ -81,11 +81,7 @@ class PidFile:
             return None
 
     def check(self) -> None:
-        """See that no other process runs the job.
-
-        Raises:
-            AlreadyRunningError: One does.
-        """
+        """Raises ``AlreadyRunningError`` if another process runs the job."""
         owner = self.owner()
         if owner is not None:
             raise AlreadyRunningError(
@@ -135,11 +131,7 @@ def _lock(file: IO[str], kind: int) -> bool:
 
 
 def check_directory(directory: Path) -> None:
-    """Make the job's folder, if it is not there, and see that it can be written.
-
-    Raises:
-        EnvironmentFault: It can't be.
-    """
+    """Make the job's folder; raises ``EnvironmentFault`` if it can't be written."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         reason = "" if os.access(directory, os.W_OK | os.X_OK) else "permission denied"

@@ -94,11 +94,7 @@ class NewMessage:
         return [*self._names(), *fields, *kept]
 
     def reports_in_vain(self) -> list[str]:
-        """What the message asks for and does not get, in sentences (MQMD, field Report).
-
-        Raises:
-            UsageError: As for ``headers``.
-        """
+        """Reports that the message asks for and does not get (MQMD, field Report), in sentences."""
         fields = dict(self.headers())
         options = ReportOptions(read_long(fields.get(MQMD["Report"].header)))
         lost = []
@@ -159,12 +155,7 @@ def putting_user(network: Network) -> str:
 
 
 def checked_put_topic(network: Network, queue_manager: str) -> str:
-    """The topic of puts to a queue manager, which exists.
-
-    Raises:
-        UsageError: It is not defined.
-        EnvironmentFault: The broker can't be reached, or there is no such topic.
-    """
+    """The topic of puts to a queue manager, both of which exist; errors as for ``check_topics``."""
     topic = put_topic(network.checked_manager(queue_manager))
     with network.cluster() as cluster:
         check_topics(cluster, [topic])

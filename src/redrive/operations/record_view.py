@@ -201,11 +201,7 @@ def masked_sentence(sentence: str, headers: Headers, mask: Mask) -> str:
 
 
 def record_place(text: str) -> tuple[TopicPartition, int]:
-    """The place that ``topic:partition:offset`` names.
-
-    Raises:
-        UsageError: It names none.
-    """
+    """Lane and offset from ``topic:partition:offset``; raises ``UsageError``."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise UsageError(
@@ -215,11 +211,7 @@ def record_place(text: str) -> tuple[TopicPartition, int]:
 
 
 def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRecord:
-    """The record at a place.
-
-    Raises:
-        EnvironmentFault: There is no such topic, partition or record, or not any more.
-    """
+    """The record at a place; raises ``EnvironmentFault`` if there is none, or not any more."""
     count = existing_topic(cluster, lane.topic)
     if lane.partition >= count:
         raise EnvironmentFault(
@@ -243,11 +235,7 @@ def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRe
 
 
 def find_by_key(cluster: Cluster, topic: str, key: bytes) -> StoredRecord:
-    """The newest record of a topic with a key; the whole topic is read for it.
-
-    Raises:
-        EnvironmentFault: There is no such topic, or no such record on it.
-    """
+    """The newest record with a key, from the whole topic; raises ``EnvironmentFault``."""
     existing_topic(cluster, topic)
     found: StoredRecord | None = None
     lanes, silent = cluster.led([topic])
@@ -265,11 +253,7 @@ def find_by_key(cluster: Cluster, topic: str, key: bytes) -> StoredRecord:
 
 
 def existing_topic(cluster: Cluster, topic: str) -> int:
-    """How many partitions a topic has.
-
-    Raises:
-        EnvironmentFault: There is no such topic.
-    """
+    """The number of partitions of a topic; raises ``EnvironmentFault`` if there is none."""
     topics = cluster.topics()
     if topic not in topics:
         raise EnvironmentFault(

@@ -136,11 +136,7 @@ def meaning_of(handler: HandlerConfiguration, job: JobConfiguration) -> str:
 
 
 def running_process(job: JobConfiguration) -> int:
-    """The process that runs a job.
-
-    Raises:
-        EnvironmentFault: None does.
-    """
+    """The process that runs a job; raises ``EnvironmentFault`` if none does."""
     pid = PidFile(job.directory, job.share).owner()
     if pid is None:
         raise EnvironmentFault(

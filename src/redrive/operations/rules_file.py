@@ -37,11 +37,7 @@ class RulesFile:
 
     @contextmanager
     def prepared(self, text: str) -> Iterator[Path]:
-        """The new text in a file of its own, which is gone afterwards.
-
-        Raises:
-            EnvironmentFault: The folder can't be written.
-        """
+        """The new text in a file for the time of the context; errors as for ``replace``."""
         try:
             self.candidate.write_bytes(text.encode())
             if self._file.exists():

@@ -70,10 +70,9 @@ class SchemaRegistry:
         self._known: dict[tuple[str, bool], _Schema] = {}
 
     def decoded(self, body: bytes | None) -> Decoded | None:
-        """A body as JSON; nothing in it, and no answer of the registry, makes this raise.
+        """A body as JSON; None if it does not begin as one with a schema does.
 
-        Returns:
-            None if the body does not begin as one with a schema does.
+        Nothing that it contains, or that the registry answers, makes this raise.
         """
         if body is None or len(body) <= _PREFIX or not body.startswith(_MAGIC):
             return None

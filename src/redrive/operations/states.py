@@ -62,11 +62,7 @@ def acknowledgements_in_effect(
 
 
 def ensure_topics(job: JobConfiguration) -> None:
-    """Creates the topics that a ``StatesWriter`` needs, if the job never ran.
-
-    Raises:
-        EnvironmentFault: The cluster can't be reached, or refused.
-    """
+    """Creates the topics that a ``StatesWriter`` needs, if the job never ran."""
     TopicAdministration(job.connection).ensure(
         [control_topic(job.control_topic), tables_topic(job.tables_topic)]
     )

@@ -46,11 +46,7 @@ class Tables:
         return any(one.startswith(table.hash) for one in deciding)
 
     def find(self, digits: str, handler: str | None) -> KeptTable:
-        """The table with a hash that begins with some digits, of one handler or of any.
-
-        Raises:
-            UsageError: There is none, or several.
-        """
+        """The only table with a hash that begins with some digits, of one handler or of any."""
         found = [
             one
             for one in self.tables

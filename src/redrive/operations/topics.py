@@ -47,11 +47,7 @@ class TopicCreation:
         return cls(plan, new, administration)
 
     def execute(self, progress: Callable[[int], None]) -> None:
-        """Create the topics that are missing; several requests report the number that is done.
-
-        Raises:
-            EnvironmentFault: The cluster refuses one after all; how many were created is told.
-        """
+        """Create the missing topics; several requests report the number that is done."""
         self._administration.create(self._new, progress=progress)
 
 

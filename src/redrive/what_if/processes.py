@@ -35,21 +35,13 @@ class ShareProcesses:
         self._processes = [_ShareProcess(share) for share in shares]
 
     def advance(self, number: int) -> None:
-        """Tells how far all of them are.
-
-        Raises:
-            RedriveError: One of them failed.
-        """
+        """Reports progress, that of the processes too; raises ``RedriveError`` if one failed."""
         self._advance(number)
         for one in self._processes:
             one.look(self._advance, wait=False)
 
     def totals(self) -> Totals:
-        """What all of them counted, once they are done.
-
-        Raises:
-            RedriveError: One of them failed.
-        """
+        """The counts of all processes at their end; raises ``RedriveError`` if one failed."""
         totals = Totals()
         for one in self._processes:
             totals.add(one.look(self._advance, wait=True))

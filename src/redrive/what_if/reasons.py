@@ -26,11 +26,7 @@ def reasons(
     fields: Mapping[str, FieldValue],
     mask: Mask,
 ) -> Iterator[str]:
-    """Why two tables do something else with a message.
-
-    Yields:
-        Lines for users.
-    """
+    """Why two tables do something else with a message, line by line."""
     yield from _applies("old", old, fields, mask)
     yield from _applies("new", new, fields, mask)
     yield from _old_rule_in(new, old, fields, mask)

@@ -89,11 +89,7 @@ class Totals:
             self._changes[_ChangeKey.of(was, becomes)] += count
 
     def samples(self, old: Side, new: Side) -> list[Sample] | None:
-        """Where messages of a kind of change are kept.
-
-        Returns:
-            None if nothing becomes different for them.
-        """
+        """Where samples of a kind of change are kept; None if nothing changes for them."""
         was, becomes = old.verdict, new.verdict
         if was.course == becomes.course:
             return None

@@ -76,11 +76,7 @@ class Preview:
         self._answers = answers
 
     def content(self, row: Row, order: Order) -> Content:
-        """What a replay without an edit would put.
-
-        Raises:
-            RedriveError: The message can't be read, or would not be put.
-        """
+        """The content of a replay without an edit; raises ``RedriveError`` if there is none."""
         found = self._put(row, self._record(row), order, is_edited=False)
         if isinstance(found, str):
             raise RedriveError(

@@ -72,11 +72,7 @@ class ParkedOrder(AppliedPlan):
         return replay
 
     def _spans(self, lane: PlannedLane) -> Mapping[TopicPartition, Span]:
-        """Where the messages are parked now; those that are not any more are left out.
-
-        Raises:
-            TransientFault: That can't be known before the job has started again.
-        """
+        """Where the messages are parked now; those that are not any more are left out."""
         places = self._waiting_places(lane)
         committed = self._cluster.committed(self._job.application, places, stable=True)
         extents = self._cluster.extents(places)

@@ -254,11 +254,7 @@ def new_plan_id() -> str:
 
 
 def parse_target(text: str) -> tuple[To, Names]:
-    """``--to``: ``original``, ``group``, ``rules``, or ``QUEUE[@QM]``.
-
-    Raises:
-        UsageError: It is empty.
-    """
+    """``--to``: ``original``, ``group``, ``rules``, or ``QUEUE[@QM]``; raises ``UsageError``."""
     if text in {To.ORIGINAL, To.GROUP, To.RULES}:
         return To(text), NO_NAMES
     queue, _, manager = text.rpartition("@") if "@" in text else (text, "", "")
@@ -270,11 +266,7 @@ def parse_target(text: str) -> tuple[To, Names]:
 
 
 def parse_rate(text: str) -> float:
-    """``--rate``: messages a second, such as ``50/s`` or ``0.5/s``.
-
-    Raises:
-        UsageError: It is not a number above 0.
-    """
+    """``--rate``: messages a second, such as ``50/s`` or ``0.5/s``; raises ``UsageError``."""
     match = _RATE.fullmatch(text.strip())
     if match is None or float(match[1]) <= 0:
         raise UsageError(f"--rate {text} is no rate", hint="give messages a second, such as 50/s")

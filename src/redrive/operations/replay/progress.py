@@ -112,11 +112,7 @@ def _waiting(cluster: Cluster, lane: TopicPartition, span: Span, committed: int,
 
 
 def find_replay(job: JobConfiguration, cluster: Cluster, plan: str) -> Replay:
-    """The accepted replay of a plan.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """The accepted replay of a plan; raises ``UsageError`` if there is none."""
     accepted = read_accepted(job, cluster)
     if plan not in accepted:
         raise UsageError(
