@@ -121,12 +121,7 @@ def _read_patch(path: Path) -> JsonPatch:
 
 
 def patch_of(data: bytes, name: str, what: str) -> JsonPatch:
-    """A JSON Patch.
-
-    Args:
-        data: Its text.
-        name: Where it is from, for errors.
-        what: What that is: ``the file``.
+    """A JSON Patch; errors name its source and call it ``what``, such as ``the file``.
 
     Raises:
         UsageError: It is none.

@@ -170,12 +170,7 @@ class Restart:
     ) -> RestartAnswer:
         """Restarts with another text in a file, which gets the old one back if the job refuses.
 
-        Args:
-            file: The file of the table.
-            handlers: The handlers by number that read it.
-            text: The table.
-            timeout: Seconds to wait for the job's answer.
-            confirm: Called with the settings before anything changes; may raise.
+        ``confirm`` is called with the settings before anything changes, and may raise.
         """
         with file.prepared(text) as candidate:
             settings = self._checked(

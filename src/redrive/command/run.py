@@ -219,11 +219,7 @@ def run_job(
 ) -> int:
     """Run a job in this process until it ends, and return the exit code.
 
-    Args:
-        settings: The job's settings.
-        observers: Observers of the job.
-        load: Reads the settings again for SIGHUP; None if they cannot be.
-        watch: Asks for a restart when files change; None for only when somebody asks.
+    ``load`` reads the settings again for SIGHUP; None if they cannot be.
 
     Raises:
         RedriveError: The job could not start, or failed.

@@ -167,9 +167,7 @@ def not_opened(settings: Settings, reason: str, detail: str) -> EnvironmentFault
 def read_input(data: bytes, *, has_password: bool) -> tuple[RulesSource, str]:
     """The rules table and the password from standard input.
 
-    Args:
-        data: All of standard input.
-        has_password: Whether its first line is a password. Lines are counted with it.
+    The password is the first line, if there is one; lines are counted with it.
     """
     password = b""
     if has_password:

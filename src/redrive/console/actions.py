@@ -43,10 +43,7 @@ def _has_secrets(mask: Mask, content: Content) -> bool:
 class Actions:
     """What users change; each action is what the command of the same name does.
 
-    Args:
-        documents: Those of the job.
-        four_eyes_above: Messages of a plan above which somebody else has to apply it; None for
-            no limit.
+    Plans for more than ``four_eyes_above`` messages are applied by somebody else than their maker.
     """
 
     def __init__(self, documents: Documents, *, four_eyes_above: int | None) -> None:

@@ -215,9 +215,7 @@ class Documents:
     def resolve(self, put: str, at: str) -> dict[str, Any]:
         """What ``redrive resolve --json`` prints, with the queues as operators have changed them.
 
-        Args:
-            put: ``QUEUE`` or ``QUEUE@QM``, as an application names it.
-            at: The queue manager to which it is connected; empty for the only one.
+        ``put`` is ``QUEUE`` or ``QUEUE@QM``; ``at`` may be empty for the only queue manager.
 
         Raises:
             UsageError: These are no names, or there is no topology.

@@ -68,10 +68,6 @@ def read_tokens(path: Path) -> dict[str, User]:
 def read_access(path: Path, environ: Mapping[str, str] = os.environ) -> AccessFile:
     """Reads a file of roles by user and by group, and of an identity provider.
 
-    Args:
-        path: The file.
-        environ: Environment variables, for ``client_secret``.
-
     Raises:
         ConfigurationError: It has errors; all of them are attached.
     """

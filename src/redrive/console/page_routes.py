@@ -44,15 +44,8 @@ def _add_document(
 ) -> None:
     """Routes of a document: ``/api/PATH`` is JSON, ``/PATH`` the same as a page.
 
-    Args:
-        app: The application.
-        console: What its routes share.
-        path: Where.
-        template: That of the page.
-        document: Makes the document.
-        audited: What a look at it is called in the audit; empty if none is recorded.
-        whole_job: Whether it refuses users whose role is limited to some topics.
-        on_page: Makes what the page shows, if that is not always the whole document.
+    ``audited`` names a look at it in the audit; ``on_page`` makes what the page shows, if that is
+    not always the whole document.
     """
     checks = recorded(console, audited) if audited else []
     allowed = allowed_for(Role.VIEWER, *checks, whole_job=whole_job)

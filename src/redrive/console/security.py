@@ -61,10 +61,7 @@ class Access(Protocol):
 class Guard:
     """The outermost layer: hosts, users, headers.
 
-    Args:
-        app: The application.
-        access: Who may come in.
-        hosts: Names in the ``Host`` header that are taken, without ports; empty for all.
+    ``hosts`` are the names in the ``Host`` header that are taken, without ports; empty for all.
     """
 
     def __init__(self, app: ASGIApp, access: Access, hosts: Collection[str]) -> None:

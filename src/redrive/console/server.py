@@ -43,14 +43,10 @@ def console_application(
     four_eyes_above: int | None = None,
     hosts: Collection[str] = (),
 ) -> FastAPI:
-    """The console of one job, an ASGI application.
+    """The console of one job, an ASGI application; by default everybody may come in.
 
-    Args:
-        config: The file of the job's settings.
-        access: Who may come in; by default everybody, as who runs the process.
-        four_eyes_above: Messages of a plan above which somebody else has to apply it; None
-            for no limit.
-        hosts: Names under which it is reached; empty for any.
+    Plans for more than ``four_eyes_above`` messages are applied by somebody else than their maker.
+    ``hosts`` are the names under which it is reached; empty for any.
     """
     app = FastAPI(
         title="Redrive console",

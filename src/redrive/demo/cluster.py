@@ -135,12 +135,7 @@ class Cluster:
         return self._outcomes
 
     def observe(self, inputs: set[str], progress: Callable[[str], None]) -> Observation:
-        """Read every topic.
-
-        Args:
-            inputs: The topics on which the demo puts.
-            progress: Called with the name of each topic before it is read.
-        """
+        """Read every topic; ``inputs`` are those of the demo's puts."""
         job = self._job
         routed = (
             identity_of(job.application, one)

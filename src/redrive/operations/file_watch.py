@@ -38,14 +38,7 @@ class FileWatch:
         restart: Callable[[], object],
         every: float = _LOOK,
     ) -> None:
-        """Look at nothing yet.
-
-        Args:
-            digest: Stands for the content of the files.
-            taken: The digest of what the job started with.
-            restart: Asks the job to restart, and waits for its answer.
-            every: Seconds between two looks.
-        """
+        """Look at nothing yet; ``taken`` is the digest of the files that the job started with."""
         self._digest = digest
         self._taken = self._seen = taken
         self._restart = restart

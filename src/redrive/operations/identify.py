@@ -102,13 +102,9 @@ def sample(
 def identified(
     topic: str, records: Iterable[StoredRecord], schemes: SchemeTable, mask: Mask = NO_MASK
 ) -> Identification:
-    """What some records of a topic are.
+    """What some records of a topic are; nothing that they contain makes this raise.
 
-    Args:
-        topic: The topic.
-        records: Some of its records; nothing that they contain makes this raise.
-        schemes: The schemes to look for.
-        mask: What is not to be shown. ``cases`` have the names as they are: a table needs them.
+    ``cases`` have the names as they are, without the mask: a table needs them.
     """
     found = Identification(topic)
     for record in records:

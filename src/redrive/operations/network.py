@@ -81,12 +81,7 @@ def unknown(message: str, name: str, known: Collection[str]) -> UsageError:
 
 
 def read_network(config: Path | None, bootstrap_server: str, files: Sequence[str]) -> Network:
-    """The network that options describe.
-
-    Args:
-        config: The settings file; None for the default one, unless the other options are given.
-        bootstrap_server: Brokers without a file; empty if there are none.
-        files: Definitions without a file.
+    """The network of a settings file, or of a broker and definitions without a file.
 
     Raises:
         UsageError: The options do not go together, or the settings have no queue managers.

@@ -49,11 +49,7 @@ class _End:
 
 
 class PutTracer:
-    """Follows puts on one topology.
-
-    This class is responsible for: which topics the job reads at the moment, what the cluster is
-    like, and how a way is told.
-    """
+    """Follows puts on one topology, by the deciders of a job with its definitions."""
 
     def __init__(
         self,
@@ -63,15 +59,6 @@ class PutTracer:
         answers: Callable[[Questions], Answers],
         triggers: Mapping[str, Trigger],
     ) -> None:
-        """Take the job's deciders.
-
-        Args:
-            topology: All definitions.
-            deciders: Those of a job with these definitions, by topic.
-            facts: What the deciders look at.
-            answers: Answers what they do not know yet.
-            triggers: What puts on queues with TRIGGER cause, by topic.
-        """
         self._topology = topology
         self._topics = {one.topic: one for one in topics_of(topology)}
         self._sources = {name: one for name, one in self._topics.items() if one.is_read}
@@ -107,13 +94,9 @@ class PutTracer:
     def trace(
         self, at: str, message: NewMessage, body: bytes = b"", *, offset: int = 0
     ) -> ResolutionTrace:
-        """Follow a put.
+        """Follow a put that is made on a manager.
 
-        Args:
-            at: The manager on which it is made.
-            message: What the application says about the message.
-            body: The body.
-            offset: Where it lies on the intake, which decides among equal cluster queues.
+        ``offset`` is where it lies on the intake, which decides among equal cluster queues.
 
         Raises:
             UsageError: The job does not read the manager's intake; else as for

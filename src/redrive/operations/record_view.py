@@ -77,14 +77,9 @@ class RecordView:
         mask: Mask = NO_MASK,
         registry: SchemaRegistry | None = None,
     ) -> Self:
-        """What a record says.
+        """What a record says; nothing that it contains makes this raise.
 
-        Args:
-            record: Any record; nothing that it contains makes this raise.
-            schemes: The schemes to look for.
-            mask: What is not to be shown. Numbers that a scheme writes in bytes are, unless their
-                header is hidden.
-            registry: Knows the schemas of bodies; None for none.
+        Numbers that a scheme writes in bytes are shown, unless the mask hides their header.
         """
         key, value, headers = record.key, record.value, record.headers
         profile = decode_dead_letter(value, headers, key=key, schemes=schemes)

@@ -36,12 +36,7 @@ def check_targets(
 ) -> tuple[Diagnostic, ...]:
     """Follow the puts of rules whose target the table itself tells.
 
-    Args:
-        table: A table without errors.
-        text: The text that it was read from.
-        tracer: Follows puts; a queue manager that it does not know has no finding.
-        queue: The dead-letter queue.
-        name: How the user knows the table.
+    The table has no errors. A queue manager that the tracer does not know has no finding.
 
     Returns:
         A warning for each rule whose puts fail or come back to the dead-letter queue over other

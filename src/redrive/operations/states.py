@@ -86,9 +86,7 @@ def change_states(
 ) -> None:
     """Write entries that depend on those there are; one change after the other is made.
 
-    Args:
-        job: The job.
-        change: From the entries to those to write; called again if others wrote meanwhile.
+    ``change`` is called again if others wrote meanwhile.
 
     Raises:
         ProtocolError: As for ``write_states``.

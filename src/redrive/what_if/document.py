@@ -48,20 +48,18 @@ def document_of(answer: WhatIf) -> dict[str, Any]:
 
 def document_of_table(answer: WhatIf) -> dict[str, Any]:
     """The results that the messages would have, if both tables of the answer are the job's."""
+    whole = document_of(answer)
     return {
         "handler": answer.handler,
         "table": {"name": answer.new_name, "hash": answer.new_hash},
-        "messages": {**answer.messages, "total": answer.total},
+        "messages": whole["messages"],
         **_actions(answer, new=True),
         "rules": [{"line": it.new_line, "rule": it.rule, "count": it.new} for it in answer.rules],
         "targets": [
             {"action": it.disposition, "target": str(it.target), "count": it.new}
             for it in answer.targets
         ],
-        "failing_now": [_refused(one) for one in answer.refused],
-        "never_matched": [{"line": line, "rule": rule} for line, rule in answer.never_matched],
-        "seconds": round(answer.seconds, 3),
-        "notes": list(answer.notes),
+        **{name: whole[name] for name in ("failing_now", "never_matched", "seconds", "notes")},
     }
 
 

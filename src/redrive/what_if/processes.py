@@ -25,12 +25,7 @@ class ShareProcesses:
     """One process for each share but one's own; use it in a ``with`` statement."""
 
     def __init__(self, shares: Sequence[Share], advance: Callable[[int], None]) -> None:
-        """Start them.
-
-        Args:
-            shares: What they do; there may be none.
-            advance: Told how many offsets were read since the last time.
-        """
+        """Start them; ``advance`` gets the number of offsets read since the last time."""
         self._advance = advance
         self._processes = [_ShareProcess(share) for share in shares]
 

@@ -92,17 +92,9 @@ class Tally:
         decoders: tuple[SharedDecoder, SharedDecoder] | None = None,
         mask: Mask = NO_MASK,
     ) -> None:
-        """Count nothing yet.
+        """Count nothing yet; ``now`` is the time of the attempts, in milliseconds.
 
-        Args:
-            old: The handler with one table.
-            new: The same with the other.
-            facts: What both of them ask for what is known of the cluster.
-            answers: Asks the cluster.
-            now: The time of the attempts, in milliseconds.
-            decoders: What reads dead letters for the old table and for the new one, which may be
-                one decoder; by default one that knows no schemes of a user's own.
-            mask: What is not to be shown.
+        Without decoders for the old and the new table one reads for both, with the known schemes.
         """
         self._mask = mask
         reads_old, reads_new = decoders or (SharedDecoder(),) * 2

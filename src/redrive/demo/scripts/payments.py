@@ -14,12 +14,6 @@ from redrive.messages.own_headers import identity
 _KINDS: Final = {one.name: one for one in KINDS}
 
 
-class _BookingError(Exception):
-    def __init__(self, kind: Kind) -> None:
-        super().__init__(kind.message)
-        self.kind = kind
-
-
 class PaymentService:
     """Books each payment after as many failures as its message wants."""
 
@@ -33,15 +27,13 @@ class PaymentService:
     def process(self, consumer: Consumer, cluster: Cluster) -> None:
         """Process what has come; what fails becomes a dead letter before the commit."""
         for record in consumer.read():
-            try:
-                self._book(record)
-            except _BookingError as error:
-                cluster.put([(error.kind.dead_letters, dead_letter(record, error.kind))])
+            if failed := self._book(record):
+                cluster.put([(failed.dead_letters, dead_letter(record, failed))])
 
-    def _book(self, record: Any) -> None:  # noqa: ANN401 - untyped client
+    def _book(self, record: Any) -> Kind | None:  # noqa: ANN401 - untyped client
+        """Books a payment; returns the kind of its failure if it can't be booked."""
         message = self._messages[int(dict(record.headers)[NUMBER_HEADER])]
         self.deliveries[message.number] += 1
         succeeds = self.deliveries[message.number] > message.failures
         self.booked[identity(record.topic, record.partition, record.offset)] = succeeds
-        if not succeeds:
-            raise _BookingError(_KINDS[message.kind])
+        return None if succeeds else _KINDS[message.kind]

@@ -86,13 +86,7 @@ class Preview:
         return found
 
     def changes(self, rows: Sequence[Row], order: Order, mask: Mask) -> Iterator[Change]:
-        """What the edit of a replay changes in the first, the middle and the last of some messages.
-
-        Args:
-            rows: The last outcomes of the messages, at least one.
-            order: The replay.
-            mask: Hides secrets.
-        """
+        """What an edit changes in the first, the middle and the last of one or more messages."""
         for number in sorted({0, len(rows) // 2, len(rows) - 1}):
             row = rows[number]
             try:
@@ -146,14 +140,7 @@ class Preview:
 def change_of(
     message: str, before: Content | str, after: Content | str, mask: Mask = NO_MASK
 ) -> Change:
-    """The change of one message.
-
-    Args:
-        message: Its identity.
-        before: What would be put without an edit, or why nothing would be.
-        after: The same with the edit.
-        mask: Hides secrets.
-    """
+    """The change of one message, from what is put, or why nothing is, without and with the edit."""
     for one in (after, before):
         if isinstance(one, str):
             return Change(message, problem=mask.text(one))

@@ -37,12 +37,8 @@ def write_with_retry(
 ) -> Replay:
     """The result of ``write``, retried while the broker is silent or another command applies.
 
-    Args:
-        job: The application.
-        cluster: Its cluster.
-        plan: The id of the plan.
-        write: Writes what is not written yet, by a producer that fenced every other for the plan:
-            what an earlier one wrote is settled.
+    ``write`` gets a producer that fenced every other for the plan: what an earlier one wrote is
+    settled, and it writes what is not written yet.
 
     Raises:
         TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.

@@ -58,15 +58,7 @@ class Planner:
         entries: Mapping[str, Mapping[str, Any]],
         states: States = NO_STATES,
     ) -> None:
-        """Take the job.
-
-        Args:
-            job: Its settings.
-            cluster: Its cluster.
-            answers: Says of the cluster what deciding has to know.
-            entries: Of the job's control topic; none before its first start.
-            states: Queues whose PUT was changed since they were defined.
-        """
+        """Take the job; ``entries`` are those of its control topic, none before its first start."""
         self._job = job
         self._cluster = cluster
         self._answers = answers
