@@ -146,21 +146,21 @@ def _add_table_actions(app: FastAPI, console: Console) -> None:
         handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
     ) -> Response:
         """What ``redrive check`` says of a text."""
-        return shown(request, console.tables.within(scope).one(handler, form.unix()))
+        return shown(request, console.tables.within(scope).one(handler, unix(form.text)))
 
     @app.post("/api/tables/{handler}/try", **tried)
     def try_table(
         handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
     ) -> Response:
         """What ``redrive diff`` and ``redrive plan`` say of a text."""
-        return shown(request, console.tables.within(scope).trial(handler, form.unix()))
+        return shown(request, console.tables.within(scope).trial(handler, unix(form.text)))
 
     @app.post("/api/tables/{handler}/live", **live)
     def put_live(
         handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
     ) -> Response:
         """Puts a table live by a restart of the job."""
-        found = console.tables.within(scope).put_live(handler, form.unix())
+        found = console.tables.within(scope).put_live(handler, unix(form.text))
         _log.info("%s put a table of %s live", current_user(request).name, handler)
         return done(request, found, "/tables")
 

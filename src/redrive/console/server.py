@@ -1,7 +1,7 @@
 """The console's application: its routes, who may come in, and every error as an answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -66,7 +66,9 @@ def console_application(
 
 
 def _add_errors(app: FastAPI, console: Console) -> None:
-    def answer(request: Request, status: int, message: str, hint: str) -> Response:
+    async def answer(request: Request, error: Exception) -> Response:
+        await asyncio.sleep(0)
+        status, message, hint = _describe(error)
         content = {"error": message, "hint": hint}
         is_known = hasattr(request.state, "user")
         is_script = request.url.path.startswith("/api/") and not wants_page(request)
@@ -74,30 +76,19 @@ def _add_errors(app: FastAPI, console: Console) -> None:
             return as_json(content, status)
         return console.page(request, "error.html", {"status": status, **content}, status)
 
-    async def of_redrive(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RedriveError)
-        await asyncio.sleep(0)
-        return answer(request, _status(error), error.message, error.hint)
+    for kind in (RedriveError, StarletteHTTPException, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, answer)
 
-    async def of_http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, StarletteHTTPException)
-        await asyncio.sleep(0)
-        return answer(request, error.status_code, str(error.detail), "")
 
-    async def of_form(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        await asyncio.sleep(0)
+def _describe(error: Exception) -> tuple[int, str, str]:
+    """Status, message and hint."""
+    if isinstance(error, StarletteHTTPException):
+        return error.status_code, str(error.detail), ""
+    if isinstance(error, RequestValidationError):
         names = ", ".join(str(one["loc"][-1]) for one in error.errors())
-        return answer(request, _BAD_REQUEST, f"missing or wrong: {names}", "fill the form again")
-
-    handlers: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
-        RedriveError: of_redrive,
-        StarletteHTTPException: of_http,
-        HTTPException: of_http,
-        RequestValidationError: of_form,
-    }
-    for kind, handler in handlers.items():
-        app.add_exception_handler(kind, handler)
+        return _BAD_REQUEST, f"missing or wrong: {names}", "fill the form again"
+    assert isinstance(error, RedriveError)
+    return _status(error), error.message, error.hint
 
 
 def _status(error: RedriveError) -> int:
