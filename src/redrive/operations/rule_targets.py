@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from redrive.diagnostics import Diagnostic, Severity
@@ -15,15 +14,7 @@ from redrive.rules.analysis import Message, Search, Undecided, bits_of, write_me
 from redrive.rules.diagnosis import EntryDiagnostic
 from redrive.rules.source import physical_lines
 from redrive.rules.targets import known_names
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterQueue:
-    """The queue whose messages a table handles."""
-
-    queue: str
-    """Empty if it is not known."""
-    queue_manager: str
+from redrive.topology.names import Names
 
 
 class _Problem(NamedTuple):
@@ -32,11 +23,12 @@ class _Problem(NamedTuple):
 
 
 def check_targets(
-    table: RulesTable, text: str, tracer: PutTracer, queue: DeadLetterQueue, *, name: str
+    table: RulesTable, text: str, tracer: PutTracer, queue: Names, *, name: str
 ) -> tuple[Diagnostic, ...]:
     """Follow the puts of rules whose target the table itself tells.
 
-    The table has no errors. A queue manager that the tracer does not know has no finding.
+    The table has no errors; ``queue`` is the dead-letter queue, without a name if that is not
+    known. A queue manager that the tracer does not know has no finding.
 
     Returns:
         A warning for each rule whose puts fail or come back to the dead-letter queue over other
@@ -75,7 +67,7 @@ def _witness(table: RulesTable, search: Search, index: int) -> Message | None:
     return None
 
 
-def _problem(rule: Rule, tracer: PutTracer, queue: DeadLetterQueue) -> _Problem | None:
+def _problem(rule: Rule, tracer: PutTracer, queue: Names) -> _Problem | None:
     """What is wrong with the rule's puts, if anything is and the table tells where they go."""
     target, manager = known_names(rule) if rule.action.can_fail else ("", None)
     if not target or manager is None:
