@@ -116,7 +116,7 @@ def acknowledge(
     Raises:
         NothingRemains: No message fits.
         UsageError: The selection, the time or the note can't be.
-        EnvironmentFault: The ledger can't be read, or the broker can't be reached.
+        EnvironmentFault: The ledger can't be read.
     """
     if selection.state not in {State.OPEN, State.REMAINING}:
         raise UsageError(

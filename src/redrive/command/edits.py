@@ -121,11 +121,7 @@ def _read_patch(path: Path) -> JsonPatch:
 
 
 def patch_of(data: bytes, name: str, what: str) -> JsonPatch:
-    """A JSON Patch; errors name its source and call it ``what``, such as ``the file``.
-
-    Raises:
-        UsageError: It is none.
-    """
+    """A JSON Patch; ``UsageError`` names its source, and calls it ``what``: ``the file``."""
     try:
         return JsonPatch.of(read_json(data))
     except ValueError as error:
@@ -195,11 +191,7 @@ def replacement(data: bytes, content: Content) -> Edit:
 
 
 def written_form(message: str, content: Content) -> str:
-    """A message as a text to edit.
-
-    Raises:
-        UsageError: Its value is not text, or a header's name can't stand on a line.
-    """
+    """A message as a text to edit; raises ``UsageError`` if lines can't hold it."""
     body = value_text(content.value)
     if body is None:
         raise UsageError(

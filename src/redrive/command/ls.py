@@ -70,10 +70,7 @@ class Letters(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, selection: Selection, *, limit: int, page: int = 1) -> Self:
-        """A page of the dead letters of a selection; page 1 has the newest.
-
-        Errors are as for ``Inventory.letters``.
-        """
+        """A page of dead letters, page 1 the newest; errors as for ``Inventory.letters``."""
 
         def ask(inventory: Inventory) -> tuple[Listing, dict[str, Next]]:
             found = inventory.letters(selection, limit=limit, skipped=(page - 1) * limit)
@@ -185,10 +182,7 @@ class Groups(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, selection: Selection, *, limit: int, bars: int = 0) -> Self:
-        """The largest groups of a selection, with trends of so many bars.
-
-        Errors are as for ``Inventory.groups``.
-        """
+        """The largest groups, with trends of so many bars; errors as for ``Inventory.groups``."""
 
         def ask(inventory: Inventory) -> tuple[Sequence[Group], int, Sequence[Sequence[int]]]:
             groups, total = inventory.groups(selection, limit=limit)

@@ -38,11 +38,7 @@ class WrittenRecord(NamedTuple):
 
 
 def read_written(path: Path) -> WrittenRecord:
-    """Read a JSON object, see ``message_from_json``, a line of ``kcat -J``, or raw bytes.
-
-    Raises:
-        UsageError: The file is empty, or the JSON does not describe a message.
-    """
+    """JSON (``message_from_json``), a line of ``kcat -J``, or bytes; raises ``UsageError``."""
     data = path.read_bytes()
     if not data:
         raise UsageError(f"{path} is empty", hint=f"a message is written as {_FORM}")

@@ -192,8 +192,7 @@ def try_table(
     Raises:
         UsageError: The settings have no handler for the topic.
         ConfigurationError: The settings or the table have errors.
-        EnvironmentFault: The cluster can't be reached, or the topic is not there.
-        TransientFault: The broker gave no answer in time.
+        EnvironmentFault: The topic does not exist.
     """
     if config is None:
         settings = _without_file(table, topic, bootstrap_server)
@@ -209,8 +208,7 @@ def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
 
     Raises:
         UsageError: There is no rules table.
-        EnvironmentFault: The cluster can't be reached, or a dead-letter topic is not there.
-        TransientFault: The broker gave no answer in time.
+        EnvironmentFault: A dead-letter topic does not exist.
     """
     job = settings.job
     if not job.handlers:

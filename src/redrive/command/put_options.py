@@ -82,11 +82,7 @@ def checked_at(at: str, managers: Collection[str]) -> str:
 
 
 def read_report(names: Sequence[str]) -> int:
-    """The field Report: options with or without ``MQRO_``, in any case, also with commas.
-
-    Raises:
-        UsageError: One is not a report option.
-    """
+    """The field Report from options, also with commas or without ``MQRO_``; else ``UsageError``."""
     value = 0
     for text in ",".join(names).upper().split(","):
         name = text.strip().removeprefix(_PREFIX)

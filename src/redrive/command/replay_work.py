@@ -71,7 +71,7 @@ def planned(
 
     Raises:
         UsageError: What is asked for is somewhere else.
-        EnvironmentFault: The cluster can't be reached, or the ledger can't be read.
+        EnvironmentFault: The ledger can't be read.
     """
     is_about_parked = order.to.is_about_parked
     state = State.PARKED if is_about_parked else State.REMAINING
@@ -215,13 +215,8 @@ def runs(cluster: Cluster, job: JobConfiguration) -> bool:
     return bool(members)
 
 
-def wait_for_completion(cluster: Cluster, job: JobConfiguration, plan: str) -> ReplayStatus:
-    """Waits until a replay is done; without a running job one is run for it, and ended.
-
-    Raises:
-        EnvironmentFault: No job can be run here.
-        TransientFault: The broker gave no answer in time.
-    """
+def wait_for_completion(cluster: Cluster, job: JobConfiguration, plan: str) -> None:
+    """Waits until a replay is done; without a running job one is run for it, and ended."""
     with progress_bar("replaying") as show:
         while not _is_done(cluster, job, plan, show):
             if runs(cluster, job) and _watch(cluster, job, plan, show):
@@ -232,12 +227,6 @@ def wait_for_completion(cluster: Cluster, job: JobConfiguration, plan: str) -> R
                 break
             except AlreadyRunningError:
                 continue  # somebody started it at this moment
-    return _status(cluster, job, plan)
-
-
-def _status(cluster: Cluster, job: JobConfiguration, plan: str) -> ReplayStatus:
-    [status] = statuses(job, cluster, plan=plan)
-    return status
 
 
 def _watch(cluster: Cluster, job: JobConfiguration, plan: str, show: ShowProgress) -> bool:
@@ -254,7 +243,7 @@ def _watch(cluster: Cluster, job: JobConfiguration, plan: str, show: ShowProgres
 
 def _is_done(cluster: Cluster, job: JobConfiguration, plan: str, show: ShowProgress) -> bool:
     try:
-        status = _status(cluster, job, plan)
+        [status] = statuses(job, cluster, plan=plan)
     except TransientFault:
         return False  # a broker that is restarted
     show(max(0, status.replay.instructed - status.waiting), status.replay.instructed)

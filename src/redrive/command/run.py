@@ -61,7 +61,6 @@ _SETTINGS: Final = {
     "wait": ("supervision", "wait_for_broker"),
     "watch": ("job", "watch"),
 }
-"""Options and their settings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,6 @@ _VARIABLES: Final[Sequence[tuple[str, KeyPath]]] = (
     ("REDRIVE_DEADQ", ("topology", "dead_letter_queue")),
     ("REDRIVE_DIRECTORY", ("application", "directory")),
 )
-"""Environment variables and their settings."""
 
 _BROKER: Final = "localhost:9092"
 _SIGN_IN: Final = {
@@ -140,12 +139,7 @@ def runmqdlq(context: click.Context, /, words: tuple[str, ...]) -> None:
 
 
 def open_queue(settings: Settings) -> None:
-    """See that the dead-letter queue exists, as the open of IBM's command does.
-
-    Raises:
-        EnvironmentFault: It does not, or the broker can't be reached.
-        TransientFault: The broker gave no answer in time.
-    """
+    """Raises ``EnvironmentFault`` if the queue does not exist, as the open of IBM's command."""
     job = settings.job
     check_access(job.connection)
     topic = job.handlers[0].identity.topic

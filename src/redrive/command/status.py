@@ -121,9 +121,7 @@ class StatusView:
     now: Status
     supervision: SupervisionState | None
     next_looks: Mapping[str, NextLook]
-    """When handlers evaluate remaining messages again."""
     expiring: Sequence[Waiting]
-    """Topics that delete messages before they are handled."""
     vacant: Sequence[Share] = ()
     """Fixed shares of the partitions on which nobody works, while somebody works on another."""
 

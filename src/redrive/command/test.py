@@ -141,7 +141,6 @@ class TableTest:
     expected: Sequence[Step] | None
     """None if nothing is expected yet."""
     actual: Sequence[Step]
-    """The steps of the table as it is."""
 
     @property
     def differences(self) -> tuple[int, ...]:
@@ -250,11 +249,7 @@ def steps_of(table: RulesTable, fields: Mapping[str, FieldValue]) -> Iterator[St
 
 
 def updated(text: str, tests: Tests) -> str:
-    """The text of a file of tests in which every failed test expects the actual steps.
-
-    Raises:
-        UsageError: A failed test is written in braces, which are not edited.
-    """
+    """The text with the actual steps of failed tests; ``UsageError`` for a test in braces."""
     root = cast("yaml.MappingNode", yaml.compose(text, Loader=yaml.SafeLoader))
     nodes = next(value for key, value in root.value if key.value == "tests").value
     end = "\r\n" if "\r\n" in text else "\n"

@@ -57,13 +57,9 @@ class Actions:
     def make_plan(
         self, user: User, selection: Selection, order: Order, edited: str = ""
     ) -> dict[str, Any]:
-        """Makes a plan and keeps it.
+        """Makes a plan and keeps it; that there is nothing to do is no error.
 
-        Args:
-            user: Who makes it.
-            selection: Which messages.
-            order: What to do with them.
-            edited: Of a plan for one message, its text as ``text`` gave it and the user changed it.
+        ``edited`` is the text of the only message, which ``text`` returned and the user changed.
 
         Raises:
             UsageError: The text describes no message, or the message as it was.

@@ -42,11 +42,7 @@ class Live:
         self._looking = asyncio.Lock()
 
     async def status(self, scope: Scope) -> dict[str, Any]:
-        """``Documents.status``, at most ``_AGE`` seconds old; errors as there.
-
-        Args:
-            scope: What of the job it is about.
-        """
+        """``Documents.status``, at most ``_AGE`` seconds old; errors as there."""
         return (await self._look(scope)).document
 
     def state(self, scope: Scope) -> str:
@@ -57,11 +53,8 @@ class Live:
     async def events(self, scope: Scope, seen: str) -> AsyncIterator[bytes]:
         """Server-sent events: ``changed`` whenever the state of the job is another one.
 
-        See the WHATWG HTML Living Standard, section 9.2.
-
-        Args:
-            scope: What of the job they are about.
-            seen: A state that is not newer than what the page shows; empty if none is known.
+        ``seen`` is a state not newer than what the page shows; empty if none is known. Source: the
+        WHATWG HTML Living Standard, section 9.2.
         """
         said = time.monotonic()
         yield b"retry: 2000\n\n"

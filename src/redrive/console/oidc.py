@@ -142,11 +142,9 @@ class IdentityProvider:
         return _with_query(metadata.address("authorization_endpoint"), asked), started
 
     async def finish(self, started: Started | None, answer: Mapping[str, str]) -> Identified:
-        """Who came back.
+        """The user who came back with some parameters.
 
-        Args:
-            started: What ``start`` gave for this browser; None if it gave nothing, or long ago.
-            answer: The parameters with which it came back.
+        ``started`` is what ``start`` returned for this browser; None if it is unknown or too old.
 
         Raises:
             SignInRefused: They do not prove who the user is.

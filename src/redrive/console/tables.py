@@ -34,7 +34,10 @@ _ANSWER: Final = 60.0
 
 
 class RulesTables:
-    """The tables of one job."""
+    """The tables of one job, or of a scope of it.
+
+    Whatever takes a handler or a hash raises ``UsageError`` if there is no such one.
+    """
 
     def __init__(self, config: Path, scope: Scope = EVERYTHING) -> None:
         self._config = config
@@ -60,7 +63,6 @@ class RulesTables:
         """A table that ran for a handler, as ``one`` shows another text.
 
         Raises:
-            UsageError: There is no such handler, or no such table of it ran.
             EnvironmentFault: The brokers can't be read, or only the hash of the table is kept.
         """
         settings = self._documents.settings()
@@ -71,11 +73,7 @@ class RulesTables:
     def difference(self, old: str, new: str, handler: str) -> dict[str, Any]:
         """What ``redrive diff --json`` prints of two tables that ran, and its lines.
 
-        ``handler`` may be empty if the hashes are unambiguous.
-
-        Raises:
-            UsageError: They name no table, or several.
-            EnvironmentFault: As for ``ran``.
+        ``handler`` may be empty if the hashes are unambiguous; errors are as for ``ran``.
         """
         settings = self._documents.settings()
         if handler:
@@ -97,7 +95,6 @@ class RulesTables:
         """Restarts the job with a table that ran before; undone if the job refuses.
 
         Raises:
-            UsageError: There is no such handler.
             RefusedError: A handler that this user does not see has its table in the same file.
             RedriveError: As for ``redrive restart --table``.
         """
@@ -109,9 +106,6 @@ class RulesTables:
         """The table of a handler, with what ``redrive check`` says of it.
 
         ``text`` is another text for the table; None for what the file holds.
-
-        Raises:
-            UsageError: There is no such handler.
         """
         job = self._documents.settings().job
         index = _index(job, handler)
@@ -127,12 +121,7 @@ class RulesTables:
         }
 
     def trial(self, handler: str, text: str) -> dict[str, Any]:
-        """What another table would do: the difference in meaning, and what waits under it.
-
-        Raises:
-            UsageError: There is no such handler.
-            EnvironmentFault: The brokers or the ledger can't be read.
-        """
+        """What another table would do: the difference in meaning, and what waits under it."""
         found = self.one(handler, text)
         if found["has_errors"]:
             return {**found, "difference": [], "plan": [], "what_if": None}
@@ -159,7 +148,6 @@ class RulesTables:
         """Writes a table into the file of the settings and restarts the job; undone if it refuses.
 
         Raises:
-            UsageError: There is no such handler, or no job runs.
             RefusedError: As for ``go_back``.
             ConfigurationError: The table has errors.
             RedriveError: The job refused; the file holds what it held.

@@ -99,10 +99,7 @@ class BrowsedMessage:
         return own.identity(*self.lane, self.offset)
 
     def is_expired(self, now: int) -> bool:
-        """Whether its Expiry, in tenths of a second from its put, is over.
-
-        ``now`` is in milliseconds since 1970.
-        """
+        """Whether its Expiry (tenths of a second) is over; ``now`` in milliseconds."""
         deadline = deadline_of(dict(self.headers), self.timestamp)
         return deadline is not None and deadline < now
 
@@ -122,11 +119,7 @@ class Browsed(NamedTuple):
 
 
 def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[QueueTopic]:
-    """The topics that hold a queue's messages; several of a transmission queue.
-
-    Raises:
-        UsageError: The queue keeps no messages; where puts to it end is told.
-    """
+    """The topics of a queue's messages; raises ``UsageError`` if the queue keeps none."""
     manager = topology.mq.queue_managers.get(queue_manager)
     holder = manager.holder_of(queue) if manager else queue_manager
     found = [

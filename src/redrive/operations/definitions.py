@@ -45,13 +45,7 @@ def read_definitions(files: Sequence[str]) -> Topology:
 
 
 def read_sources(text: str) -> Sequence[Source]:
-    """The files that one argument names.
-
-    Args:
-        text: A file, ``QM=FILE`` for the script of a queue manager, or a folder.
-
-    Returns:
-        The file, or those of the folder by name.
+    """The files of an argument: a file, ``QM=FILE``, or the files of a folder by name.
 
     Raises:
         UsageError: The folder holds no definitions.

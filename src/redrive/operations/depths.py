@@ -60,11 +60,7 @@ NO_DEPTH: Final = Depth(0, is_exact=True)
 
 
 def reading_group(network: Network, one: QueueTopic) -> str | None:
-    """The consumer group that takes messages from a topic.
-
-    Returns:
-        The job's for what it reads, the one that bindings name for a queue; None if none is known.
-    """
+    """The group that reads a topic: the job's, or that of bindings; None if none is known."""
     if one.role is not TopicRole.QUEUE:
         return network.job.application if network.job else None
     return network.topology.bindings.consumer_group(
@@ -75,10 +71,7 @@ def reading_group(network: Network, one: QueueTopic) -> str | None:
 def unread(
     cluster: Cluster, network: Network, topics: Sequence[QueueTopic]
 ) -> dict[TopicPartition, int]:
-    """Where those partitions go on of which a consumer group has read something.
-
-    Those on which messages wait for the next try of a receiver are among them.
-    """
+    """Offsets that reading groups have committed, those of retry topics included."""
     by_group: dict[str, list[str]] = {}
     for one in topics:
         if group := reading_group(network, one):

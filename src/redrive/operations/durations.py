@@ -41,11 +41,7 @@ def parse_since(text: str, now: datetime) -> datetime:
 
 
 def parse_until(text: str, now: datetime) -> datetime:
-    """A time from ``2h``, ``7d``, ``4w`` after now, or from ISO 8601; UTC if no zone is named.
-
-    Raises:
-        ValueError: The text has none of these forms, or the time is over.
-    """
+    """A time from ``2h``, ``4w`` after now, or ISO 8601, by default UTC; else ``ValueError``."""
     time = _time_from(text, now, 1)
     if time <= now:
         raise ValueError(f"{text} is over")

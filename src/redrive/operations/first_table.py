@@ -61,12 +61,9 @@ _OTHERWISE: Final = (
 
 
 def first_table(found: Identification) -> str:
-    """A rules table for what was found, with comments that say why each rule is there.
+    """A rules table without errors for what was found; comments say why each rule is there.
 
     Every rule either retries or keeps: nothing is discarded without a review.
-
-    Returns:
-        The text; a table without an error.
     """
     return "\n".join(_lines(found)) + "\n"
 

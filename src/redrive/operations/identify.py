@@ -35,7 +35,6 @@ class Case:
     topic: str
     """The topic that the message failed on, DESTQ; empty if that is not told."""
     reason: int
-    """REASON."""
 
 
 @dataclass(slots=True)
@@ -48,7 +47,6 @@ class SchemeFound:
     example: str = ""
     """``topic:partition:offset`` of one of its messages."""
     view: DeadLetterView | None = None
-    """What this example says."""
     problem: str = ""
     """Why the example is not a dead letter."""
     topics: Counter[str] = field(default_factory=Counter)
@@ -69,7 +67,6 @@ class Identification:
     count: int = 0
     """Messages in the sample."""
     schemes: dict[str, SchemeFound] = field(default_factory=dict)
-    """By name."""
     cases: dict[Case, Counter[str]] = field(default_factory=dict)
     """How often each exception was seen in each case."""
 

@@ -31,7 +31,6 @@ class Network:
     job: JobConfiguration | None = None
     """The job of the settings; None if options say it all."""
     mask: Mask = NO_MASK
-    """What is not to be shown of messages."""
 
     def required_job(self) -> JobConfiguration:
         """The job of the settings; raises ``UsageError`` without settings."""

@@ -54,15 +54,15 @@ class PidFile:
     def held(cls, configuration: JobConfiguration) -> Iterator[Self]:
         """The file of a job that runs in this process, for as long as it does.
 
-        Args:
-            configuration: The job. If it is to take over, a process that holds the file keeps it
-                and ends by itself once it is fenced.
+        If the job takes over, a process that holds the file keeps it, and ends once it is fenced.
 
         Raises:
             AlreadyRunningError: Another process runs a job with this share in this folder.
         """
         pid_file = cls(configuration.directory, configuration.share)
-        pid_file._acquire(replace=configuration.conflict is Conflict.TAKE_OVER)
+        if configuration.conflict is not Conflict.TAKE_OVER:
+            pid_file.check()
+        pid_file._acquire()
         try:
             yield pid_file
         finally:
@@ -90,9 +90,7 @@ class PidFile:
                 'with on_conflict = "take over" it would end in favour of this one',
             )
 
-    def _acquire(self, *, replace: bool) -> None:
-        if not replace:
-            self.check()
+    def _acquire(self) -> None:
         try:
             self._file = self._write()
         except OSError as error:

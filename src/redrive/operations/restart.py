@@ -30,7 +30,6 @@ class RestartAnswer:
     number: int
     """How many requests this process has answered, this one included."""
     pid: int
-    """The process that runs the job."""
     message: str = ""
     """Why the job keeps its old settings; empty if it took the new ones."""
     hint: str = ""
@@ -107,12 +106,7 @@ class RestartRecord:
 def changed_tables(
     before: JobConfiguration, after: JobConfiguration
 ) -> tuple[list[str], list[str]]:
-    """The handlers whose messages a restart lets be decided afresh, and the others.
-
-    Returns:
-        Names of handlers that are new, or for which the table or the schemes of dead letters mean
-        something else, and of the others.
-    """
+    """Names of handlers that are new, or changed in meaning (table, schemes), and of the rest."""
     known = {handler.identity.name: meaning_of(handler, before) for handler in before.handlers}
     changed: list[str] = []
     unchanged: list[str] = []

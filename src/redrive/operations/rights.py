@@ -24,10 +24,8 @@ _id = partial(Right, resource=Resource.TRANSACTIONAL_ID, operation="Write")
 def rights_of(job: JobConfiguration, targets: Sequence[str] = ()) -> tuple[Right, ...]:
     """The rights that a job needs, each once, and those that it can do without.
 
-    Args:
-        job: The job.
-        targets: Topics on which its rules put messages, beside those that tables and definitions
-            name; ``orders.*`` for all whose names begin with ``orders.``.
+    ``targets`` are topics on which rules put messages beside those that tables and definitions
+    name; ``orders.*`` for all whose names begin with ``orders.``.
     """
     found = [
         *_own(job.application),

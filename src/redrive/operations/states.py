@@ -86,11 +86,7 @@ def change_states(
 ) -> None:
     """Write entries that depend on those there are; one change after the other is made.
 
-    ``change`` is called again if others wrote meanwhile.
-
-    Raises:
-        ProtocolError: As for ``write_states``.
-        EnvironmentFault: As for ``write_states``.
+    ``change`` is called again if others wrote meanwhile. Errors are as for ``write_states``.
     """
     check_access(job.connection)
     ensure_topics(job)

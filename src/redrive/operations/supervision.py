@@ -55,7 +55,6 @@ class SupervisionState:
     time: float
     """When it said so, in seconds since the epoch."""
     pid: int
-    """The process that runs the job."""
     state: Activity
     since: float | None = None
     """Since when the state lasts, in seconds since the epoch; None if that is not known."""
@@ -81,10 +80,7 @@ class SupervisionState:
     """The floods that last: dead letters beyond a limit remain."""
 
     def is_dead(self, now: float) -> bool:
-        """Whether the process is gone, or has not reported for too long.
-
-        ``now`` is in seconds since the epoch.
-        """
+        """Whether the process is gone, or silent for too long; ``now`` in seconds since 1970."""
         return now - self.time > _SILENCE or not machine.runs(self.pid)
 
     def masked(self, mask: Mask) -> Self:
@@ -161,10 +157,7 @@ def write(path: Path, state: SupervisionState) -> None:
 
 
 def read(path: Path) -> SupervisionState | None:
-    """What a job said last.
-
-    Returns:
-        None if no job said anything that can be understood.
+    """The last report of a job; None if there is none that can be understood.
 
     Raises:
         EnvironmentFault: The file is there and may not be read.
@@ -190,14 +183,9 @@ def problem_of(
 ) -> str:
     """What is wrong with a job as a whole: it is dead or stalled, or the broker is away.
 
-    Args:
-        state: What the job said last; None if nothing.
-        instances: The processes that the broker knows of; None if it can't be asked.
-        now: Seconds since the epoch.
-
-    Returns:
-        Nothing if all is well. A job that says nothing, as it runs on another machine, is well if
-        the broker knows of a process.
+    ``instances`` are the processes that the broker knows of; None if it can't be asked. ``now`` is
+    in seconds since the epoch. A job without a report, as it runs on another machine, is well if
+    the broker knows of a process. Empty if all is well.
     """
     if state is not None and (state.is_dead(now) or state.state is Activity.STALLED):
         return state.describe(now)

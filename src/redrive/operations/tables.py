@@ -80,7 +80,6 @@ class TableHits:
     """How often each rule of a table was applied."""
 
     rules: Sequence[Applied]
-    """In the order of the rules."""
 
     @property
     def total(self) -> Applied:
@@ -94,7 +93,6 @@ def tables_of(job: JobConfiguration) -> Tables:
 
     Raises:
         EnvironmentFault: The broker can't be reached, or the job never ran with this version.
-        TransientFault: It gave no answer in time.
     """
     check_access(job.connection)
     with Cluster.open(job.connection, timeout=ANSWER) as cluster:

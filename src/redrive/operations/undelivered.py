@@ -30,7 +30,6 @@ class Undelivered:
     source: QueueTopic
     """Where the job took it from: an intake, or a transmission queue on which MQ would leave it."""
     record: StoredRecord
-    """The copy that is kept."""
 
     @property
     def waits_on(self) -> str:
@@ -58,11 +57,7 @@ def sources_of_queue(topology: Topology, queue_manager: str, queue: str) -> list
 def undelivered(
     job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
 ) -> tuple[list[Undelivered], Collection[TopicPartition]]:
-    """What could be put nowhere of the messages from some topics, by time.
-
-    Returns:
-        The messages, and the partitions without a leader, which were left out.
-    """
+    """Undeliverable messages from some topics, by time, and partitions without a leader."""
     by_topic = {remaining_topic(job.application, one.topic): one for one in sources}
     lanes, silent = cluster.led(by_topic)
     found = [Undelivered(by_topic[one.lane.topic], one) for one in _live_copies(cluster, lanes)]

@@ -104,7 +104,6 @@ class _RecordState(NamedTuple):
     timestamps: npt.NDArray[np.int64]
     """The messages' own, in milliseconds."""
     lengths: npt.NDArray[np.int64]
-    """Bytes of their values."""
     returned: npt.NDArray[np.bool_]
     """Whether they count rounds."""
 

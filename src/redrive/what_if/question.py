@@ -66,12 +66,10 @@ class Question:
     new: JobConfiguration
     """The same job with the other."""
     handler: str
-    """Name of the handler that the tables are for."""
     over: Collection[Over]
     since: datetime | None = None
     """How far history goes back; None for all of it."""
     mask: Mask = NO_MASK
-    """What is not to be shown."""
     by_spark: bool | None = None
     """Whether Spark reads history; None: where the ledger is larger than one process should
     read."""
@@ -135,11 +133,11 @@ class _Tables:
 
 def _decoders(question: Question) -> tuple[SharedDecoder, SharedDecoder]:
     """What reads dead letters for each table: the same decoder if their schemes are the same."""
-    old, new = question.old.schemes, question.new.schemes
-    decoder = SharedDecoder(SchemeTable(one.scheme() for one in old))
-    if old == new:
-        return decoder, decoder
-    return decoder, SharedDecoder(SchemeTable(one.scheme() for one in new))
+    old, new = (
+        SharedDecoder(SchemeTable(one.scheme() for one in job.schemes))
+        for job in (question.old, question.new)
+    )
+    return (old, old) if question.old.schemes == question.new.schemes else (old, new)
 
 
 def _check_same_queue(question: Question) -> None:

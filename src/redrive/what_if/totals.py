@@ -49,7 +49,6 @@ class _TableCounts:
     by_line: Counter[int] = field(default_factory=Counter)
     by_target: Counter[tuple[Disposition, Names]] = field(default_factory=Counter)
     matched: int = 0
-    """Rules that matched any message, as bits."""
 
     def take(self, side: Side, count: int) -> None:
         verdict = side.verdict

@@ -47,7 +47,6 @@ class Change:
     """What an edit changes in one message."""
 
     message: str
-    """Its identity."""
     lines: Sequence[str] = ()
     """Lines with ``-`` before, ``+`` after, or neither; none if nothing changes."""
     problem: str = ""

@@ -101,7 +101,6 @@ class ReplayPlan:
     """Which messages, what to do with them, and what was seen when it was made."""
 
     plan: str
-    """Its id."""
     application: str
     created: str
     """When, as ISO 8601 in UTC."""

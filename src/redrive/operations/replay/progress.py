@@ -27,7 +27,6 @@ class ReplayStatus:
     """Instructions that the job has not carried out, at most: offsets count ends of transactions
     too."""
     results: Mapping[str, int] = field(default_factory=dict)
-    """How many of its messages had which result."""
 
     @property
     def is_done(self) -> bool:
@@ -122,10 +121,7 @@ def find_replay(job: JobConfiguration, cluster: Cluster, plan: str) -> Replay:
 
 
 def cancel(job: JobConfiguration, cluster: Cluster, plan: str, operator: str) -> Replay:
-    """Cancels what is left of a replay; what was carried out stays so.
-
-    Returns:
-        The replay as it was.
+    """Cancels what is left of a replay, and returns it as it was.
 
     Raises:
         UsageError: There is none.
