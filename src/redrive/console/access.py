@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from fnmatch import fnmatchcase
+from http import HTTPStatus
 from typing import Final
 
 from fastapi import HTTPException, Request
@@ -16,7 +17,6 @@ from redrive.errors import RedriveError
 from redrive.operations.process import this_user
 
 _LONGEST_NAME: Final = 200
-_FORBIDDEN: Final = 403
 
 
 class Role(IntEnum):
@@ -151,12 +151,14 @@ def needs(role: Role, *, whole_job: bool = False) -> Callable[[Request], Awaitab
         if user.role < role:
             needed = role.name.lower()
             raise HTTPException(
-                _FORBIDDEN, f"{user.name} is {user.role.name.lower()}, and this takes {needed}"
+                HTTPStatus.FORBIDDEN,
+                f"{user.name} is {user.role.name.lower()}, and this takes {needed}",
             )
         request.state.scope = user.scope(role)
         if whole_job and not request.state.scope.is_everything:
             raise HTTPException(
-                _FORBIDDEN, f"{user.name} may see some topics only, and this is about the whole job"
+                HTTPStatus.FORBIDDEN,
+                f"{user.name} may see some topics only, and this is about the whole job",
             )
 
     return check

@@ -25,12 +25,9 @@ class Audit:
         self._folder = folder
 
     def write(self, user: User, action: str, about: str = "") -> None:
-        """Appends an entry.
+        """Appends an entry; raises ``EnvironmentFault`` if that is not possible.
 
         An entry is written before its action: what can't be recorded is not done.
-
-        Raises:
-            EnvironmentFault: The file can't be written.
         """
         entry = {
             "time": datetime.now(UTC).isoformat(),

@@ -71,12 +71,9 @@ class Documents:
         return Documents(self.path, scope)
 
     def settings(self) -> Settings:
-        """The settings as they are now, less what is not in the scope.
+        """The settings as they are now, less what is not in the scope; errors of ``read_settings``.
 
         Every view of the console begins with them, so this is where users are restricted.
-
-        Raises:
-            ConfigurationError: They have errors.
         """
         settings = read_settings(self.path)
         return replace(settings, job=self.scope.restrict(settings.job))

@@ -66,11 +66,7 @@ def read_tokens(path: Path) -> dict[str, User]:
 
 
 def read_access(path: Path, environ: Mapping[str, str] = os.environ) -> AccessFile:
-    """Reads a file of roles by user and by group, and of an identity provider.
-
-    Raises:
-        ConfigurationError: It has errors; all of them are attached.
-    """
+    """Reads roles by user and by group, and an identity provider; errors as for ``read_tokens``."""
     root = Section.whole(Document.from_file(path), environ, _ACCESS)
     found: dict[str, dict[str, tuple[Grant, ...]]] = {"users": {}, "groups": {}}
     for entry in root.sections("roles"):

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Final
 
 from fastapi import Request
@@ -37,9 +38,6 @@ _MOST_FAILURES: Final = 20
 _MOST_SIGN_INS: Final = 30
 """Of a user within a minute, and those that an address may begin: each takes a place of others."""
 _MOST_COUNTED: Final = 10_000
-_SEE_OTHER: Final = 303
-_UNAUTHORIZED: Final = 401
-_TOO_MANY: Final = 429
 _IPV6_NETWORK: Final = 64
 """Bits of an IPv6 address that one customer has."""
 
@@ -197,10 +195,10 @@ class Logins:
         if request.url.path.startswith(_WITHOUT_LOGIN):
             return User("")
         if self.has_sign_in and "text/html" in request.headers.get("Accept", ""):
-            return RedirectResponse(SIGN_IN, _SEE_OTHER)
+            return RedirectResponse(SIGN_IN, HTTPStatus.SEE_OTHER)
         content = json.dumps({"error": "this takes a login", "hint": ""})
         headers = {"WWW-Authenticate": "Bearer"}
-        return Response(content, _UNAUTHORIZED, headers, media_type="application/json")
+        return Response(content, HTTPStatus.UNAUTHORIZED, headers, media_type="application/json")
 
     def user_of_token(self, token: str) -> User | None:
         """The user of a token; None for a wrong one."""
@@ -241,4 +239,4 @@ def too_many(wait: int) -> Response:
     """The answer to too many attempts; ``wait`` is in seconds."""
     content = json.dumps({"error": "too many attempts to sign in", "hint": f"wait {wait} s"})
     headers = {"Retry-After": str(wait)}
-    return Response(content, _TOO_MANY, headers, media_type="application/json")
+    return Response(content, HTTPStatus.TOO_MANY_REQUESTS, headers, media_type="application/json")

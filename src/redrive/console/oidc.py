@@ -16,6 +16,7 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode, urlsplit
 
@@ -49,9 +50,6 @@ _LARGEST: Final = 1024 * 1024
 _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 _LONGEST: Final = 200
 """Characters of a text of the identity provider that a page shows."""
-_OK: Final = 200
-_BAD_REQUEST: Final = 400
-_INTERNAL: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +190,7 @@ class IdentityProvider:
         issuer = self.settings.issuer
         place = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
         status, document = await self._request("GET", place)
-        if status != _OK or not document:
+        if status != HTTPStatus.OK or not document:
             raise self._fault(f"{place} answers {status} and no JSON object", "see to the issuer")
         if document.get("issuer") != issuer:
             raise self._fault(
@@ -243,13 +241,13 @@ class IdentityProvider:
                 form["client_secret"] = settings.client_secret
         place = metadata.address("token_endpoint")
         status, document = await self._request("POST", place, data=form, auth=basic)
-        if _BAD_REQUEST <= status < _INTERNAL:
+        if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
             error = _excerpt(document.get("error", status))
             if error in {"invalid_client", "unauthorized_client"}:
                 raise self._fault(f"it says {error}", "see to client_id and client_secret")
             raise _refusal(f"the identity provider says {error}")
         token = document.get("id_token")
-        if status != _OK or not isinstance(token, str):
+        if status != HTTPStatus.OK or not isinstance(token, str):
             raise self._fault(f"it answers {status} and no ID token", "see to its log")
         return token
 

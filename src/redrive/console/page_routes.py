@@ -5,6 +5,7 @@ Annotations are values here, not texts: FastAPI reads them, and some name what a
 
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from importlib.resources import files
 from typing import Annotated, Any, Final
 
@@ -16,7 +17,7 @@ from starlette.responses import Response
 from redrive.console.access import Role, current_user
 from redrive.console.forms import Chosen, ListedPage
 from redrive.console.rendering import LANGUAGES
-from redrive.console.routing import SEE_OTHER, Console, Seen, allowed_for, as_json, recorded
+from redrive.console.routing import Console, Seen, allowed_for, as_json, recorded
 from redrive.console.security import is_secure
 
 _YEAR: Final = 365 * 24 * 3600
@@ -194,7 +195,7 @@ def _add_others(app: FastAPI, console: Console) -> None:
 
     @app.get("/language/{language}", **viewer, include_in_schema=False)
     def choose_language(language: str, request: Request) -> Response:
-        answer = RedirectResponse("/", SEE_OTHER)
+        answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         if language in LANGUAGES:
             answer.set_cookie(
                 "redrive-language",

@@ -12,6 +12,7 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Collection
+from http import HTTPStatus
 from typing import Annotated, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -44,10 +45,6 @@ _HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?
 BODY_SECONDS: Final = 30.0
 """In which a request's body has to be there: a plan's edit or a rules table at most."""
 LARGEST_BODY: Final = 32 * 1024 * 1024
-_MISDIRECTED: Final = 421
-_FORBIDDEN: Final = 403
-_TIMEOUT: Final = 408
-_TOO_LARGE: Final = 413
 
 
 class Access(Protocol):
@@ -86,18 +83,22 @@ class Guard:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await _body(receive)
         except TimeoutError:
-            await _refusal("the request took too long", _TIMEOUT)(scope, receive, answer)
+            await _refusal("the request took too long", HTTPStatus.REQUEST_TIMEOUT)(
+                scope, receive, answer
+            )
         except ClientDisconnect:
             return
         else:
             if body is None:
-                await _refusal("the request is too large", _TOO_LARGE)(scope, receive, answer)
+                await _refusal("the request is too large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)(
+                    scope, receive, answer
+                )
                 return
             await self._app(scope, _replay_body(body, receive), answer)
 
     async def _user_of(self, request: Request) -> User | Response:
         if self._hosts and _host(request) not in self._hosts:
-            return PlainTextResponse("not a name of this console", _MISDIRECTED)
+            return PlainTextResponse("not a name of this console", HTTPStatus.MISDIRECTED_REQUEST)
         return await self._access.user_of(request)
 
 
@@ -193,4 +194,4 @@ async def refuse_forgery(request: Request, word: Annotated[str, Form()] = "") ->
     word = word or request.headers.get("X-Redrive-Form", "")
     cookie = request.cookies.get(_COOKIE, "")
     if is_foreign or not cookie or not hmac.compare_digest(word.encode(), cookie.encode()):
-        raise HTTPException(_FORBIDDEN, "this form is out of date: load the page again")
+        raise HTTPException(HTTPStatus.FORBIDDEN, "this form is out of date: load the page again")

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Collection
+from http import HTTPStatus
 from pathlib import Path
-from typing import Final
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -28,12 +28,6 @@ from redrive.errors import (
 )
 
 __all__ = ["console_application"]
-
-_BAD_REQUEST: Final = 400
-_NOT_FOUND: Final = 404
-_FORBIDDEN: Final = 403
-_INTERNAL: Final = 500
-_UNAVAILABLE: Final = 503
 
 
 def console_application(
@@ -86,7 +80,7 @@ def _describe(error: Exception) -> tuple[int, str, str]:
         return error.status_code, str(error.detail), ""
     if isinstance(error, RequestValidationError):
         names = ", ".join(str(one["loc"][-1]) for one in error.errors())
-        return _BAD_REQUEST, f"missing or wrong: {names}", "fill the form again"
+        return HTTPStatus.BAD_REQUEST, f"missing or wrong: {names}", "fill the form again"
     assert isinstance(error, RedriveError)
     return _status(error), error.message, error.hint
 
@@ -94,12 +88,12 @@ def _describe(error: Exception) -> tuple[int, str, str]:
 def _status(error: RedriveError) -> int:
     match error:
         case RefusedError():
-            return _FORBIDDEN
+            return HTTPStatus.FORBIDDEN
         case UsageError():
-            return _BAD_REQUEST
+            return HTTPStatus.BAD_REQUEST
         case NotFoundError():
-            return _NOT_FOUND
+            return HTTPStatus.NOT_FOUND
         case EnvironmentFault() | TransientFault() | OutcomeUnknown():
-            return _UNAVAILABLE
+            return HTTPStatus.SERVICE_UNAVAILABLE
         case _:
-            return _INTERNAL
+            return HTTPStatus.INTERNAL_SERVER_ERROR
