@@ -55,9 +55,6 @@ class Cluster:
     """Makes topics, puts messages, and reads every topic of a job; a context manager.
 
     It writes with confluent-kafka, because kafka-python does not write headers without a value.
-
-    Raises:
-        EnvironmentFault: The broker can't be reached.
     """
 
     def __init__(self, job: JobConfiguration) -> None:
@@ -84,10 +81,7 @@ class Cluster:
         TopicAdministration(self._job.connection).ensure(topics)
 
     def put(self, records: Iterable[tuple[str, Record]]) -> list[str]:
-        """Write records with their topics, and wait until all are acknowledged.
-
-        Returns:
-            ``topic:partition:offset`` of each.
+        """Write records with their topics, and return the place of each once it is acknowledged.
 
         Raises:
             EnvironmentFault: The broker did not take one.

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final, TextIO, TypeAlias
@@ -143,11 +143,9 @@ class Environment:
             progress(broker.bootstrap_servers)
         return broker.bootstrap_servers
 
-    @contextmanager
-    def asking(self, control: JobControl) -> Iterator[None]:
+    def asking(self, control: JobControl) -> AbstractContextManager[None]:
         """For the time of the context, a signal makes the job stop in order."""
-        with self._interruption.asking(control.request_stop):
-            yield
+        return self._interruption.asking(control.request_stop)
 
     @staticmethod
     def run_job(configuration: JobConfiguration, control: JobControl) -> None:
