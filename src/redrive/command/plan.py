@@ -102,10 +102,9 @@ def plan(
     Exit codes: 0 nothing changes for any message, 2 something does or usage, 1 error.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     over = tuple(Over(place) for place in places) or _LIVE
-    if since is not None and Over.HISTORY not in over:
-        raise UsageError("--since is for history", hint="add --over history")
-    if by_spark and Over.HISTORY not in over:
-        raise UsageError("--spark is for history", hint="add --over history")
+    for option, is_given in (("--since", since is not None), ("--spark", by_spark)):
+        if is_given and Over.HISTORY not in over:
+            raise UsageError(f"{option} is for history", hint="add --over history")
     settings = read_settings(config)
     job = settings.job
     index = _index_of(job, name, new)

@@ -12,8 +12,6 @@ from redrive.errors import UsageError
 from redrive.messages.reports import REPORT_OPTIONS
 from redrive.topology.names import NO_NAMES, Names
 
-_BOTH = 2
-"""Arguments of the older forms."""
 _PREFIX = "MQRO_"
 
 put_options = combined(
@@ -47,17 +45,16 @@ def read_put_names(command: str, arguments: Sequence[str], at: str) -> tuple[Nam
     Raises:
         UsageError: It is not a form of a put.
     """
-    if len(arguments) == 1:
-        return read_queue_names(arguments[0]), at
-    if len(arguments) != _BOTH:
-        raise UsageError(
-            f"redrive {command} takes one QUEUE or QUEUE@QM", hint="such as PAYROLL@QM2 --at QM1"
-        )
-    first, second = arguments
-    if command == "resolve":
-        names, at = Names(queue=second, queue_manager=first), at or first
-    else:
-        names, at = read_queue_names(second), first
+    match arguments:
+        case [text]:
+            return read_queue_names(text), at
+        case [manager, queue] if command == "resolve":
+            names, at = Names(queue=queue, queue_manager=manager), at or manager
+        case [manager, text]:
+            names, at = read_queue_names(text), manager
+        case _:
+            hint = "such as PAYROLL@QM2 --at QM1"
+            raise UsageError(f"redrive {command} takes one QUEUE or QUEUE@QM", hint=hint)
     hint = f"this is the older form of redrive {command} {names}{at and f' --at {at}'}"
     click.echo(f"{click.style('hint:', fg='cyan')} {hint}", err=True)
     return names, at

@@ -254,14 +254,10 @@ def _check_start(settings: Settings, listen: Callable[[], None]) -> None:
     job = settings.job
     problems: list[RedriveError] = []
 
-    def check_folder() -> None:
-        if not problems:  # it makes the folder
-            check_directory(job.directory)
-
     checks: Sequence[Callable[[], object]] = (
         lambda: None if job.wait_for_broker else check_start(job),
         lambda: _take_address(job, listen),
-        check_folder,
+        lambda: None if problems else check_directory(job.directory),  # it makes the folder
     )
     for check in checks:
         try:
