@@ -85,11 +85,7 @@ def edit_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_edit(set_headers: Iterable[str], dropped: Iterable[str], patch: JsonPatch | None) -> Edit:
-    """The edit of headers to set (``NAME=VALUE``), names of headers to drop, and a patch.
-
-    Raises:
-        UsageError: One of them is not of its form, or two contradict each other.
-    """
+    """The edit of headers to set (``NAME=VALUE``) or drop, and a patch; raises ``UsageError``."""
     operations: list[Operation] = [
         DropHeader(_header_name("--drop-header", name)) for name in dict.fromkeys(dropped)
     ]
@@ -211,11 +207,7 @@ def written_form(message: str, content: Content) -> str:
 
 
 def read_form(data: bytes, content: Content) -> Content:
-    """The content that an edited text describes; lines and a value that are the same stay so.
-
-    Raises:
-        UsageError: A line is not a header, or the value was JSON and is not any more.
-    """
+    """The content of an edited text, as it was where nothing changed; raises ``UsageError``."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -63,11 +63,7 @@ def schemes_of(settings: Settings) -> SchemeTable:
 
 
 def settings_file(config: Path | None, bootstrap_server: str) -> Path | None:
-    """The file of ``-c``, by default redrive.toml; None if a broker is named instead.
-
-    Raises:
-        UsageError: Both are named, or there is neither.
-    """
+    """The file of ``-c`` or redrive.toml, None for a broker; ``UsageError`` for both or neither."""
     if bootstrap_server:
         if config is not None:
             raise UsageError("either -c FILE or --bootstrap-server", hint="leave one of them out")

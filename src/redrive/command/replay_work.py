@@ -126,11 +126,7 @@ def planned_message(
     order: Order,
     editor: Callable[[Content], Edit] | None = None,
 ) -> ReplayPlan:
-    """A plan about one message, with a note about its last outcome if there is nothing to do.
-
-    Raises:
-        NotFoundError: There is no outcome of such a message; else as for ``planned``.
-    """
+    """A plan about one message, with a note if there is nothing to do; or ``NotFoundError``."""
     found = planned(settings, selection, order, None, editor=editor)
     if found.count:
         return found

@@ -127,11 +127,7 @@ class StatusView:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Asks the brokers, the ledger and the job's own report.
-
-        Raises:
-            EnvironmentFault: Neither the brokers nor the ledger can be read.
-        """
+        """The state by the brokers, the ledger and the job; raises ``EnvironmentFault``."""
         job = settings.job
         now = status_of(job, acknowledgements=partial(acknowledgements_in_effect, job))
         reported = read_supervision(supervision_file(job))

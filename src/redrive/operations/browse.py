@@ -174,12 +174,9 @@ def browse_topic(
     group: str = "",
     schemes: SchemeTable = KNOWN,
 ) -> Browsed:
-    """Messages of a topic, without any definitions of queues.
+    """Messages of a topic, without any definitions; errors as for ``existing_topic``.
 
     The committed offsets of ``group``, unless it is empty, tell what was read.
-
-    Raises:
-        EnvironmentFault: There is no such topic.
     """
     existing_topic(cluster, topic)
     view = _View(cluster, [topic], schemes)

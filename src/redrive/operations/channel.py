@@ -39,15 +39,10 @@ class ChannelStatus:
 def set_channels(
     network: Network, queue_manager: str, channel: str, *, is_running: bool
 ) -> list[tuple[str, str]]:
-    """Start or stop a channel, or all channels of a queue manager.
+    """Start or stop a channel, or all channels of a queue manager if no channel is named.
 
-    A channel that is started tries again what its receiver could put nowhere, as in IBM MQ.
-
-    Args:
-        network: The definitions, and the job that follows.
-        queue_manager: The manager that sends; of a home-server queue, the one that pulls.
-        channel: Its name; empty for all.
-        is_running: Whether they are to move messages.
+    The manager is the one that sends; of a home-server queue, the one that pulls. A channel that is
+    started tries again what its receiver could put nowhere, as in IBM MQ.
 
     Returns:
         Queue manager and name of each channel.
@@ -68,10 +63,7 @@ def set_channels(
 def channel_status(network: Network, queue_manager: str, channel: str) -> list[ChannelStatus]:
     """The state of a channel, or of all of a queue manager, and what waits for them.
 
-    Arguments are as for ``set_channels``.
-
-    Raises:
-        UsageError: The names are not defined, or there is no job.
+    Arguments and errors are as for ``set_channels``.
     """
     topics = _topics_of_channel(network, queue_manager, channel)
     job = network.required_job()

@@ -131,14 +131,9 @@ def is_overdue(states: States, now: int) -> bool:
 
 
 def delete_overdue(job: JobConfiguration) -> Collection[DynamicQueue]:
-    """Delete the dynamic queues whose lease ended a while ago.
+    """Delete the dynamic queues whose lease ended a while ago, and return them.
 
-    Returns:
-        Those that were deleted.
-
-    Raises:
-        ProtocolError: As for ``write_states``.
-        EnvironmentFault: The cluster deletes no topics for this user.
+    Errors are as for ``change_states``.
     """
     gone: set[DynamicQueue] = set()
 

@@ -24,10 +24,9 @@ _LOGGER: Final = logging.getLogger("redrive.watch")
 
 
 class FileWatch:
-    """Asks a job to restart when the content of its files changed.
+    """Asks a job to restart once for each complete change of its files.
 
-    This class is responsible for asking once for each change, and only once it is complete. The job
-    itself checks the files, and says what it refuses.
+    The job itself checks the files, and says what it refuses.
     """
 
     def __init__(

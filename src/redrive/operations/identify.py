@@ -78,15 +78,12 @@ class Identification:
 def sample(
     cluster: Cluster, topic: str, count: int
 ) -> tuple[Iterator[StoredRecord], Collection[TopicPartition]]:
-    """The newest records of a topic, from all of its partitions.
+    """The newest records of a topic, from all of its partitions; errors as for ``existing_topic``.
 
     They are fewer than ``count`` where transactions ended in between.
 
     Returns:
         The records, and the partitions without a leader, which are left out.
-
-    Raises:
-        EnvironmentFault: There is no such topic.
     """
     existing_topic(cluster, topic)
     lanes, silent = cluster.led([topic])

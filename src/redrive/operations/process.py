@@ -149,15 +149,11 @@ def handling_signals(
     """Turns signals into requests to the job: SIGTERM and SIGINT stop it, SIGHUP restarts it.
 
     A second signal changes nothing: the running batch ends, then the process. Signals that come
-    while the process ends, after the job, are ignored: they ask for what is happening.
+    while the process ends, after the job, are ignored: they ask for what is happening. Without
+    ``restart`` SIGHUP stops the job too.
 
     A thread makes the requests: Python runs signal handlers in the main thread only, and not while
     a call of a client keeps it.
-
-    Args:
-        stop: Asks the job to stop; told the name of the signal.
-        restart: Asks it to reload its settings; None if there is nothing to read again, then SIGHUP
-            stops the job too.
     """
     asked: list[int] = []
     listening, hearing = os.pipe()

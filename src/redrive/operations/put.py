@@ -163,13 +163,10 @@ def checked_put_topic(network: Network, queue_manager: str) -> str:
 
 
 def put(network: Network, topic: str, message: NewMessage, body: bytes, *, count: int) -> Delivery:
-    """Put a message, as often as wanted.
+    """Put a message, as often as wanted; errors as for ``NewMessage.headers``.
 
     Returns:
         Where the messages lie, and what the cluster said if not all of them do.
-
-    Raises:
-        UsageError: As for ``NewMessage.headers``.
     """
     key = None if message.key is None else message.key.encode()
     record = OutputRecord(topic, key, body, message.headers(), int(time.time() * 1000))

@@ -118,10 +118,7 @@ def changed_tables(
 
 
 def meaning_of(handler: HandlerConfiguration, job: JobConfiguration) -> str:
-    """What decides for a handler: the hash of its table, and what stands for the job's schemes.
-
-    Returns:
-        The same for tables and schemes that mean the same, as the control topic has it.
+    """What decides for a handler, as the control topic has it: hashes of its table and the schemes.
 
     Raises:
         ConfigurationError: The table has errors.

@@ -50,11 +50,7 @@ class RulesFile:
             self.candidate.unlink(missing_ok=True)
 
     def replace(self) -> None:
-        """Lets the prepared text take the place of the old one, which is saved first.
-
-        Raises:
-            EnvironmentFault: The folder can't be written.
-        """
+        """Replaces the old text, which is saved first; raises ``EnvironmentFault``."""
         try:
             if self._file.exists():
                 shutil.copy2(self._file, self.saved)

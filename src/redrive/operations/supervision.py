@@ -157,11 +157,7 @@ def write(path: Path, state: SupervisionState) -> None:
 
 
 def read(path: Path) -> SupervisionState | None:
-    """The last report of a job; None if there is none that can be understood.
-
-    Raises:
-        EnvironmentFault: The file is there and may not be read.
-    """
+    """The last report of a job, None if there is none; raises ``EnvironmentFault``."""
     try:
         data = orjson.loads(path.read_bytes())
         known = {"breakers": (), "floods": (), **data}

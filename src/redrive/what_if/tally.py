@@ -75,11 +75,7 @@ class _Pair:
 
 
 class Tally:
-    """Tries two tables on messages.
-
-    This class is responsible for: what the cluster has to be asked for, once; deciding and counting
-    kinds of messages and not messages; some messages of each kind of change.
-    """
+    """Tries two tables on messages; it decides and counts equal messages together."""
 
     def __init__(
         self,

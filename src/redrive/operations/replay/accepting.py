@@ -29,9 +29,9 @@ def accept(
         The plan as it is accepted; as it was, if it was accepted before.
 
     Raises:
-        UsageError: The plan is not one for this application.
+        UsageError: The plan is of another application, too old, or parks too many messages.
         TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.
-        EnvironmentFault: The cluster refused to make a replay topic.
+        EnvironmentFault: The cluster refused to make a replay topic, or the ledger can't be read.
     """
     kind = ParkedOrder if plan.order.to.is_about_parked else Instructions
     return kind(job, cluster, plan, operator=operator, purpose=purpose, written=written).write()

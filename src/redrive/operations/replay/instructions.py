@@ -38,21 +38,10 @@ Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 
 class Instructions(AppliedPlan):
-    """Writes the instructions of one plan.
-
-    This class is responsible for: that each message of the plan has one instruction at most,
-    whoever applies it and how often.
-    """
+    """Writes one instruction at most for each message of a plan, however often it is applied."""
 
     def write(self) -> Replay:
-        """Writes what is not written yet, and returns the accepted replay.
-
-        Raises:
-            TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.
-            EnvironmentFault: The cluster refused to make a replay topic, or the ledger can't be
-                read.
-            UsageError: The plan is too old: the outcomes of its messages are gone.
-        """
+        """Writes what is not written yet, and returns the replay; errors as for ``accept``."""
         self._ensure_topics()
         with collector_paused():
             return write_with_retry(self._job, self._cluster, self._plan.plan, self._write_all)

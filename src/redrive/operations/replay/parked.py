@@ -33,12 +33,7 @@ class ParkedOrder(AppliedPlan):
     """
 
     def write(self) -> Replay:
-        """Accepts the plan, unless it was accepted before.
-
-        Raises:
-            UsageError: The plan names too many messages.
-            TransientFault: The broker gave no answer for a minute.
-        """
+        """Accepts the plan, unless it was accepted before; errors as for ``accept``."""
         if self._plan.count > MOST_PARKED:
             raise UsageError(
                 f"{self._plan.count} parked messages are more than one plan may name"

@@ -47,10 +47,7 @@ class Look:
 
 
 class PlannedMessages:
-    """Looks for the messages of one plan. It reads, and writes nothing.
-
-    This class is responsible for: that nothing is restored that had a final outcome.
-    """
+    """Looks for the messages of one plan; nothing is restored that had a final outcome."""
 
     def __init__(self, job: JobConfiguration, cluster: Cluster, plan: str) -> None:
         self._job = job

@@ -123,9 +123,7 @@ def find_replay(job: JobConfiguration, cluster: Cluster, plan: str) -> Replay:
 def cancel(job: JobConfiguration, cluster: Cluster, plan: str, operator: str) -> Replay:
     """Cancels what is left of a replay, and returns it as it was.
 
-    Raises:
-        UsageError: There is none.
-        ProtocolError: The broker gave no answer.
+    Errors are as for ``find_replay`` and ``write_states``.
     """
     replay = find_replay(job, cluster, plan)
     if not replay.cancelled_by:
