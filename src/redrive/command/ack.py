@@ -200,7 +200,7 @@ def take_back(settings: Settings, name: str, operator: str) -> None:
 
 
 def _in_effect(settings: Settings) -> Sequence[Acknowledgement]:
-    """Those in effect; of a part of a job, those of its handlers and of no other."""
+    """The acknowledgements in effect; for a part of a job, only those of its handlers."""
     job = settings.job
     with open_cluster(job.connection) as cluster:
         found = acknowledgements_in_effect(job, cluster)

@@ -41,7 +41,7 @@ class Entrance:
 
     @property
     def has_login(self) -> bool:
-        """Whether it asks who somebody is."""
+        """Whether users have to sign in."""
         return bool(self.tokens or self.access)
 
     def check(self) -> None:
@@ -173,7 +173,7 @@ def serve_console(
 
 
 def _access(way: Entrance) -> Any:  # noqa: ANN401 - the console is imported by its name
-    """Who may come in, None for everybody on this machine; and the console's own name, if told."""
+    """The access (None for everybody on this machine), and the console's own host name if known."""
     if not way.has_login:
         return None, ()
     logins = importlib.import_module("redrive.console.logins")

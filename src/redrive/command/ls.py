@@ -101,7 +101,7 @@ def _next_of(step: Next | None) -> dict[str, Any]:
 
 
 def _show(found: Letters, selection: Selection, *, mq: bool, before: int) -> None:
-    """Prints a page, which so many newer ones come before."""
+    """Prints a page; ``before`` is the number of newer messages."""
     listing, steps, is_complete = found.listing, found.steps, not found.answer.notes
     if not listing.letters and listing.total:
         click.echo(f"this page is empty: {listing.total} in all")

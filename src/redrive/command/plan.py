@@ -1,4 +1,4 @@
-"""What rules tables would do with the messages that there are, and nothing else.
+"""What rules tables would do with the messages that exist; nothing is written.
 
 One question behind four commands: ``redrive plan`` compares two tables, ``redrive restart --plan``
 those that decide with the new ones, ``redrive run --dry-run`` and ``redrive explain --topic`` try
@@ -243,7 +243,7 @@ def _lines(answers: list[WhatIf]) -> Iterator[str]:
 
 
 def _without_file(table: Path, topic: str, bootstrap_server: str) -> Settings:
-    """The settings of ``redrive run --dlq TOPIC --rules TABLE``: what it did is not asked again."""
+    """The same settings as of ``redrive run --dlq TOPIC --rules TABLE``."""
     options = [
         Option(("kafka", "bootstrap_servers"), "--bootstrap-server", bootstrap_server),
         Option(("application", "name"), "--topic", escape(topic)),

@@ -1,4 +1,4 @@
-"""``redrive replay``, ``discard`` and ``parked``: what is to become of messages that wait."""
+"""``redrive replay``, ``discard`` and ``parked``: what operators do with messages that wait."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _carry_out(
     yes: bool = False,
     is_edited: bool = False,
 ) -> None:
-    """Plan what is to become of messages; then write the plan, or ask and apply it."""
+    """Make a plan; then write it, or ask and apply it."""
     settings, selection = read_settings(config), selection or Selection()
     mq = shows_mq(settings.job, mq=mq)
     if is_edited and identity is not None:
@@ -114,7 +114,7 @@ class _MessageGroup(click.Group):
     """Subcommands, or the id of one message in the place of one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Takes ``--edit ID`` for an option of ``message``."""
+        """Reads ``--edit ID`` as an option of ``message``."""
         if args[:1] == ["--edit"]:
             args = ["message", *args]
         return super().parse_args(ctx, args)
@@ -122,7 +122,7 @@ class _MessageGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Takes an id, which has colons, for the argument of ``message``."""
+        """Reads an id, which has colons, as the argument of ``message``."""
         if args and args[0] not in self.commands and ":" in args[0]:
             return "message", self.commands["message"], args
         if args and args[0] not in self.commands and not args[0].startswith("-"):

@@ -27,7 +27,7 @@ _MOST_WARNINGS = 20
 
 
 def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
-    """Prints what a plan is going to do, and what is worth knowing before."""
+    """Prints what a plan will do, and its warnings."""
     if not plan.count:
         state = "is parked" if plan.order.to.is_about_parked else "remains"
         click.echo(f"Nothing to do: no such message {state}.")
@@ -60,7 +60,7 @@ def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
 
 
 def question(plan: ReplayPlan) -> str:
-    """What a person is asked before a plan is applied."""
+    """The question before a plan is applied."""
     messages = messages_in_words(plan.count)
     match plan.order.to:
         case To.DISCARD:
@@ -74,7 +74,7 @@ def question(plan: ReplayPlan) -> str:
 
 
 def accepted_before(replay: Replay) -> str:
-    """What a person has to know who applies a plan again."""
+    """The notice for a plan that was accepted before."""
     purpose = f" ({printable(replay.purpose)})" if replay.purpose else ""
     who = f"{_when(replay.accepted)} from {printable(replay.operator)}{purpose}"
     return f"The plan {replay.plan} was accepted {who}, and is not accepted again."

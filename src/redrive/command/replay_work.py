@@ -65,7 +65,7 @@ def planned(
     *,
     editor: Callable[[Content], Edit] | None = None,
 ) -> ReplayPlan:
-    """A plan for what remains, or is parked, and is asked for.
+    """A plan for the selected messages that remain, or are parked.
 
     ``editor`` edits the content of the only message.
 
@@ -111,7 +111,7 @@ def _entries(job: JobConfiguration, cluster: Cluster) -> Entries:
 
 
 def _other_state_note(inventory: Inventory, selection: Selection) -> Iterator[str]:
-    """What to do about messages that are as asked for, but not where the command looks."""
+    """A note if messages fit the selection in the other state: parked or remaining."""
     is_about_parked = selection.state is State.PARKED
     other = State.REMAINING if is_about_parked else State.PARKED
     if inventory.places(replace(selection, state=other), limit=1):

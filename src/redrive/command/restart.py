@@ -231,7 +231,7 @@ def table_file(job: JobConfiguration, index: int) -> tuple[Path, Sequence[int]]:
 
 
 def _show_plan(settings: Settings, ran: Tables, over: Sequence[Over]) -> None:
-    """What the new tables and schemes will do with messages, against those that decide now."""
+    """Shows what the new tables and schemes change for messages, against those that decide now."""
     job, is_changed = settings.job, False
     for handler in job.handlers:
         name, meaning = handler.identity.name, meaning_of(handler, settings.job)

@@ -196,7 +196,7 @@ class StatusView:
         return Group(*parts, *(Text(printable(f"note: {note}"), style="yellow") for note in notes))
 
     def alarms(self) -> Iterator[str]:
-        """What a person has to see to, though the job itself is well."""
+        """Problems that need a person, though the job itself is well."""
         now = self.now.time.timestamp()
         state = self.supervision
         alarms: list[BreakerState | FloodState] = []

@@ -1,4 +1,4 @@
-"""What changes: one look at the job for all browsers that see the same of it."""
+"""Server-sent events: one query of the job serves all browsers with the same scope."""
 
 from __future__ import annotations
 

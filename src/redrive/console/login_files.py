@@ -1,4 +1,4 @@
-"""The files of ``--tokens`` and ``--access``: who may come in, as what, and by whose word.
+"""The files of ``--tokens`` and ``--access``: users, their roles, and an identity provider.
 
 As for ``redrive.toml`` every finding has its place, all come at once, and none shows a secret.
 """

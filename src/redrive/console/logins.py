@@ -46,7 +46,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """The roles of users and groups; who is in none of them may do nothing."""
+    """The roles of users and groups; nobody else may do anything."""
 
     users: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
     groups: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class Sessions:
 
 @dataclass(slots=True)
 class Limit:
-    """Counts events, and says how long to wait once there were too many within a minute."""
+    """Counts events, and returns how long to wait after too many within a minute."""
 
     most: int
     clock: Callable[[], float] = time.monotonic
@@ -206,7 +206,7 @@ class Logins:
         return self.tokens.get(hashlib.sha256(token.encode()).hexdigest())
 
     def address(self, request: Request) -> str:
-        """Where a request comes from, for limits: behind the proxy, as that tells."""
+        """The address of a request, for limits; behind a proxy, the one that it forwards."""
         peer = request.client.host if request.client else ""
         text = (self.proxy.address(request) if self.proxy else "") or peer
         try:
@@ -220,7 +220,7 @@ class Logins:
         return str(ipaddress.ip_network(f"{found}/{_IPV6_NETWORK}", strict=False))
 
     def keep(self, started: Started, seconds: float) -> str:
-        """Keeps what a browser began; returns an id, with which ``take`` gives it once."""
+        """Keeps a sign-in that a browser began; returns its id, by which ``take`` finds it once."""
         now = self.sessions.clock()
         self._started = {one: it for one, it in self._started.items() if it[1] > now}
         while len(self._started) >= _MOST_STARTED:
@@ -230,7 +230,7 @@ class Logins:
         return identity
 
     def take(self, identity: str) -> Started | None:
-        """What a browser began; None if it did not, was back already, or took too long."""
+        """The sign-in of an id; None if there is none, it was taken before, or it took too long."""
         started, end = self._started.pop(identity, (None, 0.0))
         return started if self.sessions.clock() < end else None
 

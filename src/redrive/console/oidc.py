@@ -111,7 +111,7 @@ class _Metadata:
 
 
 class IdentityProvider:
-    """An identity provider, which is asked for nothing before somebody signs in."""
+    """An identity provider; it gets no request before somebody signs in."""
 
     def __init__(self, settings: OidcSettings, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
@@ -203,7 +203,7 @@ class IdentityProvider:
         return _Metadata(document, await self._keys(document["jwks_uri"]), self._clock())
 
     def _is_safe(self, address: object) -> bool:
-        """Whether what is sent to an address is protected as well as the issuer's own is."""
+        """Whether an address is protected as the issuer's own: by TLS, or on the loopback."""
         try:
             parts = urlsplit(address if isinstance(address, str) else "")
         except ValueError:

@@ -96,5 +96,5 @@ def done(request: Request, content: Mapping[str, Any], page: str) -> Response:
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a browser asks, and not a script."""
+    """Whether the request is that of a browser, and not of a script."""
     return "text/html" in request.headers.get("Accept", "")

@@ -1,4 +1,4 @@
-"""What every request passes and every answer carries, whatever page it is.
+"""Checks of every request, and headers of every answer.
 
 The headers follow the OWASP Secure Headers project; the checks, its cheat sheets on cross-site
 request forgery and on DNS rebinding.
@@ -51,7 +51,7 @@ class Access(Protocol):
     """Finds out who sent a request."""
 
     async def user_of(self, request: Request) -> User | Response:
-        """The user of a request, or the answer to somebody who is none."""
+        """The user of a request, or the answer to anybody else."""
         ...
 
 
@@ -160,7 +160,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """Gives a body that was read, and then what follows."""
+    """Receives a body that was read already, then what follows."""
     is_given = False
 
     async def give() -> Message:

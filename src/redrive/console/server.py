@@ -1,4 +1,4 @@
-"""The console's application: its routes, who may come in, and every error as an answer."""
+"""The console's application: routes, access, and answers to errors."""
 
 import asyncio
 from collections.abc import Collection

@@ -93,7 +93,7 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
 
 
 def trigger(network: Network, queue_manager: str) -> Depth:
-    """Set free what waits at a queue manager of MQ Everyplace, once (``triggerTransmission``).
+    """Release the messages that wait at a manager of MQ Everyplace (``triggerTransmission``).
 
     Messages on its asynchronous definitions are sent, and its home-server queues pull, whatever the
     state of the connection: those that wait now, not those that come later.

@@ -84,7 +84,7 @@ def unread(
 
 
 def depths_of(network: Network) -> Mapping[str, Depth]:
-    """What waits on every topic of a topology that exists, by topic.
+    """The depth of every existing topic of a topology, by topic.
 
     What a receiver tries to put again, and what it could put nowhere, counts on its transmission
     queue, where IBM MQ has it.
@@ -106,7 +106,7 @@ def depths_of(network: Network) -> Mapping[str, Depth]:
 def kept_at_head(
     cluster: Cluster, network: Network, topics: Iterable[QueueTopic]
 ) -> Mapping[str, Depth]:
-    """What receivers could put nowhere and is the head of its transmission queue, by its topic."""
+    """The depth of undeliverable messages at the heads of transmission queues, by topic."""
     found: dict[str, Depth] = {}
     for one in undelivered_at_head(network, cluster, topics):
         topic = one.source.topic
@@ -135,7 +135,7 @@ def retry_topics(network: Network, topics: Iterable[QueueTopic]) -> dict[str, st
 def retried(
     cluster: Cluster, network: Network, topics: Iterable[QueueTopic]
 ) -> Mapping[str, Depth]:
-    """What receivers try to put again, by the topic from which it was taken."""
+    """The depth of messages that receivers retry, by the topic from which they were taken."""
     sources = retry_topics(network, topics)
     if network.job is None or not sources:
         return {}
@@ -144,7 +144,7 @@ def retried(
 
 
 def depths_of_group(cluster: Cluster, group: str, topics: Iterable[str]) -> Mapping[str, Depth]:
-    """What a consumer group has not read of some topics; those that do not exist are left out."""
+    """The depth of some topics for a consumer group; topics that do not exist are left out."""
     names = list(cluster.partitions(topics))
     committed = cluster.committed(group, cluster.lanes(names))
     read = {lane: offset for lane, offset in committed.items() if offset is not None}

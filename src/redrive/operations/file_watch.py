@@ -1,4 +1,4 @@
-"""A running job that takes up changed settings, rules tables and definitions by itself.
+"""Restarts of a running job when settings, rules tables or definitions change.
 
 It does what ``redrive restart`` does, in the process of the job.
 """
@@ -58,7 +58,7 @@ class FileWatch:
         self._ended.set()
 
     def look(self) -> None:
-        """Asks for a restart if the files changed, and are as they were at the last look."""
+        """Requests a restart if the files changed, but not since the last look."""
         before, self._seen = self._seen, self._digest()
         if self._seen == self._taken or self._seen != before:
             return

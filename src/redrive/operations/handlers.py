@@ -1,4 +1,4 @@
-"""Handlers that are stopped because they lost their place, and how one goes on."""
+"""Handlers that are stopped because they lost their position, and how to resume them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_topics(job: JobConfiguration) -> list[ReadTopic]:
 def resume(
     job: JobConfiguration, name: str, begin: ResumeFrom, purpose: str
 ) -> Mapping[TopicPartition, LostPosition]:
-    """Let a stopped handler, named by itself or by its topic, go on.
+    """Resume a stopped handler, named by itself or by its topic.
 
     The running job follows within seconds.
 

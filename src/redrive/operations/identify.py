@@ -1,4 +1,4 @@
-"""What kinds of dead letters a topic holds, from a sample of it."""
+"""The kinds of dead letters on a topic, from a sample."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONGEST_NAME: Final = 249
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What rules of IBM's language can tell apart: a topic and a reason."""
+    """A topic and a reason: what rules of IBM's language can distinguish."""
 
     topic: str
     """The topic that the message failed on, DESTQ; empty if that is not told."""

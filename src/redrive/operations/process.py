@@ -23,7 +23,7 @@ _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def this_user() -> str:
-    """Who runs this process, ``user@host``; in a container without names a number stands for it."""
+    """The user of this process, ``user@host``; in a container without names, the user's number."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):

@@ -145,7 +145,7 @@ def names_of(headers: Headers) -> Names:
 
 
 def putting_user(network: Network) -> str:
-    """Who puts: the user that signs in to Kafka, else the one of the operating system."""
+    """The user of a put: the one that signs in to Kafka, else that of the operating system."""
     if network.connection.sasl_username:
         return network.connection.sasl_username
     try:

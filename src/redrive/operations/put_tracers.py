@@ -27,7 +27,7 @@ def assuming_tracer(topology: Topology, states: States = NO_STATES) -> PutTracer
 
 
 def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
-    """A tracer that asks the cluster what the job would ask it, as far as this user can see."""
+    """A tracer that asks the cluster as the job would, as far as this user can see."""
     job = network.job or _job(network.topology)
     states = read_states(network.job, cluster) if network.job else NO_STATES
     facts = Facts(lambda: 0.0)

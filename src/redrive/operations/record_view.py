@@ -1,7 +1,7 @@
-"""One record of a topic as a person wants to see it: what it says of its failure, header by header.
+"""One record of a topic for people: its failure, and every header.
 
-Nothing is hidden but by a mask, and nothing is changed: numbers that a scheme writes in bytes are
-told as numbers, and every header stands where it stands on the record.
+Only a mask hides anything. Numbers that a scheme writes in bytes are shown as numbers, and headers
+keep their order.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class RecordView:
 
 
 def _own_problems(headers: Headers) -> Iterator[str]:
-    """What is not as it was written: names that can't be read, and what is cut from a copy."""
+    """Redrive's own headers that can't be read, and what was cut from a copy."""
     if told := own.unreadable(headers):
         yield told
     mine = own.read_own(headers)

@@ -1,4 +1,4 @@
-"""What a table does with many messages, of which most are equal: decided, and not written.
+"""Decisions of a table about many messages, most of them equal; nothing is written.
 
 A trial reads and decides by the engine, as the job does. What it adds is speed: messages of one
 profile with the same earlier attempts are decided once for all of them.
@@ -95,7 +95,7 @@ class _Kind(NamedTuple):
 
 
 class _RecordState(NamedTuple):
-    """What decides about records beside their profiles, unless each is looked at by itself."""
+    """What decisions about records depend on besides their profiles."""
 
     states: Sequence[OwnHeaders]
     """What records say of earlier attempts; without identity, origin and timestamp."""
@@ -126,7 +126,7 @@ class SharedDecoder(DeadLetterDecoder):
         return self._last[1]
 
     def state(self, records: Records) -> _RecordState:
-        """What each record says beside its profile."""
+        """The state of each record, besides its profile."""
         if self._state is None or self._state[0] is not records:
             self._state = records, self._read(records)
         return self._state[1]
@@ -260,7 +260,7 @@ class Trial:
         return self._code_of(self._decider.decide(message, attempts, self._facts).decision)
 
     def _code_of(self, decision: Decision) -> int:
-        """One number for all that are equal; what it is found by is kept."""
+        """The index of a decision, found by its identity; the list keeps it alive."""
         code = self._codes.get(id(decision))
         if code is None:
             code = self._codes[id(decision)] = len(self._decisions)

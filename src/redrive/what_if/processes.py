@@ -61,7 +61,7 @@ class _ShareProcess:
         self._totals: Totals | None = None
 
     def look(self, advance: Callable[[int], None], *, wait: bool) -> Totals:
-        """What was counted, if the process is done; it is, if that was waited for."""
+        """The counts of the process, empty unless it is done; with ``wait`` it is."""
         while self._totals is None and (wait or self._connection.poll()):
             try:
                 found = self._connection.recv()

@@ -59,7 +59,7 @@ def _no_progress(_: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked."""
+    """Two tables, and the messages to try them on."""
 
     old: JobConfiguration
     """The job with one table."""
@@ -132,7 +132,7 @@ class _Tables:
 
 
 def _decoders(question: Question) -> tuple[SharedDecoder, SharedDecoder]:
-    """What reads dead letters for each table: the same decoder if their schemes are the same."""
+    """The decoder for each table: one for both if their schemes are the same."""
     old, new = (
         SharedDecoder(SchemeTable(one.scheme() for one in job.schemes))
         for job in (question.old, question.new)

@@ -120,7 +120,7 @@ def _without_notes(records: Records) -> Records:
 
 
 def _offsets(ranges: Iterable[tuple[Over, OffsetRange]]) -> int:
-    """Offsets to read; remaining ones twice: which copies count, and what these hold."""
+    """Offsets to read; those of remaining topics twice: for the live copies, and their content."""
     return sum((one.end - one.start) * (1 + (over is Over.REMAINING)) for over, one in ranges)
 
 

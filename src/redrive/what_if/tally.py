@@ -142,14 +142,14 @@ class Tally:
             samples.append(self._sample(example, fields, old, new))
 
     def totals(self) -> Totals:
-        """What was counted until now."""
+        """The counts so far."""
         self._flush()
         return self._totals
 
     def _decide(
         self, part: Part
     ) -> tuple[tuple[Trial, BatchDecisions], tuple[Trial, BatchDecisions]]:
-        """What both tables make of some messages, once nothing more has to be asked."""
+        """Decisions of both tables about some messages, once all questions are answered."""
         tried = self._old, self._new
         before = [Counter(one.context.puts) for one in tried]
         while True:
@@ -163,7 +163,7 @@ class Tally:
                 one.context.puts = Counter(puts)
 
     def _flush(self) -> None:
-        """Count what was found, and forget what is known of kinds of messages."""
+        """Adds the counts of pairs to the totals, and forgets all kinds of messages."""
         for pair in self._pairs.values():
             self._totals.count(pair.old, pair.new, pair.count)
         self._pairs.clear()

@@ -81,7 +81,7 @@ _WORDS = {
 
 
 def dispositions_in_words(answer: WhatIf) -> str:
-    """How many messages the new table does what with: ``3 retried, 1 thrown away``."""
+    """The number of messages by action of the new table: ``3 retried, 1 thrown away``."""
     found = answer.dispositions(new=True)
     return ", ".join(f"{found[one]:,} {word}" for one, word in _WORDS.items() if found[one])
 

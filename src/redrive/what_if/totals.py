@@ -23,7 +23,7 @@ _OTHERS: Final = Names(queue="(others)")
 
 
 class Side(NamedTuple):
-    """What one table makes of messages that are alike."""
+    """The result of one table for equal messages."""
 
     verdict: Verdict
     matched: int
@@ -76,7 +76,7 @@ class Totals:
         self._refused: Counter[tuple[Names, int, str]] = Counter()
 
     def count(self, old: Side, new: Side, count: int) -> None:
-        """Counts messages that are alike."""
+        """Counts equal messages."""
         was, becomes = old.verdict, new.verdict
         self._old.take(old, count)
         self._new.take(new, count)
@@ -95,7 +95,7 @@ class Totals:
         return self._samples.setdefault(_ChangeKey.of(was, becomes), [])
 
     def add(self, other: Totals) -> None:
-        """Adds what was counted of other messages."""
+        """Adds the counts of other messages."""
         self._old.add(other._old)
         self._new.add(other._new)
         self.messages.update(other.messages)

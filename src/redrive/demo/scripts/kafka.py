@@ -43,7 +43,7 @@ _KINDS: Final = {one.name: one for one in KINDS}
 
 
 class PaymentService:
-    """Books each payment after as many failures as its message wants."""
+    """Books each payment after the number of failures that its message has."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages

@@ -32,7 +32,7 @@ class PlannedLane:
 
 
 class AppliedPlan:
-    """What is known of a plan that is applied, whatever kind of order it is."""
+    """A plan to apply, of any kind of order."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""The entries of accepted plans on the tables topic, and who may write the one of a plan.
+"""The entries of accepted plans on the tables topic.
 
-Every plan has a transactional id of its own: whoever applies it fences whoever does so at the same
-moment, so its entry and what is written with it come about once.
+Every plan has a transactional id of its own: commands that apply it at the same moment fence each
+other, so its entry, and what is written with it, is written once.
 """
 
 from __future__ import annotations
