@@ -216,12 +216,9 @@ def run_job(
     load: Callable[[], JobConfiguration] | None,
     watch: FileWatch | None = None,
 ) -> int:
-    """Run a job in this process until it ends, and return the exit code.
+    """Run a job in this process until it ends, and return the exit code; raises ``RedriveError``.
 
     ``load`` reads the settings again for SIGHUP; None if they cannot be.
-
-    Raises:
-        RedriveError: The job could not start, or failed.
     """
     from redrive.observe.observation import Observation  # noqa: PLC0415 - slow to import
 

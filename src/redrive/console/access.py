@@ -115,7 +115,7 @@ def is_name(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LocalAccess:
-    """Everybody on this machine is who runs the console, and may do everything."""
+    """Everybody on this machine counts as the user who runs the console, and may do everything."""
 
     name: str = field(default_factory=this_user)
 
@@ -125,7 +125,7 @@ class LocalAccess:
 
 
 class RefusedError(RedriveError):
-    """What this user must not do."""
+    """An action that this user must not take."""
 
 
 def current_user(request: Request) -> User:
@@ -135,7 +135,7 @@ def current_user(request: Request) -> User:
 
 
 async def current_scope(request: Request) -> Scope:
-    """Where the user of a request has the role that the route takes; ``needs`` found it."""
+    """The scope in which the user of a request has the role of the route; set by ``needs``."""
     scope: Scope = request.state.scope
     return scope
 

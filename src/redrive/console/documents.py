@@ -297,7 +297,7 @@ def _curves(inventory: Inventory, now: datetime, span: timedelta) -> dict[str, A
 
 
 def _group(answer: History | None) -> str:
-    """The condition of all messages with the cause of one; empty if it can't be asked for."""
+    """The condition that selects all messages with the cause of one; empty if there is none."""
     if answer is None or answer.last["result"] not in set(OPEN):
         return ""
     found = group_of(answer.last)

@@ -52,12 +52,12 @@ class RestartRecord:
         self._number = 0
 
     def ask(self) -> None:
-        """Says who is about to ask for a restart; the kept tables tell it."""
+        """Records who is about to request a restart, for the kept tables."""
         with suppress(OSError):  # a user who may signal the job need not be able to write here
             self._asking.write_text(this_user())
 
     def asked_by(self) -> str:
-        """Who asked for the restart that is about to happen; empty if a plain signal did."""
+        """The user that requested the coming restart; empty for a plain signal."""
         try:
             name = self._asking.read_text()
             self._asking.unlink()

@@ -1,4 +1,4 @@
-"""What waits for a job on topics, and what of it the topics will delete before it is handled.
+"""Messages that wait for a job, and those that topics will delete before they are handled.
 
 Kafka deletes whole segments, once their newest record is older than ``retention.ms``; so a message
 is deleted at its own timestamp plus the retention at the earliest, and often later. Deletion by

@@ -1,4 +1,4 @@
-"""Putting another text in the place of a rules table's file, and back."""
+"""Replacing the text of a rules table's file, and restoring it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redrive.errors import EnvironmentFault
 
 
 class RulesFile:
-    """A file that is to hold another table; what it holds now is kept beside it.
+    """A file whose table is replaced; the old one is kept beside it.
 
     The new text is first written to a file of its own in the same folder, where it can be checked;
     then that takes the place of the old one in one step, so that no reader ever sees half a table.
@@ -59,7 +59,7 @@ class RulesFile:
             raise self._fault(error) from error
 
     def put_back(self) -> None:
-        """Lets the file hold again what it held before ``replace``; errors as there."""
+        """Restores what the file held before ``replace``; errors as there."""
         try:
             if self.saved.exists():
                 self.saved.replace(self._file)

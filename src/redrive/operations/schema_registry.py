@@ -161,7 +161,7 @@ class SchemaRegistry:
     # -- the registry --------------------------------------------------------------------------
 
     def _schema(self, path: str, *, is_binary: bool = False) -> _Schema:
-        """The schema at a path, asked once: what has an id or a version never changes."""
+        """The schema at a path, requested once: what has an id or a version never changes."""
         known = self._known.get((path, is_binary))
         if known is None:
             known = self._known[path, is_binary] = self._fetch(path, is_binary=is_binary)

@@ -1,4 +1,4 @@
-"""What an operator decides, on the tables topic of an application, which a running job follows."""
+"""Decisions of operators on the tables topic of an application, which a running job follows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def with_states(network: Network) -> Network:
 def acknowledgements_in_effect(
     job: JobConfiguration, cluster: Cluster
 ) -> tuple[Acknowledgement, ...]:
-    """What operators acknowledged of the messages that remain, the first to end first."""
+    """The acknowledgements of remaining messages in effect, the first to end first."""
     if job.tables_topic not in cluster.topics():
         return ()
     entries = read_entries(cluster, job.tables_topic)

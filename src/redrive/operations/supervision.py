@@ -1,4 +1,4 @@
-"""What a running job says about itself, for ``redrive status`` and for monitoring.
+"""The report of a running job about itself, for ``redrive status`` and for monitoring.
 
 The job writes one small file in its own directory every few seconds, and removes it when it ends in
 order. That needs no broker, so it tells also why nothing moves while the broker is away.
@@ -50,10 +50,10 @@ class Activity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisionState:
-    """What a job says about itself at one moment."""
+    """The report of a job about itself at one moment."""
 
     time: float
-    """When it said so, in seconds since the epoch."""
+    """When it was written, in seconds since the epoch."""
     pid: int
     state: Activity
     since: float | None = None
@@ -127,15 +127,14 @@ class SupervisionState:
 
 
 def supervision_file(job: JobConfiguration) -> Path:
-    """The file in which a job says how it is."""
+    """The file of a job's report about itself."""
     return job.own_directory / "supervision.json"
 
 
 def write(path: Path, state: SupervisionState) -> None:
-    """Say how a job is; a reader meets the old text or the new one, never a part.
+    """Write a report; a reader meets the old text or the new one, never a part.
 
-    On a full disk the file is written over, where it has its room: that the disk is full is what
-    has to be told then.
+    On a full disk the file is overwritten in place: the report has to say that the disk is full.
 
     Raises:
         OSError: The file can't be written.

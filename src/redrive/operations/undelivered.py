@@ -82,7 +82,7 @@ def undelivered_at_head(
 def release(
     network: Network, queue_manager: str, queue: str
 ) -> tuple[int, Collection[TopicPartition]]:
-    """Let the running job try once more to put what could be put nowhere.
+    """Make the running job retry undeliverable messages once.
 
     Arguments are as for ``sources_of_queue``.
 
@@ -109,7 +109,7 @@ def release(
 def release_entries(
     job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
 ) -> list[Entry]:
-    """The entries that set free what is kept now of the messages from some topics."""
+    """The entries that release the undeliverable messages from some topics."""
     topics = [remaining_topic(job.application, one.topic) for one in sources]
     ends = cluster.ends(cluster.led(topics)[0])
     return [release_entry(lane, end) for lane, end in ends.items() if end]

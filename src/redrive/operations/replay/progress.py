@@ -1,4 +1,4 @@
-"""How far replays are: what their entries, the committed offsets and the ledger tell."""
+"""Progress of replays, from their entries, committed offsets and the ledger."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ReplayStatus:
 
     @property
     def gone(self) -> int:
-        """Messages of the plan that were not where it wants them any more when it was applied."""
+        """Messages of the plan that did not remain, or were not parked, when it was applied."""
         replay = self.replay
         return replay.planned - replay.instructed - replay.placed if replay.is_complete else 0
 
