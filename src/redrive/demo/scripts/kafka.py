@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from rich.console import Console, Group
 
-from redrive.demo.cluster import Cluster, Consumer
 from redrive.demo.environment import Environment
-from redrive.demo.messages import NUMBER_HEADER, WAITING, End, Found, Message, Outcome, State
+from redrive.demo.messages import WAITING, End, Found, Outcome, State
 from redrive.demo.reconciliation import Trace
 from redrive.demo.script import Operator, titled_table
 from redrive.demo.scripts.applications import (
@@ -24,47 +23,17 @@ from redrive.demo.scripts.applications import (
     PARTITIONS,
     PAYMENTS,
     TOPICS,
-    Kind,
-    dead_letter,
     generate,
 )
 from redrive.demo.scripts.dead_letters import BACKLOG, DeadLetterScript, failed_lines
 from redrive.demo.scripts.orders import Punctuality
+from redrive.demo.scripts.payments import PaymentService
 from redrive.kafka.administration import NewTopic
 from redrive.messages import reason_name
-from redrive.messages.own_headers import identity
 from redrive.rules.backoff import JITTER, jitter_of
 
 _FOR_AWAY: Final = {one.name for one in KINDS if one.topic == AWAY and one.end == "retried"}
 """Kinds of messages that go back to the topic that is away."""
-
-
-_KINDS: Final = {one.name: one for one in KINDS}
-
-
-class PaymentService:
-    """Books each payment after the number of failures that its message has."""
-
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self._messages = messages
-        self.deliveries = Counter[int]()
-        """How often each message came, by its number."""
-        self.booked: dict[str, bool] = {}
-        """``topic:partition:offset`` of every record that came, and whether it was booked."""
-
-    def process(self, consumer: Consumer, cluster: Cluster) -> None:
-        """Process what has come; what fails becomes a dead letter before the commit."""
-        for record in consumer.read():
-            if failed := self._book(record):
-                cluster.put([(failed.dead_letters, dead_letter(record, failed))])
-
-    def _book(self, record: Any) -> Kind | None:  # noqa: ANN401 - untyped client
-        """Books a payment; returns the kind of its failure if it can't be booked."""
-        message = self._messages[int(dict(record.headers)[NUMBER_HEADER])]
-        self.deliveries[message.number] += 1
-        succeeds = self.deliveries[message.number] > message.failures
-        self.booked[identity(record.topic, record.partition, record.offset)] = succeeds
-        return None if succeeds else _KINDS[message.kind]
 
 
 class KafkaTeams(DeadLetterScript):
