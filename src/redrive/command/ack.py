@@ -110,13 +110,11 @@ def acknowledge(
 ) -> tuple[Acknowledgement, Answer[int]]:
     """Acknowledges messages that remain; ``until`` and ``note`` as the options of the command.
 
-    Returns:
-        The acknowledgement, and how many messages it covers.
+    It returns the acknowledgement, and how many messages it covers.
 
     Raises:
         NothingRemains: No message fits.
         UsageError: The selection, the time or the note can't be.
-        EnvironmentFault: The ledger can't be read.
     """
     if selection.state not in {State.OPEN, State.REMAINING}:
         raise UsageError(

@@ -71,7 +71,6 @@ def planned(
 
     Raises:
         UsageError: What is asked for is somewhere else.
-        EnvironmentFault: The ledger can't be read.
     """
     is_about_parked = order.to.is_about_parked
     state = State.PARKED if is_about_parked else State.REMAINING

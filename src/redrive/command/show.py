@@ -70,14 +70,12 @@ def show(*, identity: str, config: Path, form: str, whole: bool, mq: bool, as_js
 
 
 def find_message(settings: Settings, identity: str) -> tuple[History | None, StoredRecord | Lost]:
-    """The history of a message, without secrets, and its record, which is as it was written.
+    """The history of a message without secrets, and its record as it was written.
 
-    Returns:
-        The history, None of a record that the job has not handled; and the record.
+    The history is None if the job has not handled the record.
 
     Raises:
         NotFoundError: There is neither an outcome nor a record.
-        EnvironmentFault: The ledger can't be read.
     """
     archive = Archive(settings.job)
     answer = archive.history(identity)

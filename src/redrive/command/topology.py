@@ -110,10 +110,8 @@ class TopologyView(NamedTuple):
     def of(cls, network: Network, queue_managers: Sequence[str]) -> Self:
         """The queue managers of a network, as operators have changed them.
 
-        Names may have ``*`` and ``?``; none for all managers. The broker need not answer.
-
-        Raises:
-            UsageError: There is no such queue manager.
+        Names may have ``*`` and ``?``; none for all managers. The broker need not answer. A name
+        that fits no manager is a ``UsageError``.
         """
         try:
             topology, depths = with_states(network).topology, depths_of(network)

@@ -176,10 +176,8 @@ class Documents:
     def network(self, queue_manager: str) -> dict[str, Any]:
         """What ``redrive topology show --json`` prints, and of one queue manager its channels.
 
-        The name may have ``*`` and ``?``; empty for all managers.
-
-        Returns:
-            Of a job without a topology only ``ways``: where its dead letters came from.
+        The name may have ``*`` and ``?``; empty for all managers. For a job without a topology it
+        is only ``ways``: where its dead letters came from.
         """
         self._check_whole()
         settings = self.settings()
@@ -212,10 +210,8 @@ class Documents:
     def resolve(self, put: str, at: str) -> dict[str, Any]:
         """What ``redrive resolve --json`` prints, with the queues as operators have changed them.
 
-        ``put`` is ``QUEUE`` or ``QUEUE@QM``; ``at`` may be empty for the only queue manager.
-
-        Raises:
-            UsageError: These are no names, or there is no topology.
+        ``put`` is ``QUEUE`` or ``QUEUE@QM``; ``at`` may be empty for the only queue manager. It
+        raises ``UsageError`` if these are no names, or there is no topology.
         """
         self._check_whole()
         network = network_of_settings(self.path)

@@ -121,8 +121,7 @@ class IdentityProvider:
     async def start(self) -> tuple[str, Started]:
         """The address to which a browser is sent, and what its return is checked against.
 
-        Raises:
-            EnvironmentFault: The identity provider gives no usable answer.
+        It raises ``EnvironmentFault`` if the identity provider gives no usable answer.
         """
         metadata = await self._current_metadata()
         started = Started(*(secrets.token_urlsafe(32) for _ in range(3)))

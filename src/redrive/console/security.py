@@ -181,10 +181,8 @@ def _refusal(text: str, status: int) -> Response:
 async def refuse_forgery(request: Request, word: Annotated[str, Form()] = "") -> None:
     """A dependency of every action: another site's page must not send it in the user's name.
 
-    A program that sends a token with each request is in no danger of it: no browser adds one.
-
-    Raises:
-        HTTPException: The form is not one of ours.
+    A program that sends a token with each request is in no danger of it: no browser adds one. A
+    form that is not one of ours is an ``HTTPException``.
     """
     # Not by the header alone: browsers and proxies add Authorization of their own.
     if current_user(request).by is SignedInBy.TOKEN:

@@ -62,8 +62,7 @@ class RulesTables:
     def ran(self, handler: str, digits: str) -> dict[str, Any]:
         """A table that ran for a handler, as ``one`` shows another text.
 
-        Raises:
-            EnvironmentFault: The brokers can't be read, or only the hash of the table is kept.
+        It raises ``EnvironmentFault`` if only the hash of the table is kept.
         """
         settings = self._documents.settings()
         _handler(settings, handler)

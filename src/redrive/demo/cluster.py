@@ -83,8 +83,7 @@ class Cluster:
     def put(self, records: Iterable[tuple[str, Record]]) -> list[str]:
         """Write records with their topics, and return the place of each once it is acknowledged.
 
-        Raises:
-            EnvironmentFault: The broker did not take one.
+        It raises ``EnvironmentFault`` if the broker did not take one.
         """
         places: dict[int, str] = {}
         written = 0

@@ -169,8 +169,7 @@ def hits_of(
         The hits by ``KeptTable.key``, and why some may be missing.
 
     Raises:
-        EnvironmentFault: The ledger is there and can't be read, or there is neither a ledger nor a
-            broker.
+        EnvironmentFault: There is neither a ledger nor a broker.
     """
     moved = {
         (table.handler, table.hash[:_OUTCOME_HASH]): [

@@ -31,7 +31,7 @@ def accept(
     Raises:
         UsageError: The plan is of another application, too old, or parks too many messages.
         TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.
-        EnvironmentFault: The cluster refused to make a replay topic, or the ledger can't be read.
+        EnvironmentFault: The cluster refused to make a replay topic.
     """
     kind = ParkedOrder if plan.order.to.is_about_parked else Instructions
     return kind(job, cluster, plan, operator=operator, purpose=purpose, written=written).write()

@@ -64,7 +64,6 @@ class PlannedMessages:
 
         Raises:
             UsageError: Outcomes can't answer for a message that has no copy.
-            EnvironmentFault: The ledger is there and can't be read.
         """
         lanes = [one for one in planned if spans[one.replay].read <= spans[one.replay].until]
         last = {one.replay: self._last_places(one, spans[one.replay].until) for one in lanes}
