@@ -25,7 +25,7 @@ from redrive.kafka.records import StoredRecord
 from redrive.masking import NO_MASK
 from redrive.messages import Headers, TopicPartition
 from redrive.messages.schemes import KNOWN
-from redrive.operations.browse import BrowsedMessage
+from redrive.operations.browse import Browsed, BrowsedMessage
 from redrive.operations.identify import identified
 from redrive.operations.record_view import RecordView
 from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned
@@ -127,15 +127,15 @@ GROUP = Group(
     first=NOW, last=NOW, example=EVIL,
 )  # fmt: skip
 PRINTED: dict[str, Callable[[], None]] = {
-    "browse": lambda: told(*(line for one in letters() for line in browse._lines(
-        BrowsedMessage.of(one)))),
+    "browse": lambda: browse._show(
+        Browsed([*map(BrowsedMessage.of, letters())], ()), NO_MASK, "", as_json=False),
     "show": lambda: told(*(line for one in letters() for form in ("auto", "text") for line in
         record.lines(RecordView.of(one, KNOWN), form))),
     "identify": lambda: print_lines(identify._lines(identified("dlq", letters(), KNOWN))),
     "explain": explained,
-    "history ID": lambda: history.story(story_of(""), mq=True),
-    "history ID of Kafka": lambda: history.story(story_of(""), mq=False),
-    "history of a put": lambda: history.story(story_of(EVIL), mq=True),
+    "history ID": lambda: history.print_history(story_of(""), mq=True),
+    "history ID of Kafka": lambda: history.print_history(story_of(""), mq=False),
+    "history of a put": lambda: history.print_history(story_of(EVIL), mq=True),
     "history": lambda: history._show_found(
         Found([row()], (EVIL,)), Criteria(), mq=True, as_json=False),
     "ls": lambda: ls._show(listed(), Selection(), mq=True, before=20),

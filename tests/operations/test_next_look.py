@@ -10,7 +10,7 @@ from tests.outcomes.small_job import SmallJob
 from redrive.checkpoints.control import ControlTopic, TableIdentity
 from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
-from redrive.operations.next_look import NextLook, next_looks
+from redrive.operations.tables import NextLook, next_looks
 from redrive.rules import parse
 
 __all__ = ["small_job"]

@@ -101,7 +101,7 @@ def test_a_job_that_takes_over_gets_the_pid_file(job: JobConfiguration) -> None:
     """The older process, which ends once it is fenced, leaves the newer one's file alone."""
     job = replace(job, conflict=Conflict.TAKE_OVER)
     with PidFile.held(job) as newer_later, PidFile.held(job) as newer:
-        newer_later._let_go()
+        newer_later._release()
         assert newer.path.exists()
         assert PidFile(job.directory, job.share).owner() == os.getpid()
     assert not newer.path.exists()

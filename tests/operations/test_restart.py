@@ -111,6 +111,6 @@ def test_a_job_that_ends_meanwhile_is_told(
 ) -> None:
     """It is no use to wait on."""
     with PidFile.held(job) as file:
-        on_hangup(file._let_go)
+        on_hangup(file._release)
         with pytest.raises(EnvironmentFault, match="the job ended"):
             restart(job, timeout=60)

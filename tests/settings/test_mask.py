@@ -45,12 +45,11 @@ from redrive.operations.supervision import Activity, SupervisionState
 from redrive.settings import read_settings
 from redrive.settings.values import LogFormat, LogSettings
 from redrive.streaming.emission import Emitted
-from redrive.what_if.document import document_of
-from redrive.what_if.one_table import document_of_table, lines_of_table
+from redrive.what_if.document import document_of, document_of_table
 from redrive.what_if.page import page_of
 from redrive.what_if.sources import Over, Part
 from redrive.what_if.tally import Tally
-from redrive.what_if.text import lines_of
+from redrive.what_if.text import lines_of, lines_of_table
 
 SECRET = "4111111111111111"  # noqa: S105 - what must be shown nowhere
 HIDDEN = Mask(("[0-9]{16}",), ("authorization", "X-*-Key"))

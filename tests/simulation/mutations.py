@@ -553,7 +553,7 @@ def _asked_again() -> Iterable[AbstractContextManager[Any]]:
         self.replays.clear()
 
     # Outcomes tell of them too, once they are carried out.
-    yield patch.object(PlannedMessages, "_asked", lambda *_: set())
+    yield patch.object(PlannedMessages, "_instructed_keys", lambda *_: set())
     yield patch.object(LastOutcome, "add", add)
 
 

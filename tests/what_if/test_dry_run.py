@@ -20,7 +20,8 @@ from tests.outcomes.small_job import SmallJob, dead_letter
 from tests.what_if.test_tally import NEW, answer_of
 
 from redrive.command import main
-from redrive.what_if.one_table import document_of_table, lines_of_table
+from redrive.what_if.document import document_of_table
+from redrive.what_if.text import lines_of_table
 
 
 def dry_run(*arguments: str | Path) -> Result:

@@ -2,7 +2,7 @@
 
 A subcommand is a click command of its name in ``redrive.command.<name>``, or in a module of
 ``_MODULES``. Modules are imported late, so that ``redrive --help`` answers at once and ``redrive
-check`` never waits for Spark.
+check`` never waits for Spark. Errors of clusters and the ledger are as in ``redrive.operations``.
 """
 
 from __future__ import annotations

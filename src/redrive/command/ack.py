@@ -86,9 +86,10 @@ def ack(
     if as_json:
         print_json(_document(settings, one, answer.found))
     else:
+        until = "forever" if one.until is None else f"until {_moment(one.until)} UTC"
         click.echo(
             f"{one.id}: {counted(answer.found, 'remaining message')} acknowledged"
-            f" {_until(one.until)}; redrive ack --undo {one.id} takes it back"
+            f" {until}; redrive ack --undo {one.id} takes it back"
         )
         print_notes(answer.all_notes())
 
@@ -107,24 +108,13 @@ def acknowledge(
     owner: str,
     covers_new: bool,
 ) -> tuple[Acknowledgement, Answer[int]]:
-    """Acknowledges messages that remain.
+    """Acknowledges messages that remain; ``until`` and ``note`` as the options of the command.
 
-    Args:
-        settings: The job's settings.
-        selection: Which of them.
-        operator: Who does it.
-        until: When it ends: 12h, 7d, 4w, a date, or forever.
-        note: Why they are kept.
-        owner: Who looks after them; empty for nobody.
-        covers_new: Whether it covers those, too, that come later.
-
-    Returns:
-        The acknowledgement, and how many messages it covers.
+    It returns the acknowledgement, and how many messages it covers.
 
     Raises:
         NothingRemains: No message fits.
         UsageError: The selection, the time or the note can't be.
-        EnvironmentFault: The ledger can't be read, or the broker can't be reached.
     """
     if selection.state not in {State.OPEN, State.REMAINING}:
         raise UsageError(
@@ -161,12 +151,7 @@ class Acknowledgements(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, owner: str = "") -> Self:
-        """Those of a job; errors as for ``Inventory.covered``.
-
-        Args:
-            settings: The job's settings.
-            owner: Whose; empty for all.
-        """
+        """Those of a job; errors as for ``Inventory.covered``."""
         found = [one for one in _in_effect(settings) if not owner or one.owner == owner]
         answer = ask_inventory(settings, _REMAINING, lambda it: [*map(it.covered, found)])
         return cls([*zip(found, answer.found, strict=True)], answer.notes)
@@ -203,16 +188,7 @@ def _list(settings: Settings, owner: str, *, as_json: bool) -> None:
 
 
 def take_back(settings: Settings, name: str, operator: str) -> None:
-    """Ends an acknowledgement now.
-
-    Args:
-        settings: The job's settings.
-        name: Its id.
-        operator: Who does it.
-
-    Raises:
-        UsageError: None of this id is in effect; else as for ``write_states``.
-    """
+    """Ends an acknowledgement now; raises ``UsageError`` if it is not in effect."""
     found = next((one for one in _in_effect(settings) if one.id == name), None)
     if found is None:
         raise UsageError(
@@ -222,7 +198,7 @@ def take_back(settings: Settings, name: str, operator: str) -> None:
 
 
 def _in_effect(settings: Settings) -> Sequence[Acknowledgement]:
-    """Those in effect; of a part of a job, those of its handlers and of no other."""
+    """The acknowledgements in effect; for a part of a job, only those of its handlers."""
     job = settings.job
     with open_cluster(job.connection) as cluster:
         found = acknowledgements_in_effect(job, cluster)
@@ -243,10 +219,6 @@ def _time(text: str) -> datetime | None:
 
 def _moment(time: datetime) -> str:
     return clock(time)[:-7]
-
-
-def _until(time: datetime | None) -> str:
-    return "forever" if time is None else f"until {_moment(time)} UTC"
 
 
 def _document(settings: Settings, one: Acknowledgement, messages: int) -> dict[str, Any]:

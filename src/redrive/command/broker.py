@@ -84,7 +84,7 @@ def start(
     for name, equals, _ in pairs:
         if not (name and equals):
             raise click.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="--property")
-    embedded = _to_start(directory, port, brokers, {name: value for name, _, value in pairs})
+    embedded = _new_broker(directory, port, brokers, {name: value for name, _, value in pairs})
     if not as_json:
         click.echo(f"Starting Kafka on {find_java()} ...", err=True)
     started = embedded.start()
@@ -98,7 +98,7 @@ def stop(directory: Path, *, as_json: bool) -> None:
 
     Example: redrive broker stop
     """
-    embedded = _found(directory)
+    embedded = _existing(directory)
     stopped = embedded.stop()
     _print(embedded, as_json=as_json, note="" if stopped else "it was not running")
 
@@ -111,7 +111,7 @@ def status(ctx: click.Context, directory: Path, *, as_json: bool) -> None:
 
     Example: redrive broker status --json
     """
-    states = _print(_found(directory), as_json=as_json)
+    states = _print(_existing(directory), as_json=as_json)
     if states != {BrokerState.RUNNING}:
         ctx.exit(1)
 
@@ -123,17 +123,17 @@ def wipe(directory: Path, *, as_json: bool) -> None:
 
     Example: redrive broker wipe
     """
-    embedded = _found(directory)
+    embedded = _existing(directory)
     embedded.wipe()
     _print(embedded, as_json=as_json, note="its data is deleted")
 
 
-def _found(directory: Path) -> EmbeddedBroker | EmbeddedCluster:
+def _existing(directory: Path) -> EmbeddedBroker | EmbeddedCluster:
     """The broker or cluster in a folder; a new broker if there is none."""
     return EmbeddedCluster.found(directory) or EmbeddedBroker(directory)
 
 
-def _to_start(
+def _new_broker(
     directory: Path, port: int | None, brokers: int | None, properties: Mapping[str, str]
 ) -> EmbeddedBroker | EmbeddedCluster:
     cluster = EmbeddedCluster.found(directory)

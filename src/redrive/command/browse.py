@@ -10,7 +10,7 @@ import click
 
 from redrive.command.opening import DEFAULT_SETTINGS, TopicSource, open_cluster
 from redrive.command.options import json_option, network_options
-from redrive.command.output import counted, print_json, print_notes
+from redrive.command.output import counted, print_json, print_lines, print_notes
 from redrive.errors import UsageError
 from redrive.kafka.cluster import without_leader
 from redrive.masking import Mask
@@ -23,7 +23,7 @@ from redrive.operations.durations import clock
 from redrive.operations.network import Network, queue_names, read_network
 from redrive.operations.states import with_states
 from redrive.operations.undelivered import sources_of_queue, undelivered
-from redrive.printable import plain_text, printable
+from redrive.printable import plain_text
 from redrive.settings import read_settings
 
 _SHOWN_TEXT: Final = 400
@@ -119,7 +119,6 @@ def browse(
 
 
 def _is_manager(name: str, config: Path | None) -> bool:
-    """Whether the settings, if there are any, define a queue manager of this name."""
     path = config or DEFAULT_SETTINGS
     topology = read_settings(path).topology if config or path.exists() else None
     return topology is not None and name in topology.manager_names
@@ -134,13 +133,12 @@ def _show(found: Browsed, mask: Mask, nothing: str, *, as_json: bool) -> None:
     if not messages:
         click.echo(nothing)
     for one in messages:
-        click.echo("\n".join(_lines(one)))
+        print_lines(_lines(one))
 
 
 def _show_undelivered(
     network: Network, queue_manager: str, queue: str, count: int, *, as_json: bool
 ) -> None:
-    """Undeliverable messages, the oldest first."""
     sources = sources_of_queue(network.topology, queue_manager, queue)
     job = network.required_job()
     with network.cluster() as cluster:
@@ -165,16 +163,11 @@ def _show_undelivered(
     where = f"{queue}@{queue_manager}" if queue else queue_manager
     click.echo(f"{counted(len(found), 'undeliverable message')} of {where}")
     for one in found[:count]:
-        click.echo(printable(f"waits on {one.waits_on}, for {one.names}:"))
-        click.echo("\n".join(_lines(BrowsedMessage.of(one.record).masked(network.mask))))
+        message = BrowsedMessage.of(one.record).masked(network.mask)
+        print_lines([f"waits on {one.waits_on}, for {one.names}:", *_lines(message)])
 
 
 def _lines(message: BrowsedMessage) -> Iterator[str]:
-    """A message in lines for people, without control characters of a terminal."""
-    return map(printable, _raw_lines(message))
-
-
-def _raw_lines(message: BrowsedMessage) -> Iterator[str]:
     key = f"  key {_text(message.key)}" if message.key is not None else ""
     yield f"{message.position}  {clock(message.time)}{key}"
     if message.is_retried:
@@ -220,7 +213,6 @@ def _text(data: bytes | None) -> str:
 
 
 def _body(data: bytes | None) -> str:
-    """The body, cut where it gets long."""
     if not data:
         return "no body" if data is None else "empty body"
     text = plain_text(data)
@@ -232,7 +224,6 @@ def _body(data: bytes | None) -> str:
 
 
 def _summary(header: DeadLetterHeader) -> str:
-    """A dead-letter header in one line: reason, destination, writer and time."""
     name = reason_name(header.reason)
     why = f"{name} ({header.reason})" if name else str(header.reason)
     to = f"{header.dest_q_name}@{header.dest_q_mgr_name}".removesuffix("@")

@@ -17,7 +17,7 @@ from redrive.diagnostics import Diagnostic, Severity, in_order
 from redrive.errors import ConfigurationError
 from redrive.operations.definitions import read_sources, with_source_lines
 from redrive.operations.put_tracers import assuming_tracer
-from redrive.operations.rule_targets import DeadLetterQueue, check_targets
+from redrive.operations.rule_targets import check_targets
 from redrive.rules import decode_source, parse
 from redrive.rules.analysis import analyse
 from redrive.topology.files import (
@@ -30,6 +30,7 @@ from redrive.topology.files import (
     read_topology,
 )
 from redrive.topology.mq.reader import is_mqsc
+from redrive.topology.names import Names
 
 _KIND: Final = re.compile(r"^kind:\s*(\w+)", re.MULTILINE)
 _SEVERITIES: Final = tuple(Severity)
@@ -70,7 +71,7 @@ def _check_rules(file: str, text: str, options: _Options) -> FileFindings:
     if options.topology is not None:
         managers = options.topology.manager_names
         manager = control.input_queue_manager or (managers[0] if len(managers) == 1 else "")
-        handled = DeadLetterQueue(queue, manager)
+        handled = Names(queue=queue, queue_manager=manager)
         tracer = assuming_tracer(options.topology)
         found += check_targets(result.table, text, tracer, handled, name=name)
     summary = f"rules table, {counted(len(result.table.rules), 'rule')}"
@@ -94,7 +95,8 @@ def _check_settings(file: str) -> FileFindings:
         text, rules = handler.rules, parse(handler.rules).required()
         analysed += analyse(rules, text, name=handler.rules_name)
         if tracer is not None:
-            queue = DeadLetterQueue(handler.identity.queue, handler.identity.queue_manager)
+            identity = handler.identity
+            queue = Names(queue=identity.queue, queue_manager=identity.queue_manager)
             analysed += check_targets(rules, text, tracer, queue, name=handler.rules_name)
     findings = tuple(dict.fromkeys([*settings.warnings, *analysed]))
     return FileFindings(file, "settings", findings)
@@ -154,7 +156,7 @@ def check(
     """  # noqa: D301 - \b keeps click from wrapping the examples
     has_settings = any(Path(name).suffix == _SETTINGS for name in files)
     options = _Options(strict=not lenient, input_queue=input_queue, has_settings=has_settings)
-    checked = _each_once(list(_checked(files, options)))
+    checked = _without_duplicates(list(_check_files(files, options)))
     failing = set(_SEVERITIES[: _SEVERITIES.index(Severity(fail_on)) + 1])
     failed = [
         FileFindings(one.file, "", [it for it in one.findings if it.severity in failing])
@@ -165,7 +167,7 @@ def check(
     context.exit(1 if any(one.findings for one in failed) else 0)
 
 
-def _each_once(checked: Sequence[FileFindings]) -> list[FileFindings]:
+def _without_duplicates(checked: Sequence[FileFindings]) -> list[FileFindings]:
     """Drops findings that are reported with their own file too.
 
     Settings have the findings of their tables, which may be checked as well.
@@ -185,7 +187,7 @@ def _identity(finding: Diagnostic) -> tuple[object, ...]:
     return finding.line, finding.column, finding.code, finding.message
 
 
-def _checked(files: Sequence[str], options: _Options) -> Iterator[FileFindings]:
+def _check_files(files: Sequence[str], options: _Options) -> Iterator[FileFindings]:
     """Every file in the order of the command line, those of a folder by name."""
     of_topology = {name: sources for name in files if (sources := _definitions(name))}
     together = dict.fromkeys(source for sources in of_topology.values() for source in sources)

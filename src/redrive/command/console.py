@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from redrive.command.options import config_option
+from redrive.command.options import EXISTING_FILE, config_option
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.settings import read_settings
 
@@ -41,7 +41,7 @@ class Entrance:
 
     @property
     def has_login(self) -> bool:
-        """Whether it asks who somebody is."""
+        """Whether users have to sign in."""
         return bool(self.tokens or self.access)
 
     def check(self) -> None:
@@ -61,9 +61,6 @@ class Entrance:
             raise UsageError("--certificate and --key go together")
 
 
-_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
 @click.command(name="console")
 @config_option
 @click.option(
@@ -75,15 +72,17 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="N",
     help="Plans for more messages are applied by somebody else than who made them.",
 )
-@click.option("--tokens", type=_FILE, help="Users and their tokens; asks for a login.")
-@click.option("--access", type=_FILE, help="Roles of users and groups, and [oidc]: who names them.")
+@click.option("--tokens", type=EXISTING_FILE, help="Users and their tokens; asks for a login.")
+@click.option(
+    "--access", type=EXISTING_FILE, help="Roles of users and groups, and [oidc]: who names them."
+)
 @click.option("--proxy-header", default="", metavar="NAME", help="Names the user of a proxy.")
 @click.option("--proxy-groups-header", default="", metavar="NAME", help="Names the groups.")
 @click.option(
     "--proxy-from", multiple=True, metavar="NET", help="Where the proxy connects from; repeatable."
 )
-@click.option("--certificate", type=_FILE, help="TLS: the certificate, PEM.")
-@click.option("--key", type=_FILE, help="TLS: its key, PEM, without a password.")
+@click.option("--certificate", type=EXISTING_FILE, help="TLS: the certificate, PEM.")
+@click.option("--key", type=EXISTING_FILE, help="TLS: its key, PEM, without a password.")
 @click.option(
     "--name", "names", multiple=True, metavar="HOST", help="A name it is reached by; repeatable."
 )
@@ -134,15 +133,9 @@ def serve_console(
     four_eyes_above: int | None = None,
     entrance: Entrance | None = None,
 ) -> None:
-    """Serves the console until SIGINT or SIGTERM.
+    """Serves the console until SIGINT or SIGTERM; without an entrance nobody has to sign in.
 
-    Args:
-        config: The file of the job's settings.
-        host: Address to listen on.
-        port: Port to listen on.
-        four_eyes_above: Messages of a plan above which somebody else has to apply it; None
-            for no limit.
-        entrance: How users sign in; None for no login.
+    Plans for more than ``four_eyes_above`` messages have to be applied by somebody else.
     """
     import uvicorn  # noqa: PLC0415 - only with the extra
 
@@ -170,7 +163,7 @@ def serve_console(
         )
     )
     shown = f"[{host}]" if ":" in host else host
-    with _listening(host, port) as listener:
+    with _listen(host, port) as listener:
         scheme = "https" if way.certificate else "http"
         click.echo(f"{scheme}://{shown}:{port}/  (Ctrl+C ends it)")
         # The server ends in order at a signal, and then raises it again: nothing is left to do.
@@ -180,7 +173,7 @@ def serve_console(
 
 
 def _access(way: Entrance) -> Any:  # noqa: ANN401 - the console is imported by its name
-    """Who may come in, None for everybody on this machine; and the console's own name, if told."""
+    """The access (None for everybody on this machine), and the console's own host name if known."""
     if not way.has_login:
         return None, ()
     logins = importlib.import_module("redrive.console.logins")
@@ -209,7 +202,6 @@ def _access(way: Entrance) -> Any:  # noqa: ANN401 - the console is imported by 
 
 
 def _check_certificate(certificate: Path, key: Path) -> None:
-    """Raises ``UsageError`` if they can't be used."""
     try:
         # An empty password: without one, an encrypted key would ask at the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
@@ -220,8 +212,7 @@ def _check_certificate(certificate: Path, key: Path) -> None:
         ) from error
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    """A socket that listens; raises ``EnvironmentFault``."""
+def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
@@ -233,11 +224,6 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _address(listen: str, way: Entrance) -> tuple[str, int]:
-    """Host and port of ``--listen``.
-
-    Raises:
-        UsageError: It is none, or others could reach it without a login or in plain text.
-    """
     host, _, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not port.isdecimal() or not host or int(port) > _LAST_PORT:

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from redrive.command.options import TABLE, json_option, lenient_option
+from redrive.command.options import EXISTING_FILE, json_option, lenient_option
 from redrive.command.output import print_json, print_lines
 from redrive.rules import RetryTo, RulesTable, decode_source, parse
-from redrive.rules.analysis import (
-    Comparison,
-    Decision,
-    Divergence,
-    compare,
-    told_fields,
-    write_message,
-)
+from redrive.rules.analysis import Comparison, Decision, compare, told_fields, write_message
 
 
 @click.command()
-@click.argument("old", type=TABLE)
-@click.argument("new", type=TABLE)
+@click.argument("old", type=EXISTING_FILE)
+@click.argument("new", type=EXISTING_FILE)
 @lenient_option
 @json_option
 @click.pass_context
@@ -54,12 +48,18 @@ def diff(context: click.Context, old: Path, new: Path, *, lenient: bool, as_json
 
 def difference_document(found: Comparison, old: RulesTable, new: RulesTable) -> dict[str, Any]:
     """A comparison as ``redrive diff --json`` prints it."""
-    control = [{"keyword": it.keyword, "old": it.old, "new": it.new} for it in found.control]
     return {
         "equal": found.is_equal,
         "complete": found.is_complete,
-        "control": control,
-        "differences": [_difference(it, old, new) for it in found.differences],
+        "control": [asdict(one) for one in found.control],
+        "differences": [
+            {
+                "message": told_fields(one.witness),
+                "old": _decision(one.old, _rule_lines(old, one.old_rules)),
+                "new": _decision(one.new, _rule_lines(new, one.new_rules)),
+            }
+            for one in found.differences
+        ],
     }
 
 
@@ -97,14 +97,6 @@ def _sentence(decision: Decision, lines: Sequence[int]) -> str:
     parts.append(_end(decision))
     by = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}" if lines else "no rule"
     return f"{'; then '.join(parts)} ({by})"
-
-
-def _difference(difference: Divergence, old: RulesTable, new: RulesTable) -> dict[str, Any]:
-    return {
-        "message": told_fields(difference.witness),
-        "old": _decision(difference.old, _rule_lines(old, difference.old_rules)),
-        "new": _decision(difference.new, _rule_lines(new, difference.new_rules)),
-    }
 
 
 def _decision(decision: Decision, lines: Sequence[int]) -> dict[str, Any]:

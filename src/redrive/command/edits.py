@@ -85,18 +85,9 @@ def edit_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_edit(set_headers: Iterable[str], dropped: Iterable[str], patch: JsonPatch | None) -> Edit:
-    """The edit that options describe.
-
-    Args:
-        set_headers: ``NAME=VALUE``.
-        dropped: Names of headers.
-        patch: Changes the value; None for no change.
-
-    Raises:
-        UsageError: One of them is not of its form, or two contradict each other.
-    """
+    """The edit of headers to set (``NAME=VALUE``) or drop, and a patch; raises ``UsageError``."""
     operations: list[Operation] = [
-        DropHeader(_named("--drop-header", name)) for name in dict.fromkeys(dropped)
+        DropHeader(_header_name("--drop-header", name)) for name in dict.fromkeys(dropped)
     ]
     for text in set_headers:
         name, equals, value = text.partition("=")
@@ -104,13 +95,13 @@ def read_edit(set_headers: Iterable[str], dropped: Iterable[str], patch: JsonPat
             raise UsageError(f"--set-header {text} has no value", hint="write NAME=VALUE")
         if any(name == one.name for one in operations if isinstance(one, SetHeader | DropHeader)):
             raise UsageError(f"the header {name} is set or dropped twice", hint="name it once")
-        operations.append(SetHeader(_named("--set-header", name), os.fsencode(value)))
+        operations.append(SetHeader(_header_name("--set-header", name), os.fsencode(value)))
     if patch is not None:
         operations.append(PatchValue(patch))
-    return _bounded(Edit(tuple(operations)))
+    return _within_limit(Edit(tuple(operations)))
 
 
-def _named(option: str, name: str) -> str:
+def _header_name(option: str, name: str) -> str:
     try:
         return checked_name(name)
     except ValueError as error:
@@ -126,16 +117,7 @@ def _read_patch(path: Path) -> JsonPatch:
 
 
 def patch_of(data: bytes, name: str, what: str) -> JsonPatch:
-    """A JSON Patch.
-
-    Args:
-        data: Its text.
-        name: Where it is from, for errors.
-        what: What that is: ``the file``.
-
-    Raises:
-        UsageError: It is none.
-    """
+    """A JSON Patch; ``UsageError`` names its source, and calls it ``what``: ``the file``."""
     try:
         return JsonPatch.of(read_json(data))
     except ValueError as error:
@@ -146,8 +128,7 @@ def patch_of(data: bytes, name: str, what: str) -> JsonPatch:
         ) from None
 
 
-def _bounded(edit: Edit) -> Edit:
-    """An edit that can be written with its replay."""
+def _within_limit(edit: Edit) -> Edit:
     try:
         size = len(orjson.dumps(edit.document()))
     except TypeError:
@@ -164,11 +145,7 @@ def _bounded(edit: Edit) -> Edit:
 
 @contextmanager
 def edited_file(message: str) -> Iterator[Path]:
-    """A private file for an editor: deleted in the end, kept if the work on it would be lost.
-
-    Args:
-        message: Identity of the message.
-    """
+    """A private file for an editor: deleted in the end, kept if the work on it would be lost."""
     folder = Path(tempfile.mkdtemp(prefix="redrive-edit-"))
     path = folder / f"{message.replace(':', '-').replace('/', '-')}.txt"
     try:
@@ -184,11 +161,6 @@ def edited_file(message: str) -> Iterator[Path]:
 
 def edit_with(path: Path, message: str, content: Content) -> Edit:
     """Let a person edit a message; without a change the edit is empty.
-
-    Args:
-        path: The file for the editor.
-        message: Identity of the message.
-        content: What a replay would put.
 
     Raises:
         UsageError: The message is not text, or what the editor left can't be read.
@@ -207,31 +179,15 @@ def edit_with(path: Path, message: str, content: Content) -> Edit:
 
 
 def replacement(data: bytes, content: Content) -> Edit:
-    """The edit that an edited text describes; empty if nothing is changed.
-
-    Args:
-        data: The text, which ``written_form`` wrote and a person changed.
-        content: What was edited.
-
-    Raises:
-        UsageError: As for ``read_form``, or it is too long.
-    """
+    """The edit that a changed ``written_form`` describes; errors as for ``read_form``."""
     edited = read_form(data, content)
     if edited == content:
         return NO_EDIT
-    return _bounded(Edit((ReplaceContent(digest(content), edited),)))
+    return _within_limit(Edit((ReplaceContent(digest(content), edited),)))
 
 
 def written_form(message: str, content: Content) -> str:
-    """A message as a text to edit.
-
-    Args:
-        message: Its identity.
-        content: Its headers and value.
-
-    Raises:
-        UsageError: Its value is not text, or a header's name can't stand on a line.
-    """
+    """A message as a text to edit; raises ``UsageError`` if lines can't hold it."""
     body = value_text(content.value)
     if body is None:
         raise UsageError(
@@ -251,15 +207,7 @@ def written_form(message: str, content: Content) -> str:
 
 
 def read_form(data: bytes, content: Content) -> Content:
-    """The content that an edited text describes; lines and a value that are the same stay so.
-
-    Args:
-        data: The text.
-        content: What was edited.
-
-    Raises:
-        UsageError: A line is not a header, or the value was JSON and is not any more.
-    """
+    """The content of an edited text, as it was where nothing changed; raises ``UsageError``."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

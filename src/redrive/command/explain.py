@@ -10,7 +10,7 @@ import click
 
 from redrive.command.message_file import WrittenRecord, message_fields, parse_field, read_written
 from redrive.command.options import (
-    TABLE,
+    EXISTING_FILE,
     bootstrap_option,
     json_option,
     lenient_option,
@@ -54,7 +54,7 @@ _EFFECTS: Final = {
 
 
 @click.command()
-@click.argument("table", type=TABLE)
+@click.argument("table", type=EXISTING_FILE)
 @click.option(
     "--message",
     metavar="FILE|TOPIC:PARTITION:OFFSET|TOPIC",
@@ -127,7 +127,7 @@ def explain(
     fields: dict[str, FieldValue] = {}
     problem, mask, form = "", NO_MASK, GROUP_TOPIC
     if message is not None:
-        written, schemes, mask, form = _written(message, key, config, bootstrap_server)
+        written, schemes, mask, form = _read_message(message, key, config, bootstrap_server)
         fields, problem = message_fields(written, schemes, rules)
     fields.update(parse_field(text, dialect=rules.control.dialect) for text in assignments)
     if problem and not assignments:
@@ -144,7 +144,7 @@ def explain(
         click.echo("\n".join(_lines(rules, fields, explanation, mask, form)))
 
 
-def _written(
+def _read_message(
     message: str, key: str | None, config: Path | None, bootstrap_server: str
 ) -> tuple[WrittenRecord, SchemeTable, Mask, str]:
     """The message in a file or at a place, the schemes, the mask, and the names of group topics."""
@@ -190,7 +190,7 @@ def _lines(
     form: str,
 ) -> Iterator[str]:
     yield "the message: " + ", ".join(
-        f"{printable(name)} {_shown(name, value)}"
+        f"{printable(name)} {_value_text(name, value)}"
         for name, value in fields.items()
         if value not in {"", 0}
     )
@@ -204,7 +204,7 @@ def _lines(
         for clause in verdict.clauses:
             sign = click.style("+", fg="green") if clause.matches else click.style("-", fg="red")
             pattern = printable(write_clause(clause.keyword, clause.pattern))
-            value = _shown(clause.keyword, hidden_field(mask, clause.keyword, clause.value))
+            value = _value_text(clause.keyword, hidden_field(mask, clause.keyword, clause.value))
             yield f"  {sign} {pattern}: the message has {value}"
     yield ""
     if any(verdict.matches for verdict in explanation.verdicts):
@@ -220,7 +220,7 @@ def _lines(
         yield f"jitter: each delay of a BACKOFF is up to {JITTER:.0%} shorter"
 
 
-def _shown(keyword: str, value: FieldValue) -> str:
+def _value_text(keyword: str, value: FieldValue) -> str:
     if isinstance(value, str):
         return repr(value) if value else "blank"
     if value == ABSENT and pattern_keyword(keyword).value is Value.NUMBERS:
@@ -270,15 +270,7 @@ def explanation_document(
     mask: Mask,
     form: str,
 ) -> dict[str, Any]:
-    """What ``redrive explain --json`` prints.
-
-    Args:
-        table: The rules table.
-        fields: The fields of the message, without secrets.
-        explanation: What the table says of the message.
-        mask: Hides secrets in the values that clauses look at.
-        form: See ``JobConfiguration.group_topic``.
-    """
+    """What ``redrive explain --json`` prints; ``form`` is ``JobConfiguration.group_topic``."""
     return {
         "table": table.hash,
         "order": "key" if table.control.is_ordered else "",

@@ -29,7 +29,7 @@ _IN_KAFKA: Final[Mapping[str, str]] = {
 
 
 def shows_mq(job: JobConfiguration, *, mq: bool) -> bool:
-    """Whether MQ's words are shown: asked for by ``--mq``, or used by the tables or a topology."""
+    """Whether MQ's terms are shown: with ``--mq``, or if the tables or a topology use them."""
     tables = (parse(one.rules, name=one.rules_name).table for one in job.handlers)
     return (
         mq
@@ -60,7 +60,7 @@ def short_class(name: str | None) -> str:
 
 
 def why(row: Row, *, mq: bool) -> str:
-    """Why an attempt failed, what it changed, and who asked for it; for people, may be empty."""
+    """Why an attempt failed, what it changed, and who requested it; for people, may be empty."""
     number = f"{row['reason']} " if mq else ""
     reason = f"{number}{failure_text(row['reason_name'], mq=mq)}" if row["reason"] else ""
     failure = ": ".join(part for part in (reason, row["detail"]) if part)

@@ -35,7 +35,6 @@ class FileFindings:
 
 
 def _text(files: Sequence[FileFindings]) -> Iterator[str]:
-    """Every finding with its line and caret, then one line for each file."""
     for one in files:
         for finding in one.findings:
             head, *rest = finding.render().split("\n")
@@ -54,7 +53,6 @@ def _text(files: Sequence[FileFindings]) -> Iterator[str]:
 
 
 def _json(files: Sequence[FileFindings]) -> Iterator[str]:
-    """An object for each file, with every member of each finding."""
     yield json.dumps([dataclasses.asdict(one) for one in files], indent=2)
 
 

@@ -93,7 +93,7 @@ def history(
     if as_json:
         print_json(document_of(shown))
     else:
-        story(shown, mq=mq)
+        print_history(shown, mq=mq)
 
 
 def masked(answer: _Answer, mask: Mask) -> _Answer:
@@ -101,11 +101,11 @@ def masked(answer: _Answer, mask: Mask) -> _Answer:
     return replace(answer, outcomes=[mask.row(row) for row in answer.outcomes])
 
 
-def story(answer: History, *, mq: bool) -> None:
+def print_history(answer: History, *, mq: bool) -> None:
     """Prints what a message is, what happened to it, and what comes next."""
     lines = console()
     lines.print(Text(printable(f"message {answer.message}"), style="bold"))
-    for line in _what_it_is(answer.outcomes[-1], answer.put_on, mq=mq):
+    for line in _description(answer.outcomes[-1], answer.put_on, mq=mq):
         lines.print(Text(printable(f"  {line}")))
     lines.print()
     _print_outcomes(answer.outcomes, mq=mq)
@@ -130,7 +130,7 @@ def _show_found(found: Found, criteria: Criteria, *, mq: bool, as_json: bool) ->
     print_notes(found.notes)
 
 
-def _what_it_is(row: Row, put_on: str, *, mq: bool) -> list[str]:
+def _description(row: Row, put_on: str, *, mq: bool) -> list[str]:
     if put_on:
         target = at(row["field_destq"], row["field_destqm"])
         lines = [f"message {row['origin']}, taken from {put_on} and put to {target}"]

@@ -121,7 +121,6 @@ def _lines(found: Identification) -> Iterator[str]:
 
 
 def _parts(view: DeadLetterView) -> Iterator[str]:
-    """The parts of the example, without stack traces."""
     for name, value in asdict(view).items():
         if name in _LEFT_OUT or value is None or value is False:
             continue

@@ -70,14 +70,7 @@ class Letters(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, selection: Selection, *, limit: int, page: int = 1) -> Self:
-        """The dead letters of a selection; errors as for ``Inventory.letters``.
-
-        Args:
-            settings: Those of the job.
-            selection: Which ones.
-            limit: How many at most.
-            page: From 1, which has the newest; each has ``limit``.
-        """
+        """A page of dead letters, page 1 the newest; errors as for ``Inventory.letters``."""
 
         def ask(inventory: Inventory) -> tuple[Listing, dict[str, Next]]:
             found = inventory.letters(selection, limit=limit, skipped=(page - 1) * limit)
@@ -102,14 +95,13 @@ class Letters(NamedTuple):
 
 
 def _next_of(step: Next | None) -> dict[str, Any]:
-    """What JSON says of the next attempt; empty if none is due."""
     if step is None or step.due is None:
         return {}
     return {"next": {"attempt": step.attempt, "due": clock(step.due), "rule_line": step.rule_line}}
 
 
 def _show(found: Letters, selection: Selection, *, mq: bool, before: int) -> None:
-    """Prints a page, which so many newer ones come before."""
+    """Prints a page; ``before`` is the number of newer messages."""
     listing, steps, is_complete = found.listing, found.steps, not found.answer.notes
     if not listing.letters and listing.total:
         click.echo(f"this page is empty: {listing.total} in all")
@@ -190,14 +182,7 @@ class Groups(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, selection: Selection, *, limit: int, bars: int = 0) -> Self:
-        """The groups of a selection; errors as for ``Inventory.groups``.
-
-        Args:
-            settings: The job's settings.
-            selection: Which dead letters.
-            limit: How many groups at most, the largest ones.
-            bars: Spans of the trends; none if 0.
-        """
+        """The largest groups, with trends of so many bars; errors as for ``Inventory.groups``."""
 
         def ask(inventory: Inventory) -> tuple[Sequence[Group], int, Sequence[Sequence[int]]]:
             groups, total = inventory.groups(selection, limit=limit)

@@ -38,11 +38,7 @@ class WrittenRecord(NamedTuple):
 
 
 def read_written(path: Path) -> WrittenRecord:
-    """Read a JSON object, see ``message_from_json``, a line of ``kcat -J``, or raw bytes.
-
-    Raises:
-        UsageError: The file is empty, or the JSON does not describe a message.
-    """
+    """JSON (``message_from_json``), a line of ``kcat -J``, or bytes; raises ``UsageError``."""
     data = path.read_bytes()
     if not data:
         raise UsageError(f"{path} is empty", hint=f"a message is written as {_FORM}")
@@ -154,10 +150,7 @@ def message_from_json(document: Mapping[str, Any]) -> Message:
     """
     descriptor = _fields(document.get("md"), MQMD, "md")
     headers: list[tuple[str, bytes | None]] = list(mqmd_headers(descriptor).items())
-    headers += [
-        (name, None if text is None else str(text).encode())
-        for name, text in document.get("headers", {}).items()
-    ]
+    headers += [(name, _bytes(text)) for name, text in document.get("headers", {}).items()]
     if "value" in document:
         return str(document["value"]).encode(), headers
     body = bytes.fromhex(document.get("body_hex", ""))

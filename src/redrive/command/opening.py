@@ -63,11 +63,7 @@ def schemes_of(settings: Settings) -> SchemeTable:
 
 
 def settings_file(config: Path | None, bootstrap_server: str) -> Path | None:
-    """The file of ``-c``, by default redrive.toml; None if a broker is named instead.
-
-    Raises:
-        UsageError: Both are named, or there is neither.
-    """
+    """The file of ``-c`` or redrive.toml, None for a broker; ``UsageError`` for both or neither."""
     if bootstrap_server:
         if config is not None:
             raise UsageError("either -c FILE or --bootstrap-server", hint="leave one of them out")
@@ -81,7 +77,7 @@ def settings_file(config: Path | None, bootstrap_server: str) -> Path | None:
 
 
 class Answer(NamedTuple, Generic[_Answer]):
-    """What the ledger and the outcomes topic know."""
+    """An answer of the ledger and the outcomes topic."""
 
     found: _Answer
     notes: Sequence[str]
@@ -92,7 +88,7 @@ class Answer(NamedTuple, Generic[_Answer]):
     """Messages in quarantine that fit too, and are left out."""
 
     def document(self) -> dict[str, Any]:
-        """What JSON has of it besides what was found."""
+        """The members of the answer for JSON, without what was found."""
         return {
             "complete": not self.notes,
             "unread": self.unread,

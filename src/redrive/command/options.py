@@ -22,8 +22,7 @@ class _Decorator(Protocol):
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 """A file that need not exist."""
-TABLE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-"""A rules table."""
+EXISTING_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 STANDARD_INPUT: Final = "-"
 
 
@@ -39,11 +38,7 @@ def combined(*options: Callable[[Any], Any]) -> _Decorator:
 
 
 def read_file(name: str) -> bytes:
-    """The bytes of a file that an argument names, or of standard input.
-
-    Raises:
-        UsageError: It can't be read.
-    """
+    """The bytes of a file, or of standard input for ``-``; raises ``UsageError``."""
     try:
         return sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
     except OSError as error:

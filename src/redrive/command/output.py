@@ -123,7 +123,7 @@ def table(
         folded: Columns that take several lines when the terminal is narrow.
         whole: Columns that are never cut: ids that somebody copies.
     """
-    made = Table(
+    grid = Table(
         box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, collapse_padding=True
     )
     context = click.get_current_context(silent=True)
@@ -135,7 +135,7 @@ def table(
             texts = [_cut(text) for text in texts]
         is_right = name in right or any(isinstance(row[name], int) for row in rows)
         is_folded = name in folded
-        made.add_column(
+        grid.add_column(
             name,
             justify="right" if is_right else "left",
             no_wrap=not is_folded,
@@ -144,8 +144,8 @@ def table(
         )
         by_column.append([_Folded(one.plain, one.style) if is_folded else one for one in texts])
     for cells in zip(*by_column, strict=True):
-        made.add_row(*cells)
-    return made
+        grid.add_row(*cells)
+    return grid
 
 
 class _Folded(Text):

@@ -1,4 +1,4 @@
-"""What rules tables would do with the messages that there are, and nothing else.
+"""What rules tables would do with the messages that exist; nothing is written.
 
 One question behind four commands: ``redrive plan`` compares two tables, ``redrive restart --plan``
 those that decide with the new ones, ``redrive run --dry-run`` and ``redrive explain --topic`` try
@@ -19,12 +19,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from redrive.command.opening import open_cluster
-from redrive.command.options import FILE, TABLE, config_option, json_option
+from redrive.command.options import EXISTING_FILE, FILE, config_option, json_option
 from redrive.command.output import print_json, print_lines, print_notes
 from redrive.command.selection import parse_time
-from redrive.configuration import HandlerConfiguration, JobConfiguration
-from redrive.diagnostics import did_you_mean
-from redrive.errors import EnvironmentFault, UsageError
+from redrive.configuration import JobConfiguration
+from redrive.errors import UsageError
+from redrive.operations.record_view import existing_topic
 from redrive.settings import (
     Document,
     Option,
@@ -35,10 +35,9 @@ from redrive.settings import (
 )
 from redrive.topology.names import escape
 from redrive.what_if import Over, Question, WhatIf, ask
-from redrive.what_if.document import document_of
-from redrive.what_if.one_table import document_of_table, lines_of_table
+from redrive.what_if.document import document_of, document_of_table
 from redrive.what_if.page import page_of
-from redrive.what_if.text import lines_of
+from redrive.what_if.text import lines_of, lines_of_table
 
 _LIVE: Final = (Over.REMAINING, Over.PARKED, Over.BACKLOG)
 _CHANGES: Final = 2
@@ -46,11 +45,11 @@ _PUTS: Final = "puts to the queue managers of the topology are not tried: see re
 
 
 @click.command()
-@click.argument("new", type=TABLE)
+@click.argument("new", type=EXISTING_FILE)
 @config_option
 @click.option(
     "--old",
-    type=TABLE,
+    type=EXISTING_FILE,
     metavar="FILE",
     help="The table to compare with; by default that of the settings.",
 )
@@ -103,14 +102,13 @@ def plan(
     Exit codes: 0 nothing changes for any message, 2 something does or usage, 1 error.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     over = tuple(Over(place) for place in places) or _LIVE
-    if since is not None and Over.HISTORY not in over:
-        raise UsageError("--since is for history", hint="add --over history")
-    if by_spark and Over.HISTORY not in over:
-        raise UsageError("--spark is for history", hint="add --over history")
+    for option, is_given in (("--since", since is not None), ("--spark", by_spark)):
+        if is_given and Over.HISTORY not in over:
+            raise UsageError(f"{option} is for history", hint="add --over history")
     settings = read_settings(config)
     job = settings.job
     index = _index_of(job, name, new)
-    answer = asked(
+    answer = ask_with_progress(
         Question(
             old=job if old is None else with_table(config, index, old).job,
             new=with_table(config, index, new).job,
@@ -129,7 +127,7 @@ def plan(
     context.exit(_CHANGES if answer.changed else 0)
 
 
-def asked(question: Question) -> WhatIf:
+def ask_with_progress(question: Question) -> WhatIf:
     """The answer to a question, with a progress bar on a terminal."""
     columns = (TextColumn("Trying"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
@@ -175,16 +173,7 @@ def _index_of(job: JobConfiguration, name: str | None, new: Path) -> int:
 
 
 def with_table(config: Path, index: int, table: Path) -> Settings:
-    """The settings with another table; it is checked as ``run`` does.
-
-    Args:
-        config: The file of the settings.
-        index: Number of the handler, from 0.
-        table: The file of the table.
-
-    Raises:
-        ConfigurationError: The settings or the table have errors.
-    """
+    """The settings with another table, checked as ``run`` does; raises ``ConfigurationError``."""
     return read_settings(config, options=[_table_option(index, table)])
 
 
@@ -197,18 +186,12 @@ def try_table(
 ) -> None:
     """Try any table on what waits on one dead-letter topic, and write nothing.
 
-    Args:
-        table: The table.
-        topic: The topic.
-        config: The settings of the job that handles it; None for ``bootstrap_server``.
-        bootstrap_server: The broker of a job that is not set up yet.
-        as_json: Whether to print JSON.
+    Without settings ``bootstrap_server`` is the broker of a job that is not set up yet.
 
     Raises:
         UsageError: The settings have no handler for the topic.
         ConfigurationError: The settings or the table have errors.
-        EnvironmentFault: The cluster can't be reached, or the topic is not there.
-        TransientFault: The broker gave no answer in time.
+        EnvironmentFault: The topic does not exist.
     """
     if config is None:
         settings = _without_file(table, topic, bootstrap_server)
@@ -220,15 +203,11 @@ def try_table(
 def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
     """Try each table on what waits for its handler, and write nothing.
 
-    Args:
-        settings: The job's settings.
-        topic: The topic of the one handler that is meant; empty for all of them.
-        as_json: Whether to print JSON.
+    ``topic`` is the topic of the only handler that is tried; empty for all of them.
 
     Raises:
         UsageError: There is no rules table.
-        EnvironmentFault: The cluster can't be reached, or a dead-letter topic is not there.
-        TransientFault: The broker gave no answer in time.
+        EnvironmentFault: A dead-letter topic does not exist.
     """
     job = settings.job
     if not job.handlers:
@@ -236,13 +215,15 @@ def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
             "there is no rules table to try", hint="redrive resolve shows the way of a put"
         )
     handlers = [one for one in job.handlers if topic in {"", one.identity.topic}]
-    _check_topics(job, handlers)
+    with open_cluster(job.connection) as cluster:
+        for one in handlers:
+            existing_topic(cluster, one.identity.topic)
     questions = [
         # Both tables are the job's own, so the answer is what the job itself would do.
         Question(old=job, new=job, handler=one.identity.name, over=_LIVE, mask=settings.mask)
         for one in handlers
     ]
-    answers = [asked(one) for one in questions]
+    answers = [ask_with_progress(one) for one in questions]
     if as_json:
         print_json({"handlers": [document_of_table(one) for one in answers]})
         return
@@ -262,7 +243,7 @@ def _lines(answers: list[WhatIf]) -> Iterator[str]:
 
 
 def _without_file(table: Path, topic: str, bootstrap_server: str) -> Settings:
-    """The settings of ``redrive run --dlq TOPIC --rules TABLE``: what it did is not asked again."""
+    """The same settings as of ``redrive run --dlq TOPIC --rules TABLE``."""
     options = [
         Option(("kafka", "bootstrap_servers"), "--bootstrap-server", bootstrap_server),
         Option(("application", "name"), "--topic", escape(topic)),
@@ -282,14 +263,3 @@ def _handler_of(job: JobConfiguration, topic: str) -> int:
             " tried with --bootstrap-server in the place of the settings",
         )
     return topics.index(topic)
-
-
-def _check_topics(job: JobConfiguration, handlers: Sequence[HandlerConfiguration]) -> None:
-    with open_cluster(job.connection) as cluster:
-        known = cluster.topics()
-    for handler in handlers:
-        if (topic := handler.identity.topic) not in known:
-            raise EnvironmentFault(
-                f"there is no topic {topic}",
-                hint=did_you_mean(topic, known) or "names are case-sensitive",
-            )

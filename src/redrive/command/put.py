@@ -116,10 +116,10 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
 
     Exit codes: 0 put, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    put_names = read_put_names("put", names, at)
+    target, at = read_put_names("put", names, at)
     message = NewMessage(
-        queue=put_names.queue,
-        queue_manager=put_names.queue_manager,
+        queue=target.queue,
+        queue_manager=target.queue_manager,
         key=key,
         persistent=persistent,
         priority=priority,
@@ -136,7 +136,7 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
     for report in message.reports_in_vain():
         click.echo(f"warning: {report}", err=True)
     network = read_network(config, bootstrap_server, files)
-    at = put_names.at or checked_at("", network.topology.manager_names)
+    at = at or checked_at("", network.topology.manager_names)
     message = replace(message, user=putting_user(network))
     topic = checked_put_topic(network, at)
     body = _body(data, body_file)
@@ -155,7 +155,6 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
 
 
 def _problems(network: Network, at: str, message: NewMessage, body: bytes) -> Iterator[str]:
-    """Why the message would not reach its queue, by the definitions and the cluster as they are."""
     try:
         with network.cluster() as cluster:
             trace = cluster_tracer(network, cluster).trace(at, message, body)

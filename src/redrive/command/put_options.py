@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import click
 
@@ -13,8 +12,6 @@ from redrive.errors import UsageError
 from redrive.messages.reports import REPORT_OPTIONS
 from redrive.topology.names import NO_NAMES, Names
 
-_BOTH = 2
-"""Arguments of the older forms."""
 _PREFIX = "MQRO_"
 
 put_options = combined(
@@ -35,64 +32,44 @@ put_options = combined(
 """The names of the put, and the fields of the message that both commands have."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutNames:
-    """The names of a put."""
-
-    queue: str
-    """ObjectName."""
-    queue_manager: str = ""
-    """ObjectQMgrName; empty for none."""
-    at: str = ""
-    """The manager to which the application is connected; empty if not given."""
-
-    def __str__(self) -> str:
-        """``QUEUE@QM --at QM``, with what is known."""
-        name = f"{self.queue}@{self.queue_manager}" if self.queue_manager else self.queue
-        return f"{name} --at {self.at}" if self.at else name
-
-
-def read_put_names(command: str, arguments: Sequence[str], at: str) -> PutNames:
+def read_put_names(command: str, arguments: Sequence[str], at: str) -> tuple[Names, str]:
     """Read the arguments of ``resolve`` or ``put``, and ``--at``.
 
     The older forms ``redrive resolve QM QUEUE`` and ``redrive put QM QUEUE[@QM]`` are accepted with
     a hint on standard error.
 
+    Returns:
+        ObjectName and ObjectQMgrName, and the manager to which the application is connected; empty
+        if that is not given.
+
     Raises:
         UsageError: It is not a form of a put.
     """
-    if len(arguments) == 1:
-        queue, manager = read_queue_names(arguments[0])
-        return PutNames(queue=queue, queue_manager=manager, at=at)
-    if len(arguments) != _BOTH:
-        raise UsageError(
-            f"redrive {command} takes one QUEUE or QUEUE@QM", hint="such as PAYROLL@QM2 --at QM1"
-        )
-    first, second = arguments
-    if command == "resolve":
-        names = PutNames(queue=second, queue_manager=first, at=at or first)
-    else:
-        queue, manager = read_queue_names(second)
-        names = PutNames(queue=queue, queue_manager=manager, at=first)
-    hint = f"this is the older form of redrive {command} {names}"
+    match arguments:
+        case [text]:
+            return read_queue_names(text), at
+        case [manager, queue] if command == "resolve":
+            names, at = Names(queue=queue, queue_manager=manager), at or manager
+        case [manager, text]:
+            names, at = read_queue_names(text), manager
+        case _:
+            hint = "such as PAYROLL@QM2 --at QM1"
+            raise UsageError(f"redrive {command} takes one QUEUE or QUEUE@QM", hint=hint)
+    hint = f"this is the older form of redrive {command} {names}{at and f' --at {at}'}"
     click.echo(f"{click.style('hint:', fg='cyan')} {hint}", err=True)
-    return names
+    return names, at
 
 
-def read_queue_names(text: str) -> tuple[str, str]:
+def read_queue_names(text: str) -> Names:
     """The queue and the queue manager in ``QUEUE`` or ``QUEUE@QM``."""
     queue, at, manager = text.partition("@")
     if not queue or (at and not manager):
         raise UsageError(f"{text!r} is not QUEUE or QUEUE@QM", hint="such as PAYROLL@QM2")
-    return queue, manager
+    return Names(queue=queue, queue_manager=manager)
 
 
 def checked_at(at: str, managers: Collection[str]) -> str:
-    """The manager on which a put is made: the named one, or the only one.
-
-    Raises:
-        UsageError: It is none of the managers, or none is named and there are several.
-    """
+    """The named manager, or the only one; raises ``UsageError`` if there is no such one."""
     if at in managers:
         return at
     if not at and len(managers) == 1:
@@ -102,11 +79,7 @@ def checked_at(at: str, managers: Collection[str]) -> str:
 
 
 def read_report(names: Sequence[str]) -> int:
-    """The field Report: options with or without ``MQRO_``, in any case, also with commas.
-
-    Raises:
-        UsageError: One is not a report option.
-    """
+    """The field Report from options, also with commas or without ``MQRO_``; else ``UsageError``."""
     value = 0
     for text in ",".join(names).upper().split(","):
         name = text.strip().removeprefix(_PREFIX)
@@ -119,7 +92,4 @@ def read_report(names: Sequence[str]) -> int:
 
 def read_reply_to(text: str) -> Names:
     """ReplyToQ and ReplyToQMgr from ``QUEUE`` or ``QUEUE@QM``; empty for none."""
-    if not text:
-        return NO_NAMES
-    queue, queue_manager = read_queue_names(text)
-    return Names(queue=queue, queue_manager=queue_manager)
+    return read_queue_names(text) if text else NO_NAMES

@@ -38,13 +38,13 @@ def _lines(shown: RecordView, form: str, *, whole: bool) -> Iterator[str]:
     yield f"{shown.place}  {time}"
     yield f"key  {_text(record.key)}"
     yield ""
-    if shown.letter.is_dead_letter:
-        yield f"dead letter of {shown.letter.scheme}"
+    if shown.profile.is_dead_letter:
+        yield f"dead letter of {shown.profile.scheme}"
         yield from (f"  {name:16} {text}" for name, text in _view_parts(shown))
-        fields = shown.letter.fields
+        fields = shown.profile.fields
         yield f"  for rules        DESTQ('{fields['DESTQ']}') REASON({fields['REASON']})"
     else:
-        yield f"no dead letter: {shown.letter.problem}"
+        yield f"no dead letter: {shown.profile.problem}"
     yield from (f"  odd: {sentence}" for sentence in shown.unreadable)
     yield ""
     yield f"{len(shown.headers)} headers"
@@ -52,7 +52,7 @@ def _lines(shown: RecordView, form: str, *, whole: bool) -> Iterator[str]:
         yield from _header(header)
     yield ""
     if shown.decoded is not None and form in _DECODED:
-        yield from _decoded(shown.decoded, len(shown.body or b""))
+        yield from _decoded_lines(shown.decoded, len(shown.body or b""))
         if shown.decoded.text:
             return
     yield from _body(shown.body, form, whole=whole)
@@ -87,7 +87,7 @@ def _header(header: ShownHeader) -> Iterator[str]:
         yield f"      ... {len(rest) - _SHOWN_LINES + 1} more lines; --json shows all"
 
 
-def _decoded(decoded: Decoded, length: int) -> Iterator[str]:
+def _decoded_lines(decoded: Decoded, length: int) -> Iterator[str]:
     if decoded.problem:
         yield f"schema {decoded.schema}: {decoded.problem}"
         return
@@ -102,7 +102,7 @@ def _body(body: bytes | None, form: str, *, whole: bool) -> Iterator[str]:
         yield "no body: the value is null" if body is None else "empty body"
         return
     cut = body if whole else body[:_SHOWN]
-    text = None if form == "hex" else _shown_text(body, cut, form)
+    text = None if form == "hex" else _body_as_text(body, cut, form)
     yield f"body ({len(body)} bytes{', hexadecimal' if text is None else ''})"
     lines = hexadecimal(cut) if text is None else text.splitlines()
     yield from (f"  {line}" for line in lines)
@@ -110,7 +110,7 @@ def _body(body: bytes | None, form: str, *, whole: bool) -> Iterator[str]:
         yield f"  ... {len(body) - len(cut)} more bytes; redrive show --all shows them"
 
 
-def _shown_text(body: bytes, cut: bytes, form: str) -> str | None:
+def _body_as_text(body: bytes, cut: bytes, form: str) -> str | None:
     """A body as text; None if it is not text and the form does not force it."""
     text = cut.decode("utf-8", "replace")
     if form == "text":
@@ -131,10 +131,8 @@ def hexadecimal(data: bytes) -> Iterator[str]:
 def _text(raw: bytes | None) -> str:
     if raw is None:
         return "(null)"
-    try:
-        return raw.decode() or "(empty)"
-    except UnicodeDecodeError:
-        return f"0x{raw.hex()}"
+    text = text_or_none(raw)
+    return f"0x{raw.hex()}" if text is None else text or "(empty)"
 
 
 def as_json(shown: RecordView) -> dict[str, Any]:
@@ -144,10 +142,10 @@ def as_json(shown: RecordView) -> dict[str, Any]:
         "place": shown.place,
         "timestamp": record.timestamp,
         **_in_json("key", record.key),
-        "scheme": shown.letter.scheme,
-        "problem": shown.letter.problem,
+        "scheme": shown.profile.scheme,
+        "problem": shown.profile.problem,
         "view": asdict(shown.view),
-        "fields": dict(shown.letter.fields),
+        "fields": dict(shown.profile.fields),
         "unreadable": list(shown.unreadable),
         "headers": [
             {
@@ -172,7 +170,6 @@ def text_or_none(data: bytes) -> str | None:
 
 
 def _in_json(name: str, raw: bytes | None) -> dict[str, str | None]:
-    """Bytes as text where they are UTF-8, else as base64."""
     if raw is None:
         return {name: None}
     text = text_or_none(raw)

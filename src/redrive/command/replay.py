@@ -1,4 +1,4 @@
-"""``redrive replay``, ``discard`` and ``parked``: what is to become of messages that wait."""
+"""``redrive replay``, ``discard`` and ``parked``: what operators do with messages that wait."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from redrive.command.output import ask, print_json
 from redrive.command.replay_view import accepted_before, show_plan, show_status, show_statuses
 from redrive.command.replay_work import (
     apply_plan,
+    output_plan,
     plan_and_apply,
     planned,
     planned_message,
     results_of_replays,
     status_with_results,
-    tell_plan,
 )
 from redrive.command.selection import selection_options
 from redrive.engine.commands import To
@@ -87,7 +87,7 @@ def _carry_out(
     yes: bool = False,
     is_edited: bool = False,
 ) -> None:
-    """Plan what is to become of messages; then write the plan, or ask and apply it."""
+    """Make a plan; then write it, or ask and apply it."""
     settings, selection = read_settings(config), selection or Selection()
     mq = shows_mq(settings.job, mq=mq)
     if is_edited and identity is not None:
@@ -105,16 +105,16 @@ def _carry_out(
     else:
         found = planned_message(settings, replace(selection, message=identity), order)
     if only_plans or output is not None:
-        tell_plan(found, output, mq=mq, as_json=as_json)
+        output_plan(found, output, mq=mq, as_json=as_json)
     else:
         plan_and_apply(settings.job, found, purpose, mq=mq, yes=yes, as_json=as_json)
 
 
-class _Verbs(click.Group):
+class _MessageGroup(click.Group):
     """Subcommands, or the id of one message in the place of one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Takes ``--edit ID`` for an option of ``message``."""
+        """Reads ``--edit ID`` as an option of ``message``."""
         if args[:1] == ["--edit"]:
             args = ["message", *args]
         return super().parse_args(ctx, args)
@@ -122,7 +122,7 @@ class _Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Takes an id, which has colons, for the argument of ``message``."""
+        """Reads an id, which has colons, as the argument of ``message``."""
         if args and args[0] not in self.commands and ":" in args[0]:
             return "message", self.commands["message"], args
         if args and args[0] not in self.commands and not args[0].startswith("-"):
@@ -136,7 +136,7 @@ class _Verbs(click.Group):
 # -- replay ------------------------------------------------------------------------------------
 
 
-@click.group(cls=_Verbs)
+@click.group(cls=_MessageGroup)
 def replay() -> None:
     """Replay remaining messages: plan, look at the plan, apply it; or do it at once.
 
@@ -223,10 +223,10 @@ def message(*, to: str, header: str, edit: Edit, is_edited: bool, **given: Any) 
 def _order(to: str, header: str, rate: str | None, edit: Edit) -> Order:
     kind, target = parse_target(to)
     keeps_header = header == "keep" and kind is To.QUEUE
-    return Order(to=kind, target=target, keeps_header=keeps_header, rate=_parsed(rate), edit=edit)
+    return Order(to=kind, target=target, keeps_header=keeps_header, rate=_rate_of(rate), edit=edit)
 
 
-def _parsed(rate: str | None) -> float | None:
+def _rate_of(rate: str | None) -> float | None:
     return None if rate is None else parse_rate(rate)
 
 
@@ -323,7 +323,7 @@ def cancel_replay(*, plan_id: str, config: Path, purpose: str, yes: bool) -> Non
 # -- discard -----------------------------------------------------------------------------------
 
 
-@click.group(cls=_Verbs)
+@click.group(cls=_MessageGroup)
 def discard() -> None:
     """Throw remaining messages away, by a plan or at once.
 
@@ -355,7 +355,7 @@ def plan_to_discard(*, rate: str | None, **given: Any) -> None:  # noqa: ANN401
 
     Example: redrive discard plan --reason MQRC_Q_FULL --older-than 30d -o plan.json
     """
-    _carry_out(Order(to=To.DISCARD, rate=_parsed(rate)), only_plans=True, **given)
+    _carry_out(Order(to=To.DISCARD, rate=_rate_of(rate)), only_plans=True, **given)
 
 
 @discard.command(name="now")
@@ -368,7 +368,7 @@ def discard_now(*, rate: str | None, **given: Any) -> None:  # noqa: ANN401
 
     Example: redrive discard now --older-than 90d --because "kept for 90 days"
     """
-    _carry_out(Order(to=To.DISCARD, rate=_parsed(rate)), **given)
+    _carry_out(Order(to=To.DISCARD, rate=_rate_of(rate)), **given)
 
 
 @discard.command(name="message", hidden=True)

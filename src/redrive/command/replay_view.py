@@ -14,7 +14,7 @@ from redrive.engine.commands import Replay, To
 from redrive.engine.outcome import Result
 from redrive.operations.durations import duration
 from redrive.operations.replay.changes import Change
-from redrive.operations.replay.plan import Order, Part, ReplayPlan
+from redrive.operations.replay.plan import Order, ReplayPlan
 from redrive.operations.replay.progress import ReplayStatus, target_of
 from redrive.printable import printable
 from redrive.topology.names import Names
@@ -27,7 +27,7 @@ _MOST_WARNINGS = 20
 
 
 def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
-    """Prints what a plan is going to do, and what is worth knowing before."""
+    """Prints what a plan will do, and its warnings."""
     if not plan.count:
         state = "is parked" if plan.order.to.is_about_parked else "remains"
         click.echo(f"Nothing to do: no such message {state}.")
@@ -43,7 +43,11 @@ def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
         ("handler", plan.handlers),
     ):
         if parts:  # a plan of another program may have none
-            _show_parts(title, parts)
+            rows = [
+                {title: one.name, "messages": one.count, "for example": one.example}
+                for one in parts
+            ]
+            print_table(rows, folded=[title], whole=["for example"])
     lines = console()
     for change in plan.changes:
         _show_change(lines, change)
@@ -56,7 +60,7 @@ def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
 
 
 def question(plan: ReplayPlan) -> str:
-    """What a person is asked before a plan is applied."""
+    """The question before a plan is applied."""
     messages = messages_in_words(plan.count)
     match plan.order.to:
         case To.DISCARD:
@@ -70,15 +74,10 @@ def question(plan: ReplayPlan) -> str:
 
 
 def accepted_before(replay: Replay) -> str:
-    """What a person has to know who applies a plan again."""
+    """The notice for a plan that was accepted before."""
     purpose = f" ({printable(replay.purpose)})" if replay.purpose else ""
     who = f"{_when(replay.accepted)} from {printable(replay.operator)}{purpose}"
     return f"The plan {replay.plan} was accepted {who}, and is not accepted again."
-
-
-def _missing(to: To) -> str:
-    """The words for messages that were not there any more."""
-    return "were not parked any more" if to.is_about_parked else "did not remain any more"
 
 
 def show_status(status: ReplayStatus) -> None:
@@ -97,7 +96,8 @@ def show_status(status: ReplayStatus) -> None:
     if replay.placed:
         click.echo(f"  {replay.placed} placed already")
     if status.gone:
-        click.echo(f"  {status.gone} {_missing(replay.to)} when it was applied")
+        gone = "were not parked" if replay.to.is_about_parked else "did not remain"
+        click.echo(f"  {status.gone} {gone} any more when it was applied")
     for result, count in sorted(status.results.items()):
         click.echo(f"  {count} {result}")
     if status.results.get(Result.REMAINS) and replay.to is not To.REMAIN:
@@ -148,11 +148,6 @@ def _show_change(lines: Console, change: Change) -> None:
         lines.print(Text(text, style="yellow"), soft_wrap=True)
     elif not change.lines:
         lines.print(Text("  nothing"))
-
-
-def _show_parts(title: str, parts: Sequence[Part]) -> None:
-    rows = [{title: one.name, "messages": one.count, "for example": one.example} for one in parts]
-    print_table(rows, folded=[title], whole=["for example"])
 
 
 def _order(plan: ReplayPlan) -> str:

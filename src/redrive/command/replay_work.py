@@ -65,18 +65,12 @@ def planned(
     *,
     editor: Callable[[Content], Edit] | None = None,
 ) -> ReplayPlan:
-    """A plan about what remains, or is parked, and is asked for.
+    """A plan for the selected messages that remain, or are parked.
 
-    Args:
-        settings: The job's settings.
-        selection: Which messages.
-        order: What to do with them.
-        limit: How many at most; None for all.
-        editor: Edits the content of the only message.
+    ``editor`` edits the content of the only message.
 
     Raises:
         UsageError: What is asked for is somewhere else.
-        EnvironmentFault: The cluster can't be reached, or the ledger can't be read.
     """
     is_about_parked = order.to.is_about_parked
     state = State.PARKED if is_about_parked else State.REMAINING
@@ -96,7 +90,7 @@ def planned(
             quarantined = count_quarantined(inventory, selection)
             notes = (*notes, *notes_about_quarantined(quarantined))
             if not rows:
-                notes = (*notes, *_elsewhere(inventory, selection))
+                notes = (*notes, *_other_state_note(inventory, selection))
         planner = Planner(
             job,
             cluster,
@@ -115,8 +109,8 @@ def _entries(job: JobConfiguration, cluster: Cluster) -> Entries:
     return read_entries(cluster, job.control_topic)
 
 
-def _elsewhere(inventory: Inventory, selection: Selection) -> Iterator[str]:
-    """What to do about messages that are as asked for, but not where the command looks."""
+def _other_state_note(inventory: Inventory, selection: Selection) -> Iterator[str]:
+    """A note if messages fit the selection in the other state: parked or remaining."""
     is_about_parked = selection.state is State.PARKED
     other = State.REMAINING if is_about_parked else State.PARKED
     if inventory.places(replace(selection, state=other), limit=1):
@@ -131,11 +125,7 @@ def planned_message(
     order: Order,
     editor: Callable[[Content], Edit] | None = None,
 ) -> ReplayPlan:
-    """A plan about one message, with a note about its last outcome if there is nothing to do.
-
-    Raises:
-        NotFoundError: There is no outcome of such a message; else as for ``planned``.
-    """
+    """A plan about one message, with a note if there is nothing to do; or ``NotFoundError``."""
     found = planned(settings, selection, order, None, editor=editor)
     if found.count:
         return found
@@ -160,7 +150,7 @@ def plan_and_apply(
         print_json(found.document())
 
 
-def tell_plan(found: ReplayPlan, output: Path | None, *, mq: bool, as_json: bool) -> None:
+def output_plan(found: ReplayPlan, output: Path | None, *, mq: bool, as_json: bool) -> None:
     """Prints a plan, and writes it to a file if one is named and there is anything in it."""
     if output is not None and found.count:
         found.write(output)
@@ -213,24 +203,15 @@ def results_of_replays(job: JobConfiguration) -> dict[str, dict[str, int]]:
 
 
 def runs(cluster: Cluster, job: JobConfiguration) -> bool:
-    """Whether an instance of the job runs.
-
-    Raises:
-        TransientFault: The broker does not know.
-    """
+    """Whether an instance of the job runs; raises ``TransientFault`` if that is not known."""
     members = cluster.instances(job.application)
     if members is None:
         raise TransientFault("the broker does not report whether the job runs")
     return bool(members)
 
 
-def wait_for_completion(cluster: Cluster, job: JobConfiguration, plan: str) -> ReplayStatus:
-    """Waits until a replay is done; without a running job one is run for it, and ended.
-
-    Raises:
-        EnvironmentFault: No job can be run here.
-        TransientFault: The broker gave no answer in time.
-    """
+def wait_for_completion(cluster: Cluster, job: JobConfiguration, plan: str) -> None:
+    """Waits until a replay is done; without a running job one is run for it, and ended."""
     with progress_bar("replaying") as show:
         while not _is_done(cluster, job, plan, show):
             if runs(cluster, job) and _watch(cluster, job, plan, show):
@@ -241,12 +222,6 @@ def wait_for_completion(cluster: Cluster, job: JobConfiguration, plan: str) -> R
                 break
             except AlreadyRunningError:
                 continue  # somebody started it at this moment
-    return _status(cluster, job, plan)
-
-
-def _status(cluster: Cluster, job: JobConfiguration, plan: str) -> ReplayStatus:
-    [status] = statuses(job, cluster, plan=plan)
-    return status
 
 
 def _watch(cluster: Cluster, job: JobConfiguration, plan: str, show: ShowProgress) -> bool:
@@ -263,7 +238,7 @@ def _watch(cluster: Cluster, job: JobConfiguration, plan: str, show: ShowProgres
 
 def _is_done(cluster: Cluster, job: JobConfiguration, plan: str, show: ShowProgress) -> bool:
     try:
-        status = _status(cluster, job, plan)
+        [status] = statuses(job, cluster, plan=plan)
     except TransientFault:
         return False  # a broker that is restarted
     show(max(0, status.replay.instructed - status.waiting), status.replay.instructed)

@@ -22,7 +22,6 @@ from redrive.operations.definitions import read_definitions
 from redrive.operations.put import NewMessage
 from redrive.operations.put_tracers import assuming_tracer
 from redrive.topology.mq.results import Bind, OpenOption, OpenRequest
-from redrive.topology.names import Names
 from redrive.topology.trace import (
     MOVES,
     Caused,
@@ -109,9 +108,9 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
 
     Exit codes: 0 the message gets there, 1 it does not, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    put_names = read_put_names("resolve", names, at)
+    target, at = read_put_names("resolve", names, at)
     topology = read_definitions(files)
-    at = checked_at(put_names.at, topology.manager_names)
+    at = checked_at(at, topology.manager_names)
     if then and at in topology.mq:
         raise UsageError(
             f"--then: {at} is of IBM MQ, where channels run without being asked",
@@ -119,20 +118,19 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
         )
     if options and at in topology.mq:
         opened = OpenRequest(
-            queue=put_names.queue,
-            queue_manager=put_names.queue_manager,
+            queue=target.queue,
+            queue_manager=target.queue_manager,
             options=_open_options(options),
             bind=_BINDS[bind],
             seed=seed,
         )
         trace = trace_open(topology, at, opened)
     elif then:
-        named = Names(queue=put_names.queue, queue_manager=put_names.queue_manager)
-        trace = trace_moves(topology, at, named, length=length, moves=then)
+        trace = trace_moves(topology, at, target, length=length, moves=then)
     else:
         message = NewMessage(
-            queue=put_names.queue,
-            queue_manager=put_names.queue_manager,
+            queue=target.queue,
+            queue_manager=target.queue_manager,
             persistent=persistent,
             report=read_report(reports),
             reply_to=read_reply_to(reply_to),
@@ -163,13 +161,14 @@ def _open_options(text: str) -> OpenOption:
 
 
 def _tree(trace: ResolutionTrace) -> Iterator[str]:
-    """The trace as an indented tree, one manager deeper than the one before."""
-    widths = _widths([step for visit in trace.visits for step in visit.steps])
+    cells = [_cells(step) for visit in trace.visits for step in visit.steps]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for depth, visit in enumerate(trace.visits):
         arrow = "" if not depth else "-> "
         yield f"{'  ' * depth}{arrow}{visit.queue_manager}: {visit.names or 'no names'}"
         for step in visit.steps:
-            yield ("  " * (depth + 2) + _line(step, widths)).rstrip()
+            line = "  ".join(map(str.ljust, _cells(step), widths))
+            yield f"{'  ' * (depth + 2)}{line}".rstrip()
         if visit.decision:
             yield f"{'  ' * (depth + 2)}job: {visit.decision}"
     end = trace.end + (f": {trace.final}" if trace.final else "")
@@ -183,45 +182,25 @@ def _tree(trace: ResolutionTrace) -> Iterator[str]:
         if trace.problem.advice:
             yield f"   to change: {trace.problem.advice}"
     for one in trace.caused:
-        yield f"   and {one.what}: {_ended(one)}"
+        yield f"   and {one.what}: {_caused_text(one)}"
     for move in trace.moves:
         yield f"   --then {move} lets it go on"
     for sentence in trace.assumed:
         yield f"   assumed: {sentence}"
 
 
-def _ended(end: Caused) -> str:
+def _caused_text(end: Caused) -> str:
     place = f": {end.final}" if end.final else ""
     topic = f" (topic {end.topic})" if end.topic else ""
     return f"{end.end}{place}{topic}{end.detail and f', because {end.detail}'}"
 
 
-def _widths(steps: Sequence[TraceStep]) -> tuple[int, int, int]:
-    return (
-        max((len(step.rule) for step in steps), default=0),
-        max((len(step.definition) for step in steps), default=0),
-        max((len(_told(step)) for step in steps), default=0),
-    )
-
-
-def _line(step: TraceStep, widths: tuple[int, int, int]) -> str:
-    rule, definition, told = widths
-    return "  ".join(
-        (
-            step.rule.ljust(rule),
-            step.definition.ljust(definition),
-            _told(step).ljust(told),
-            step.location,
-        )
-    )
-
-
-def _told(step: TraceStep) -> str:
-    return step.what + (f" -> {step.after}" if step.after != step.before else "")
+def _cells(step: TraceStep) -> tuple[str, str, str, str]:
+    change = f" -> {step.after}" if step.after != step.before else ""
+    return step.rule, step.definition, f"{step.what}{change}", step.location
 
 
 def _flowchart(trace: ResolutionTrace) -> Iterator[str]:
-    """The trace as a flowchart: a box around each manager, a node for each step."""
     yield "flowchart TD"
     node = 0
     yield f'    n0(["{_escaped(trace.visits[0].names if trace.visits else "")}"])'
@@ -230,11 +209,8 @@ def _flowchart(trace: ResolutionTrace) -> Iterator[str]:
         first = node + 1
         for step in visit.steps:
             node += 1
-            label = "<br/>".join(
-                _escaped(part)
-                for part in (f"{step.rule} {step.definition}", _told(step), step.location)
-                if part
-            )
+            rule, definition, *more = _cells(step)
+            label = "<br/>".join(map(_escaped, filter(None, (f"{rule} {definition}", *more))))
             yield f'        n{node}["{label}"]'
         yield "    end"
         for at in range(first, node + 1):

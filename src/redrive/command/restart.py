@@ -12,7 +12,7 @@ import click
 from redrive.checkpoints.tables import KeptTable
 from redrive.command.options import instance_options, instance_settings, yes_option
 from redrive.command.output import ask, print_lines
-from redrive.command.plan import asked, show
+from redrive.command.plan import ask_with_progress, show
 from redrive.command.tables import required_text
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.errors import ConfigurationError, RedriveError, UsageError
@@ -35,7 +35,7 @@ _NOT_RESTARTED: Final = "not restarted, the job goes on as before"
 _WAITING: Final = (Over.REMAINING, Over.PARKED)
 
 
-class _RefusedError(RedriveError):
+class _RestartRefusedError(RedriveError):
     """The job keeps its settings."""
 
 
@@ -109,7 +109,7 @@ def restart(
     click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
     if answer.is_new_run:
         click.echo(_NEW_RUN)
-    print_lines(_tables(answer))
+    print_lines(_effect_lines(answer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Restart:
         if self.over:
             _show_plan(settings, tables_of(settings.job), self.over)
             ask("Restart with these tables?", yes=self.yes)
-        return _restarted(settings.job, timeout)
+        return _restart(settings.job, timeout)
 
     def with_kept(self, digits: str, handler: str | None, timeout: float) -> RestartAnswer:
         """Restarts with a table that ran before in the place of the one that the file holds."""
@@ -170,12 +170,7 @@ class Restart:
     ) -> RestartAnswer:
         """Restarts with another text in a file, which gets the old one back if the job refuses.
 
-        Args:
-            file: The file of the table.
-            handlers: The handlers by number that read it.
-            text: The table.
-            timeout: Seconds to wait for the job's answer.
-            confirm: Called with the settings before anything changes; may raise.
+        ``confirm`` is called with the settings before anything changes, and may raise.
         """
         with file.prepared(text) as candidate:
             settings = self._checked(
@@ -185,8 +180,8 @@ class Restart:
             confirm(settings)
             file.replace()
             try:
-                return _restarted(settings.job, timeout)
-            except _RefusedError:
+                return _restart(settings.job, timeout)
+            except _RestartRefusedError:
                 file.put_back()
                 raise
 
@@ -199,12 +194,12 @@ class Restart:
             ) from error
 
 
-def _restarted(job: JobConfiguration, timeout: float) -> RestartAnswer:
+def _restart(job: JobConfiguration, timeout: float) -> RestartAnswer:
     answer = restart_job(job, timeout=timeout)
     if answer.message:
         for finding in answer.findings:
             click.echo(printable(finding), err=True)
-        raise _RefusedError(f"{_NOT_RESTARTED}: {answer.message}", hint=answer.hint)
+        raise _RestartRefusedError(f"{_NOT_RESTARTED}: {answer.message}", hint=answer.hint)
     return answer
 
 
@@ -236,7 +231,7 @@ def table_file(job: JobConfiguration, index: int) -> tuple[Path, Sequence[int]]:
 
 
 def _show_plan(settings: Settings, ran: Tables, over: Sequence[Over]) -> None:
-    """What the new tables and schemes will do with messages, against those that decide now."""
+    """Shows what the new tables and schemes change for messages, against those that decide now."""
     job, is_changed = settings.job, False
     for handler in job.handlers:
         name, meaning = handler.identity.name, meaning_of(handler, settings.job)
@@ -244,9 +239,9 @@ def _show_plan(settings: Settings, ran: Tables, over: Sequence[Over]) -> None:
         if not decides:
             click.echo(f"{printable(name)}: a new handler, which no table has decided for yet")
         elif decides != {meaning}:
-            old = _as_it_decides(job, _kept_of(ran, name, min(decides - {meaning})))
+            old = _with_deciding_table(job, _kept_of(ran, name, min(decides - {meaning})))
             question = Question(old=old, new=job, handler=name, over=over, mask=settings.mask)
-            show(asked(question), as_json=False)
+            show(ask_with_progress(question), as_json=False)
             is_changed = True
     if not is_changed:
         click.echo(f"no table changed in meaning, so {_NOTHING_MOVES}")
@@ -255,7 +250,6 @@ def _show_plan(settings: Settings, ran: Tables, over: Sequence[Over]) -> None:
 
 
 def _kept_of(ran: Tables, handler: str, meaning: str) -> KeptTable:
-    """The table that decides, with the schemes of dead letters that do."""
     for kept in ran.tables:
         if kept.handler == handler and meaning.startswith(kept.hash):
             if meaning != kept.hash + schemes_id(kept.schemes):
@@ -271,8 +265,7 @@ def _kept_of(ran: Tables, handler: str, meaning: str) -> KeptTable:
     )
 
 
-def _as_it_decides(job: JobConfiguration, kept: KeptTable) -> JobConfiguration:
-    """The job with a table that was kept, and its schemes of dead letters."""
+def _with_deciding_table(job: JobConfiguration, kept: KeptTable) -> JobConfiguration:
     text = required_text(kept)
 
     def changed(handler: HandlerConfiguration) -> HandlerConfiguration:
@@ -283,8 +276,7 @@ def _as_it_decides(job: JobConfiguration, kept: KeptTable) -> JobConfiguration:
     return replace(job, handlers=tuple(map(changed, job.handlers)), schemes=kept.schemes)
 
 
-def _tables(answer: RestartAnswer) -> Iterator[str]:
-    """What the restart means for messages that are parked or remain."""
+def _effect_lines(answer: RestartAnswer) -> Iterator[str]:
     for name in answer.changed:
         yield f"{name}: what decides has changed; what is parked or remains is decided afresh"
     if answer.changed:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -38,10 +38,6 @@ from redrive.settings import (
 from redrive.streaming.lifecycle import JobControl, JobObserver
 from redrive.topology.names import escape
 
-if TYPE_CHECKING:
-    from redrive.observe.observation import Observation
-
-
 _LOGGER: Final = logging.getLogger("redrive.run")
 
 _DEFAULT: Final = Path("redrive.toml")
@@ -65,13 +61,10 @@ _SETTINGS: Final = {
     "wait": ("supervision", "wait_for_broker"),
     "watch": ("job", "watch"),
 }
-"""Options and their settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The source of the settings, to read them again for a restart."""
-
     path: Path | None
     options: Sequence[Option]
 
@@ -223,19 +216,14 @@ def run_job(
     load: Callable[[], JobConfiguration] | None,
     watch: FileWatch | None = None,
 ) -> int:
-    """Run a job in this process until it ends, and return the exit code.
+    """Run a job in this process until it ends, and return the exit code; raises ``RedriveError``.
 
-    Args:
-        settings: The job's settings.
-        observers: Observers of the job.
-        load: Reads the settings again for SIGHUP; None if they cannot be.
-        watch: Asks for a restart when files change; None for only when somebody asks.
-
-    Raises:
-        RedriveError: The job could not start, or failed.
+    ``load`` reads the settings again for SIGHUP; None if they cannot be.
     """
+    from redrive.observe.observation import Observation  # noqa: PLC0415 - slow to import
+
     job = settings.job
-    with _observation()(job, settings.mask) as observation:
+    with Observation(job, settings.mask) as observation:
         _check_start(settings, observation.listen)
         faulthandler.enable(_STANDARD_ERROR)  # prints a stack trace when a client crashes
         record = RestartRecord(job.directory, job.share)
@@ -253,7 +241,7 @@ def run_job(
             with (
                 handling_signals(control.request_stop, restart),
                 watch or nullcontext(),
-                _logging_the_end(settings.log),
+                _log_error(settings.log),
             ):
                 return _job()(job, control, end_process=os._exit)
 
@@ -263,14 +251,10 @@ def _check_start(settings: Settings, listen: Callable[[], None]) -> None:
     job = settings.job
     problems: list[RedriveError] = []
 
-    def check_folder() -> None:
-        if not problems:  # it makes the folder
-            check_directory(job.directory)
-
     checks: Sequence[Callable[[], object]] = (
         lambda: None if job.wait_for_broker else check_start(job),
         lambda: _take_address(job, listen),
-        check_folder,
+        lambda: None if problems else check_directory(job.directory),  # it makes the folder
     )
     for check in checks:
         try:
@@ -302,8 +286,6 @@ def _take_address(job: JobConfiguration, listen: Callable[[], None]) -> None:
 
 @dataclass(slots=True)
 class _RestartObserver(JobObserver):
-    """Answers requests to restart."""
-
     record: RestartRecord
     running: JobConfiguration
 
@@ -319,12 +301,6 @@ class _RestartObserver(JobObserver):
         self.record.write(error)
 
 
-def _observation() -> type[Observation]:
-    from redrive.observe.observation import Observation  # noqa: PLC0415 - slow to import
-
-    return Observation
-
-
 def _job() -> Callable[..., int]:
     # Spark is slow to import: errors in settings are reported before.
     from redrive.streaming.job import run as run_streaming  # noqa: PLC0415
@@ -333,7 +309,7 @@ def _job() -> Callable[..., int]:
 
 
 @contextmanager
-def _logging_the_end(log: LogSettings) -> Iterator[None]:
+def _log_error(log: LogSettings) -> Iterator[None]:
     """Logs an error that ends the job, unless the log is where the command prints it."""
     try:
         yield
@@ -346,8 +322,6 @@ def _logging_the_end(log: LogSettings) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Reload:
-    """Reads the settings again for a job that runs."""
-
     source: _Source
     running: JobConfiguration
 
@@ -373,7 +347,6 @@ class _Reload:
 def _handler_options(
     path: Path | None, queues: Sequence[str], rules: Sequence[str], files: Sequence[str]
 ) -> list[Option]:
-    """The handlers that options describe."""
     if path is not None and (queues or rules):
         raise click.UsageError("with -c FILE the handlers are those of the file")
     if path is None and not rules and not (files and not queues):

@@ -64,7 +64,6 @@ _VARIABLES: Final[Sequence[tuple[str, KeyPath]]] = (
     ("REDRIVE_DEADQ", ("topology", "dead_letter_queue")),
     ("REDRIVE_DIRECTORY", ("application", "directory")),
 )
-"""Environment variables and their settings."""
 
 _BROKER: Final = "localhost:9092"
 _SIGN_IN: Final = {
@@ -140,12 +139,7 @@ def runmqdlq(context: click.Context, /, words: tuple[str, ...]) -> None:
 
 
 def open_queue(settings: Settings) -> None:
-    """See that the dead-letter queue exists, as the open of IBM's command does.
-
-    Raises:
-        EnvironmentFault: It does not, or the broker can't be reached.
-        TransientFault: The broker gave no answer in time.
-    """
+    """Raises ``EnvironmentFault`` if the queue does not exist, as the open of IBM's command."""
     job = settings.job
     check_access(job.connection)
     topic = job.handlers[0].identity.topic
@@ -167,9 +161,7 @@ def not_opened(settings: Settings, reason: str, detail: str) -> EnvironmentFault
 def read_input(data: bytes, *, has_password: bool) -> tuple[RulesSource, str]:
     """The rules table and the password from standard input.
 
-    Args:
-        data: All of standard input.
-        has_password: Whether its first line is a password. Lines are counted with it.
+    The password is the first line, if there is one; lines are counted with it.
     """
     password = b""
     if has_password:
@@ -288,12 +280,7 @@ def _queue(arguments: Arguments, rules: RulesSource, document: Document) -> str:
 
 
 class Report(JobObserver):
-    """The report on standard output: start, failed puts, end, and a summary.
-
-    Args:
-        settings: The settings of the job, which has one handler.
-        write: Writes one line.
-    """
+    """The report on standard output: start, failed puts, end, and a summary."""
 
     def __init__(self, settings: Settings, write: Callable[[str], None]) -> None:
         self._queue = settings.job.handlers[0].identity.queue

@@ -62,11 +62,7 @@ def parse_selection(
     older_than: str | None,
     where: str,
 ) -> Selection:
-    """The selection of the options, as they were written.
-
-    Raises:
-        UsageError: A reason, a key or a time is none.
-    """
+    """The selection that options describe; raises ``UsageError``."""
     return Selection(
         state=State(status),
         reason=None if reason is None else parse_reason(reason),

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from redrive.command import record
 from redrive.command.failures import shows_mq
-from redrive.command.history import document_of, masked, story
+from redrive.command.history import document_of, masked, print_history
 from redrive.command.opening import open_cluster, schemes_of
 from redrive.command.options import config_option, mq_option, table_options
 from redrive.command.output import console, print_json
@@ -58,7 +58,7 @@ def show(*, identity: str, config: Path, form: str, whole: bool, mq: bool, as_js
         return
     lines = console()
     if answer:
-        story(answer, mq=shows_mq(settings.job, mq=mq))
+        print_history(answer, mq=shows_mq(settings.job, mq=mq))
         lines.print()
     if isinstance(found, Lost):
         lines.print(Text(f"body: {found.reason}", style="yellow"))
@@ -70,14 +70,12 @@ def show(*, identity: str, config: Path, form: str, whole: bool, mq: bool, as_js
 
 
 def find_message(settings: Settings, identity: str) -> tuple[History | None, StoredRecord | Lost]:
-    """The history of a message, without secrets, and its record, which is as it was written.
+    """The history of a message without secrets, and its record as it was written.
 
-    Returns:
-        The history, None of a record that the job has not handled; and the record.
+    The history is None if the job has not handled the record.
 
     Raises:
         NotFoundError: There is neither an outcome nor a record.
-        EnvironmentFault: The ledger can't be read.
     """
     archive = Archive(settings.job)
     answer = archive.history(identity)
@@ -117,7 +115,7 @@ def _in_json(found: StoredRecord | Lost, settings: Settings) -> dict[str, Any]:
     if isinstance(found, Lost):
         return {"lost": found.reason}
     view = _view(found, settings)
-    header = view.letter.header
+    header = view.profile.header
     return {
         **record.as_json(view),
         "topic": found.lane.topic,

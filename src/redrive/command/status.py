@@ -33,11 +33,11 @@ from redrive.engine.outcome import Result
 from redrive.errors import TransientFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.operations.durations import clock, duration
-from redrive.operations.next_look import NextLook, next_looks
 from redrive.operations.retention import Waiting, expiring_of
 from redrive.operations.states import acknowledgements_in_effect
 from redrive.operations.supervision import Activity, SupervisionState, problem_of, supervision_file
 from redrive.operations.supervision import read as read_supervision
+from redrive.operations.tables import NextLook, next_looks
 from redrive.outcomes.ledger import Batch
 from redrive.outcomes.status import Count, HandlerStatus, Precision, PutsStatus, Status, status_of
 from redrive.printable import printable
@@ -121,19 +121,13 @@ class StatusView:
     now: Status
     supervision: SupervisionState | None
     next_looks: Mapping[str, NextLook]
-    """When handlers evaluate remaining messages again."""
     expiring: Sequence[Waiting]
-    """Topics that delete messages before they are handled."""
     vacant: Sequence[Share] = ()
     """Fixed shares of the partitions on which nobody works, while somebody works on another."""
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Asks the brokers, the ledger and the job's own report.
-
-        Raises:
-            EnvironmentFault: Neither the brokers nor the ledger can be read.
-        """
+        """The state by the brokers, the ledger and the job; raises ``EnvironmentFault``."""
         job = settings.job
         now = status_of(job, acknowledgements=partial(acknowledgements_in_effect, job))
         reported = read_supervision(supervision_file(job))
@@ -202,7 +196,7 @@ class StatusView:
         return Group(*parts, *(Text(printable(f"note: {note}"), style="yellow") for note in notes))
 
     def alarms(self) -> Iterator[str]:
-        """What a person has to see to, though the job itself is well."""
+        """Problems that need a person, though the job itself is well."""
         now = self.now.time.timestamp()
         state = self.supervision
         alarms: list[BreakerState | FloodState] = []
@@ -256,13 +250,9 @@ class StatusView:
 def _vacant(job: JobConfiguration) -> Sequence[Share]:
     if job.share.total == 1:
         return ()
-    cluster = Cluster(job.connection)
-    try:
+    with Cluster(job.connection) as cluster, suppress(TransientFault):
         return vacant_shares(cluster, job.application, job.control_topic, job.share)
-    except TransientFault:
-        return ()
-    finally:
-        cluster.close()
+    return ()
 
 
 def _title(now: Status, supervision: SupervisionState | None) -> str:
@@ -295,13 +285,13 @@ def _queue(handler: HandlerStatus, now: datetime) -> dict[str, object]:
     return {
         "handler": identity.name,
         "queue": f"{identity.queue}@{identity.queue_manager}".removesuffix("@"),
-        "waiting": _known(handler.depth),
-        "parked": _number(handler.parked),
+        "waiting": _number_text(handler.depth),
+        "parked": _count_text(handler.parked),
         "next due": due,
-        "remaining": _number(handler.remaining),
-        "acknowledged": _known(handler.acknowledged),
-        "quarantined": _number(handler.quarantined),
-        "invalid": _known(handler.invalid),
+        "remaining": _count_text(handler.remaining),
+        "acknowledged": _number_text(handler.acknowledged),
+        "quarantined": _count_text(handler.quarantined),
+        "invalid": _number_text(handler.invalid),
         "oldest": oldest and duration((now - oldest).total_seconds()),
     }
 
@@ -310,11 +300,11 @@ def _waiting(title: str, numbers: Mapping[str, int]) -> Table:
     return table([{title: place, "messages": number} for place, number in numbers.items()])
 
 
-def _number(count: Count) -> str:
-    return f"{_SIGNS[count.precision]}{_known(count.number)}"
+def _count_text(count: Count) -> str:
+    return f"{_SIGNS[count.precision]}{_number_text(count.number)}"
 
 
-def _known(number: int | None) -> str:
+def _number_text(number: int | None) -> str:
     return "?" if number is None else str(number)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -23,6 +23,9 @@ from redrive.errors import EnvironmentFault
 from redrive.operations.durations import clock
 from redrive.operations.tables import SHORT_HASH, Applied, TableHits, Tables, hits_of, tables_of
 from redrive.settings import read_settings_for_lookup
+
+_HITS: Final = ("hits", "last hit (UTC)")
+"""Columns of what ``_cells`` returns."""
 
 
 @click.group(invoke_without_command=True)
@@ -124,11 +127,7 @@ def show(
 
 
 def required_text(kept: KeptTable) -> str:
-    """The text of a table.
-
-    Raises:
-        EnvironmentFault: It was too long to be kept.
-    """
+    """The text of a table; raises ``EnvironmentFault`` if it was too long to be kept."""
     if kept.text is None:
         raise EnvironmentFault(
             f"the table {kept.hash[:SHORT_HASH]} was too long for the topic: only its hash is kept",
@@ -157,15 +156,11 @@ def _show(
             "by": one.last_by,
             "rules": len(one.layouts[-1].lines),
             "current": "yes" if found.is_current(one) else "",
-            **(_hits(counted[one.key].total) if hits else {}),
+            **(dict(zip(_HITS, _cells(counted[one.key].total), strict=True)) if hits else {}),
         }
         for one in listed
     ]
     print_table(rows, right=["hits"], folded=["handler", "by"])
-
-
-def _hits(applied: Applied) -> dict[str, object]:
-    return dict(zip(("hits", "last hit (UTC)"), _cells(applied), strict=True))
 
 
 def _cells(applied: Applied) -> list[str]:
@@ -174,7 +169,6 @@ def _cells(applied: Applied) -> list[str]:
 
 
 def _with_hits(text: str, kept: KeptTable, hits: TableHits) -> Iterator[str]:
-    """The text with the hits of each rule in front of its first line."""
     beside = {
         line: _cells(applied)
         for line, applied in zip(kept.layouts[-1].lines, hits.rules, strict=True)

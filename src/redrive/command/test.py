@@ -12,7 +12,7 @@ import click
 import yaml
 
 from redrive.command.message_file import message_fields, parse_field, read_written
-from redrive.command.options import json_option, lenient_option
+from redrive.command.options import EXISTING_FILE, json_option, lenient_option
 from redrive.command.output import counted, print_json
 from redrive.diagnostics import SourceLocation
 from redrive.errors import ConfigurationError, UsageError
@@ -44,7 +44,7 @@ Step: TypeAlias = Mapping[str, Any]
     nargs=-1,
     required=True,
     metavar="TESTS.yaml...",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=EXISTING_FILE,
 )
 @click.option("--update", is_flag=True, help="Write what the table does now into the files.")
 @lenient_option
@@ -141,7 +141,6 @@ class TableTest:
     expected: Sequence[Step] | None
     """None if nothing is expected yet."""
     actual: Sequence[Step]
-    """The steps of the table as it is."""
 
     @property
     def differences(self) -> tuple[int, ...]:
@@ -250,11 +249,7 @@ def steps_of(table: RulesTable, fields: Mapping[str, FieldValue]) -> Iterator[St
 
 
 def updated(text: str, tests: Tests) -> str:
-    """The text of a file of tests in which every failed test expects the actual steps.
-
-    Raises:
-        UsageError: A failed test is written in braces, which are not edited.
-    """
+    """The text with the actual steps of failed tests; ``UsageError`` for a test in braces."""
     root = cast("yaml.MappingNode", yaml.compose(text, Loader=yaml.SafeLoader))
     nodes = next(value for key, value in root.value if key.value == "tests").value
     end = "\r\n" if "\r\n" in text else "\n"

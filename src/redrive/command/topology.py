@@ -110,12 +110,8 @@ class TopologyView(NamedTuple):
     def of(cls, network: Network, queue_managers: Sequence[str]) -> Self:
         """The queue managers of a network, as operators have changed them.
 
-        Args:
-            network: The definitions and the broker, which need not answer.
-            queue_managers: Names of those that are shown, with ``*`` and ``?``; none for all.
-
-        Raises:
-            UsageError: There is no such queue manager.
+        Names may have ``*`` and ``?``; none for all managers. The broker need not answer. A name
+        that fits no manager is a ``UsageError``.
         """
         try:
             topology, depths = with_states(network).topology, depths_of(network)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from fnmatch import fnmatchcase
+from http import HTTPStatus
 from typing import Final
 
 from fastapi import HTTPException, Request
@@ -16,7 +17,6 @@ from redrive.errors import RedriveError
 from redrive.operations.process import this_user
 
 _LONGEST_NAME: Final = 200
-_FORBIDDEN: Final = 403
 
 
 class Role(IntEnum):
@@ -58,7 +58,6 @@ class Scope:
         return job.restricted_to(frozenset(one.identity.name for one in job.handlers) - outside)
 
     def __or__(self, other: Scope) -> Scope:
-        """What is in one of them."""
         if self.patterns is None or other.patterns is None:
             return EVERYTHING
         return Scope(self.patterns | other.patterns)
@@ -116,7 +115,7 @@ def is_name(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LocalAccess:
-    """Everybody on this machine is who runs the console, and may do everything."""
+    """Everybody on this machine counts as the user who runs the console, and may do everything."""
 
     name: str = field(default_factory=this_user)
 
@@ -126,7 +125,7 @@ class LocalAccess:
 
 
 class RefusedError(RedriveError):
-    """What this user must not do."""
+    """An action that this user must not take."""
 
 
 def current_user(request: Request) -> User:
@@ -136,7 +135,7 @@ def current_user(request: Request) -> User:
 
 
 async def current_scope(request: Request) -> Scope:
-    """Where the user of a request has the role that the route takes; ``needs`` found it."""
+    """The scope in which the user of a request has the role of the route; set by ``needs``."""
     scope: Scope = request.state.scope
     return scope
 
@@ -144,9 +143,7 @@ async def current_scope(request: Request) -> Scope:
 def needs(role: Role, *, whole_job: bool = False) -> Callable[[Request], Awaitable[None]]:
     """A dependency that refuses requests of users without a role.
 
-    Args:
-        role: The least role.
-        whole_job: Whether a role that is limited to some topics is none here.
+    With ``whole_job`` a role that is limited to some topics does not count.
     """
 
     async def check(request: Request) -> None:
@@ -154,12 +151,14 @@ def needs(role: Role, *, whole_job: bool = False) -> Callable[[Request], Awaitab
         if user.role < role:
             needed = role.name.lower()
             raise HTTPException(
-                _FORBIDDEN, f"{user.name} is {user.role.name.lower()}, and this takes {needed}"
+                HTTPStatus.FORBIDDEN,
+                f"{user.name} is {user.role.name.lower()}, and this takes {needed}",
             )
         request.state.scope = user.scope(role)
         if whole_job and not request.state.scope.is_everything:
             raise HTTPException(
-                _FORBIDDEN, f"{user.name} may see some topics only, and this is about the whole job"
+                HTTPStatus.FORBIDDEN,
+                f"{user.name} may see some topics only, and this is about the whole job",
             )
 
     return check

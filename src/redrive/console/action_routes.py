@@ -46,7 +46,6 @@ def add_actions(app: FastAPI, console: Console) -> None:
 
 
 def _add_plan_actions(app: FastAPI, console: Console) -> None:
-    """Routes that make, apply and end plans."""
     actions, allowed = console.actions, partial(operators_only, console)
 
     @app.post("/api/plans", **allowed("plan"))
@@ -113,35 +112,27 @@ def _add_acknowledgement_actions(app: FastAPI, console: Console) -> None:
 
 
 def _add_network_actions(app: FastAPI, console: Console) -> None:
-    """Routes that start and stop channels, and enable and disable puts."""
-
-    def route(path: str, verb: str, action: Callable[[User, Named], Any]) -> None:
+    def route(path: str, verb: str, action: Callable[[User, str, str], None]) -> None:
         def act(request: Request, form: Annotated[Named, Form()]) -> Response:
             user, name = current_user(request), form.name or "all channels"
             console.audit.write(user, verb, f"{name} of {form.queue_manager}")
-            action(user, form)
+            action(user, form.queue_manager, form.name)
             page = link("/network", {"queue_manager": form.queue_manager})
             return done(request, form.model_dump(), page)
 
         allowed = allowed_for(Role.OPERATOR, Depends(refuse_forgery), whole_job=True)
         app.post(f"/api/{path}", summary=verb, **allowed)(act)
 
+    actions = console.actions
     for word, turns_on in (("start", True), ("stop", False)):
-        route(f"channels/{word}", f"{word} a channel", partial(_set_channel, console, turns_on))
+        set_channel = partial(actions.set_channel, is_running=turns_on)
+        route(f"channels/{word}", f"{word} a channel", set_channel)
     for word, turns_on in (("enable", True), ("disable", False)):
-        route(f"queues/{word}", f"{word} puts", partial(_set_puts, console, turns_on))
-
-
-def _set_channel(console: Console, is_running: bool, user: User, form: Named) -> None:  # noqa: FBT001
-    console.actions.set_channel(user, form.queue_manager, form.name, is_running=is_running)
-
-
-def _set_puts(console: Console, put_enabled: bool, user: User, form: Named) -> None:  # noqa: FBT001
-    console.actions.set_puts(user, form.queue_manager, form.name, put_enabled=put_enabled)
+        set_puts = partial(actions.set_puts, put_enabled=turns_on)
+        route(f"queues/{word}", f"{word} puts", set_puts)
 
 
 def _add_table_actions(app: FastAPI, console: Console) -> None:
-    """Routes about another text for a table; a browser gets them as a part of the page."""
     tried = allowed_for(Role.OPERATOR, Depends(refuse_forgery))
     live = allowed_for(Role.ADMIN, Depends(refuse_forgery), *recorded(console, "put live"))
 
@@ -155,21 +146,21 @@ def _add_table_actions(app: FastAPI, console: Console) -> None:
         handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
     ) -> Response:
         """What ``redrive check`` says of a text."""
-        return shown(request, console.tables.within(scope).one(handler, form.unix()))
+        return shown(request, console.tables.within(scope).one(handler, unix(form.text)))
 
     @app.post("/api/tables/{handler}/try", **tried)
     def try_table(
         handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
     ) -> Response:
         """What ``redrive diff`` and ``redrive plan`` say of a text."""
-        return shown(request, console.tables.within(scope).trial(handler, form.unix()))
+        return shown(request, console.tables.within(scope).trial(handler, unix(form.text)))
 
     @app.post("/api/tables/{handler}/live", **live)
     def put_live(
         handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
     ) -> Response:
         """Puts a table live by a restart of the job."""
-        found = console.tables.within(scope).put_live(handler, form.unix())
+        found = console.tables.within(scope).put_live(handler, unix(form.text))
         _log.info("%s put a table of %s live", current_user(request).name, handler)
         return done(request, found, "/tables")
 

@@ -43,10 +43,7 @@ def _has_secrets(mask: Mask, content: Content) -> bool:
 class Actions:
     """What users change; each action is what the command of the same name does.
 
-    Args:
-        documents: Those of the job.
-        four_eyes_above: Messages of a plan above which somebody else has to apply it; None for
-            no limit.
+    Plans for more than ``four_eyes_above`` messages are applied by somebody else than their maker.
     """
 
     def __init__(self, documents: Documents, *, four_eyes_above: int | None) -> None:
@@ -60,13 +57,9 @@ class Actions:
     def make_plan(
         self, user: User, selection: Selection, order: Order, edited: str = ""
     ) -> dict[str, Any]:
-        """Makes a plan and keeps it.
+        """Makes a plan and keeps it; that there is nothing to do is no error.
 
-        Args:
-            user: Who makes it.
-            selection: Which messages.
-            order: What to do with them.
-            edited: Of a plan for one message, its text as ``text`` gave it and the user changed it.
+        ``edited`` is the text of the only message, which ``text`` returned and the user changed.
 
         Raises:
             UsageError: The text describes no message, or the message as it was.
@@ -74,7 +67,7 @@ class Actions:
             RedriveError: As for ``redrive replay plan``; there is nothing to do is no error.
         """
         scope = user.scope(Role.OPERATOR)
-        if not _may_go(scope, order):
+        if not _may_send(scope, order):
             raise RefusedError(
                 f"{user.name} may not send messages to {order.target}",
                 hint=f"topics of this user: {', '.join(sorted(scope.patterns or ()))}",
@@ -91,15 +84,10 @@ class Actions:
             found = planned(settings, selection, order, None)
         if found.count:
             SavedPlans(settings.job).save(found, user.name)
-        return self._described(SavedPlan(found, user.name), user, settings.job)
+        return self._document(SavedPlan(found, user.name), user, settings.job)
 
     def text(self, user: User, selection: Selection, order: Order) -> dict[str, Any]:
         """A message as a text to edit, as a replay would put it.
-
-        Args:
-            user: Who wants to edit it.
-            selection: The message.
-            order: Where it is to go.
 
         Raises:
             UsageError: It does not remain, is not text, or has secrets.
@@ -127,11 +115,7 @@ class Actions:
         return {"message": selection.message, "text": texts[0]}
 
     def plan(self, plan: str, user: User) -> dict[str, Any]:
-        """A plan that is kept, or the progress of one that was applied.
-
-        Raises:
-            UsageError: There is neither.
-        """
+        """A plan that is kept, or the progress of one that was applied; raises ``UsageError``."""
         seen = self._documents.within(user.scope(Role.VIEWER))
         job = seen.settings().job
         with open_cluster(job.connection) as cluster:
@@ -140,7 +124,7 @@ class Actions:
         if is_accepted:
             saved = plans.find(plan)
             return {"replay": seen.replay(plan), "plan": saved and saved.document()}
-        return {"replay": None, "plan": self._described(plans.required(plan), user, job)}
+        return {"replay": None, "plan": self._document(plans.required(plan), user, job)}
 
     def waiting_plans(self, user: User) -> list[dict[str, Any]]:
         """The plans that nobody has applied."""
@@ -148,7 +132,7 @@ class Actions:
         with open_cluster(job.connection) as cluster:
             accepted = read_accepted(job, cluster)
         every = SavedPlans(job).every()
-        return [self._described(one, user, job) for one in every if one.plan.plan not in accepted]
+        return [self._document(one, user, job) for one in every if one.plan.plan not in accepted]
 
     def apply_plan(self, plan: str, user: User, purpose: str) -> dict[str, Any]:
         """Hands a plan to the job; a thread goes on with it, and ``plan`` tells how far it is.
@@ -181,10 +165,10 @@ class Actions:
     def cancel_replay(self, plan: str, user: User, purpose: str) -> None:
         """Cancels what is left of a replay; errors as for ``redrive replay cancel``."""
         job = self._settings(user, Role.OPERATOR).job
-        told = f"{user.name} ({purpose})" if purpose else user.name
+        canceller = f"{user.name} ({purpose})" if purpose else user.name
         _log.info("%s cancels the replay %s", user.name, plan)
         with open_cluster(job.connection) as cluster:
-            cancel(job, cluster, plan, told)
+            cancel(job, cluster, plan, canceller)
 
     def acknowledge(
         self,
@@ -223,17 +207,12 @@ class Actions:
 
     def set_channel(
         self, user: User, queue_manager: str, channel: str, *, is_running: bool
-    ) -> list[tuple[str, str]]:
-        """Starts or stops a channel; errors as for ``redrive channel``.
-
-        Returns:
-            Queue manager and name of each channel.
-        """
+    ) -> None:
+        """Starts or stops a channel; errors as for ``redrive channel``."""
         network = network_of_settings(self._documents.path)
-        done = set_channels(network, queue_manager, channel, is_running=is_running)
+        set_channels(network, queue_manager, channel, is_running=is_running)
         verb = "starts" if is_running else "stops"
         _log.info("%s %s %s of %s", user.name, verb, channel or "all channels", queue_manager)
-        return done
 
     def set_puts(self, user: User, queue_manager: str, queue: str, *, put_enabled: bool) -> None:
         """Enables or disables puts to a queue; errors as for ``redrive queue``."""
@@ -253,10 +232,9 @@ class Actions:
             self._applying.discard(saved.plan.plan)
 
     def _settings(self, user: User, role: Role) -> Settings:
-        """The settings of what is the user's in a role."""
         return self._documents.within(user.scope(role)).settings()
 
-    def _described(self, saved: SavedPlan, user: User, job: JobConfiguration) -> dict[str, Any]:
+    def _document(self, saved: SavedPlan, user: User, job: JobConfiguration) -> dict[str, Any]:
         return {
             **saved.document(),
             "refusal": self._refusal(saved, user, job),
@@ -281,30 +259,23 @@ class Actions:
         return ""
 
 
-def _may_go(scope: Scope, order: Order) -> bool:
-    """Whether messages may go where an order sends them."""
+def _may_send(scope: Scope, order: Order) -> bool:
     if scope.is_everything or order.to is not To.QUEUE:
         return True
     return not order.target.queue_manager and scope.has(order.target.queue)
 
 
 def _role(user: User, saved: SavedPlan, job: JobConfiguration) -> Role:
-    """The highest role that a user has for all topics of a plan."""
-
     def covers(scope: Scope) -> bool:
         only = scope.restrict(job).only_handlers
         names = saved.plan.messages.keys()
-        return (only is None or names <= only) and _may_go(scope, saved.plan.order)
+        return (only is None or names <= only) and _may_send(scope, saved.plan.order)
 
     return max((one for one in Role if covers(user.scope(one))), default=Role.NOBODY)
 
 
 def _parts(job: JobConfiguration, selection: Selection) -> Sequence[Selection]:
-    """A selection; of a part of a job, one for each of its handlers.
-
-    Raises:
-        UsageError: It names a handler that is no part of it.
-    """
+    """A selection; of a part of a job, one for each of its handlers."""
     only = job.only_handlers
     if only is None or selection.handler in only:
         return [selection]

@@ -19,22 +19,15 @@ _NAME: Final = "console-audit.jsonl"
 
 
 class Audit:
-    """The audit of one job's console.
-
-    Args:
-        folder: Gives the job's folder, in which the file is.
-    """
+    """The audit of one job's console, a file in the folder that ``folder`` returns."""
 
     def __init__(self, folder: Callable[[], Path]) -> None:
         self._folder = folder
 
     def write(self, user: User, action: str, about: str = "") -> None:
-        """Appends an entry.
+        """Appends an entry; raises ``EnvironmentFault`` if that is not possible.
 
         An entry is written before its action: what can't be recorded is not done.
-
-        Raises:
-            EnvironmentFault: The file can't be written.
         """
         entry = {
             "time": datetime.now(UTC).isoformat(),

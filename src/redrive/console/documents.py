@@ -60,12 +60,7 @@ _HOUR: Final = timedelta(hours=1)
 
 
 class Documents:
-    """The documents of one job.
-
-    Args:
-        path: The file of its settings, which is read anew for each document.
-        scope: What of the job they are about.
-    """
+    """The documents of one job, or of a scope of it; each reads the settings anew."""
 
     def __init__(self, path: Path, scope: Scope = EVERYTHING) -> None:
         self.path = path
@@ -76,12 +71,9 @@ class Documents:
         return Documents(self.path, scope)
 
     def settings(self) -> Settings:
-        """The settings as they are now, less what is not in the scope.
+        """The settings as they are now, less what is not in the scope; errors of ``read_settings``.
 
         Every view of the console begins with them, so this is where users are restricted.
-
-        Raises:
-            ConfigurationError: They have errors.
         """
         settings = read_settings(self.path)
         return replace(settings, job=self.scope.restrict(settings.job))
@@ -115,17 +107,17 @@ class Documents:
             document["groups"], found.conditions, found.trends, strict=True
         ):
             one |= {"condition": condition, "trend": trend}
-        return {**document, **_about(settings)}
+        return {**document, **_form_choices(settings)}
 
     def messages(self, selection: Selection, limit: int, page: int) -> dict[str, Any]:
         """What ``redrive ls --json`` prints."""
         settings = self.settings()
         found = Letters.of(settings, selection, limit=limit, page=page)
-        return {**found.document(), **_about(settings)}
+        return {**found.document(), **_form_choices(settings)}
 
     def outline(self) -> dict[str, Any]:
         """What the page of a list shows before its rows are there."""
-        return _about(self.settings())
+        return _form_choices(self.settings())
 
     def message(self, identity: str) -> dict[str, Any]:
         """What ``redrive show --json`` prints, and what ``redrive explain`` says of the rules."""
@@ -151,25 +143,17 @@ class Documents:
         return settings.mask.data(found.value or b"")
 
     def acknowledgements(self, owner: str) -> dict[str, Any]:
-        """What ``redrive ack --list --json`` prints.
-
-        Args:
-            owner: Who looks after the messages; empty for all.
-        """
+        """What ``redrive ack --list --json`` prints."""
         settings = self.settings()
         found = Acknowledgements.of(settings, owner)
         rows = [
-            {**row, "chosen": _chosen(settings, one.selection)}
+            {**row, "chosen": _list_parameters(settings, one.selection)}
             for row, (one, _) in zip(found.document(settings), found.pairs, strict=True)
         ]
         return {"acknowledgements": rows, "notes": found.notes, "owner": owner}
 
     def completions(self, selection: Selection) -> dict[str, Any]:
-        """Ways to go on with the condition of a selection: columns, or values of one.
-
-        Args:
-            selection: Its ``where`` is what was written so far.
-        """
+        """Continuations of the condition that a selection has so far: columns, or values of one."""
         text = selection.where
         quoted = _VALUE.fullmatch(text)
         if quoted is None:
@@ -192,11 +176,8 @@ class Documents:
     def network(self, queue_manager: str) -> dict[str, Any]:
         """What ``redrive topology show --json`` prints, and of one queue manager its channels.
 
-        Args:
-            queue_manager: A name, with ``*`` and ``?``; empty for all.
-
-        Returns:
-            Of a job without a topology only ``ways``: where its dead letters came from.
+        The name may have ``*`` and ``?``; empty for all managers. For a job without a topology it
+        is only ``ways``: where its dead letters came from.
         """
         self._check_whole()
         settings = self.settings()
@@ -229,20 +210,16 @@ class Documents:
     def resolve(self, put: str, at: str) -> dict[str, Any]:
         """What ``redrive resolve --json`` prints, with the queues as operators have changed them.
 
-        Args:
-            put: ``QUEUE`` or ``QUEUE@QM``, as an application names it.
-            at: The queue manager to which it is connected; empty for the only one.
-
-        Raises:
-            UsageError: These are no names, or there is no topology.
+        ``put`` is ``QUEUE`` or ``QUEUE@QM``; ``at`` may be empty for the only queue manager. It
+        raises ``UsageError`` if these are no names, or there is no topology.
         """
         self._check_whole()
         network = network_of_settings(self.path)
         with network.cluster() as cluster:
             states = read_states(network.required_job(), cluster)
-        queue, manager = read_queue_names(put)
+        names = read_queue_names(put)
         at = checked_at(at, network.topology.manager_names)
-        message = NewMessage(queue=queue, queue_manager=manager)
+        message = NewMessage(queue=names.queue, queue_manager=names.queue_manager)
         trace = assuming_tracer(network.topology, states).trace(at, message, b"", offset=0)
         return {**asdict(trace), "put": put, "at": at}
 
@@ -263,7 +240,7 @@ class Documents:
             return status_with_results(job, cluster, plan).document()
 
 
-def _chosen(settings: Settings, selection: Selection) -> dict[str, str] | None:
+def _list_parameters(settings: Settings, selection: Selection) -> dict[str, str] | None:
     """A selection as parameters of a list; None if they have a secret."""
     options = options_of(selection)
     if any(settings.mask.text(one) != one for one in options.values()):
@@ -272,8 +249,7 @@ def _chosen(settings: Settings, selection: Selection) -> dict[str, str] | None:
     return {"status": selection.state.value, **found}
 
 
-def _about(settings: Settings) -> dict[str, Any]:
-    """What filters and forms of a list offer."""
+def _form_choices(settings: Settings) -> dict[str, Any]:
     return {
         "mq": shows_mq(settings.job, mq=False),
         "handlers": [one.identity.name for one in settings.job.handlers],
@@ -317,7 +293,7 @@ def _curves(inventory: Inventory, now: datetime, span: timedelta) -> dict[str, A
 
 
 def _group(answer: History | None) -> str:
-    """The condition of all messages with the cause of one; empty if it can't be asked for."""
+    """The condition that selects all messages with the cause of one; empty if there is none."""
     if answer is None or answer.last["result"] not in set(OPEN):
         return ""
     found = group_of(answer.last)

@@ -123,10 +123,6 @@ class TableText(BaseModel):
 
     text: str
 
-    def unix(self) -> str:
-        """The text as files have it."""
-        return unix(self.text)
-
 
 def unix(text: str) -> str:
     """A text as files have it: forms send CR LF."""

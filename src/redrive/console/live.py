@@ -1,4 +1,4 @@
-"""What changes: one look at the job for all browsers that see the same of it."""
+"""Server-sent events: one query of the job serves all browsers with the same scope."""
 
 from __future__ import annotations
 
@@ -34,11 +34,7 @@ class _Look(NamedTuple):
 
 
 class Live:
-    """The state of the job, and events whenever it changes.
-
-    Args:
-        documents: Those of the job.
-    """
+    """The state of the job, and events whenever it changes."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
@@ -46,11 +42,7 @@ class Live:
         self._looking = asyncio.Lock()
 
     async def status(self, scope: Scope) -> dict[str, Any]:
-        """``Documents.status``, at most ``_AGE`` seconds old; errors as there.
-
-        Args:
-            scope: What of the job it is about.
-        """
+        """``Documents.status``, at most ``_AGE`` seconds old; errors as there."""
         return (await self._look(scope)).document
 
     def state(self, scope: Scope) -> str:
@@ -61,11 +53,8 @@ class Live:
     async def events(self, scope: Scope, seen: str) -> AsyncIterator[bytes]:
         """Server-sent events: ``changed`` whenever the state of the job is another one.
 
-        See the WHATWG HTML Living Standard, section 9.2.
-
-        Args:
-            scope: What of the job they are about.
-            seen: A state that is not newer than what the page shows; empty if none is known.
+        ``seen`` is a state not newer than what the page shows; empty if none is known. Source: the
+        WHATWG HTML Living Standard, section 9.2.
         """
         said = time.monotonic()
         yield b"retry: 2000\n\n"
@@ -92,6 +81,6 @@ class Live:
 
 
 def _digest(document: dict[str, Any]) -> str:
-    told = {name: value for name, value in document.items() if name not in _UNIMPORTANT}
-    text = orjson.dumps(told, default=str, option=orjson.OPT_NON_STR_KEYS)
+    important = {name: value for name, value in document.items() if name not in _UNIMPORTANT}
+    text = orjson.dumps(important, default=str, option=orjson.OPT_NON_STR_KEYS)
     return hashlib.blake2b(text, digest_size=8).hexdigest()

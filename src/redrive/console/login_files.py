@@ -1,4 +1,4 @@
-"""The files of ``--tokens`` and ``--access``: who may come in, as what, and by whose word.
+"""The files of ``--tokens`` and ``--access``: users, their roles, and an identity provider.
 
 As for ``redrive.toml`` every finding has its place, all come at once, and none shows a secret.
 """
@@ -66,15 +66,7 @@ def read_tokens(path: Path) -> dict[str, User]:
 
 
 def read_access(path: Path, environ: Mapping[str, str] = os.environ) -> AccessFile:
-    """Reads a file of roles by user and by group, and of an identity provider.
-
-    Args:
-        path: The file.
-        environ: Environment variables, for ``client_secret``.
-
-    Raises:
-        ConfigurationError: It has errors; all of them are attached.
-    """
+    """Reads roles by user and by group, and an identity provider; errors as for ``read_tokens``."""
     root = Section.whole(Document.from_file(path), environ, _ACCESS)
     found: dict[str, dict[str, tuple[Grant, ...]]] = {"users": {}, "groups": {}}
     for entry in root.sections("roles"):

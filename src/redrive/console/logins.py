@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Final
 
 from fastapi import Request
@@ -37,9 +38,6 @@ _MOST_FAILURES: Final = 20
 _MOST_SIGN_INS: Final = 30
 """Of a user within a minute, and those that an address may begin: each takes a place of others."""
 _MOST_COUNTED: Final = 10_000
-_SEE_OTHER: Final = 303
-_UNAUTHORIZED: Final = 401
-_TOO_MANY: Final = 429
 _IPV6_NETWORK: Final = 64
 """Bits of an IPv6 address that one customer has."""
 
@@ -48,7 +46,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """The roles of users and groups; who is in none of them may do nothing."""
+    """The roles of users and groups; nobody else may do anything."""
 
     users: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
     groups: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
@@ -130,7 +128,7 @@ class Sessions:
 
 @dataclass(slots=True)
 class Limit:
-    """Counts events, and says how long to wait once there were too many within a minute."""
+    """Counts events, and returns how long to wait after too many within a minute."""
 
     most: int
     clock: Callable[[], float] = time.monotonic
@@ -197,10 +195,10 @@ class Logins:
         if request.url.path.startswith(_WITHOUT_LOGIN):
             return User("")
         if self.has_sign_in and "text/html" in request.headers.get("Accept", ""):
-            return RedirectResponse(SIGN_IN, _SEE_OTHER)
+            return RedirectResponse(SIGN_IN, HTTPStatus.SEE_OTHER)
         content = json.dumps({"error": "this takes a login", "hint": ""})
         headers = {"WWW-Authenticate": "Bearer"}
-        return Response(content, _UNAUTHORIZED, headers, media_type="application/json")
+        return Response(content, HTTPStatus.UNAUTHORIZED, headers, media_type="application/json")
 
     def user_of_token(self, token: str) -> User | None:
         """The user of a token; None for a wrong one."""
@@ -208,7 +206,7 @@ class Logins:
         return self.tokens.get(hashlib.sha256(token.encode()).hexdigest())
 
     def address(self, request: Request) -> str:
-        """Where a request comes from, for limits: behind the proxy, as that tells."""
+        """The address of a request, for limits; behind a proxy, the one that it forwards."""
         peer = request.client.host if request.client else ""
         text = (self.proxy.address(request) if self.proxy else "") or peer
         try:
@@ -222,7 +220,7 @@ class Logins:
         return str(ipaddress.ip_network(f"{found}/{_IPV6_NETWORK}", strict=False))
 
     def keep(self, started: Started, seconds: float) -> str:
-        """Keeps what a browser began; returns an id, with which ``take`` gives it once."""
+        """Keeps a sign-in that a browser began; returns its id, by which ``take`` finds it once."""
         now = self.sessions.clock()
         self._started = {one: it for one, it in self._started.items() if it[1] > now}
         while len(self._started) >= _MOST_STARTED:
@@ -232,17 +230,13 @@ class Logins:
         return identity
 
     def take(self, identity: str) -> Started | None:
-        """What a browser began; None if it did not, was back already, or took too long."""
+        """The sign-in of an id; None if there is none, it was taken before, or it took too long."""
         started, end = self._started.pop(identity, (None, 0.0))
         return started if self.sessions.clock() < end else None
 
 
 def too_many(wait: int) -> Response:
-    """The answer to who tried too often.
-
-    Args:
-        wait: Seconds until it may be tried again.
-    """
+    """The answer to too many attempts; ``wait`` is in seconds."""
     content = json.dumps({"error": "too many attempts to sign in", "hint": f"wait {wait} s"})
     headers = {"Retry-After": str(wait)}
-    return Response(content, _TOO_MANY, headers, media_type="application/json")
+    return Response(content, HTTPStatus.TOO_MANY_REQUESTS, headers, media_type="application/json")

@@ -16,6 +16,7 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode, urlsplit
 
@@ -49,9 +50,6 @@ _LARGEST: Final = 1024 * 1024
 _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 _LONGEST: Final = 200
 """Characters of a text of the identity provider that a page shows."""
-_OK: Final = 200
-_BAD_REQUEST: Final = 400
-_INTERNAL: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +100,6 @@ class Identified:
 
 @dataclass(frozen=True, slots=True)
 class _Metadata:
-    """What the identity provider says of itself."""
-
     document: Mapping[str, Any]
     keys: KeySet
     at: float
@@ -115,12 +111,7 @@ class _Metadata:
 
 
 class IdentityProvider:
-    """An identity provider, which is asked for nothing before somebody signs in.
-
-    Args:
-        settings: Where it is, and as what the console is known to it.
-        clock: Seconds since 1970.
-    """
+    """An identity provider; it gets no request before somebody signs in."""
 
     def __init__(self, settings: OidcSettings, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
@@ -130,10 +121,9 @@ class IdentityProvider:
     async def start(self) -> tuple[str, Started]:
         """The address to which a browser is sent, and what its return is checked against.
 
-        Raises:
-            EnvironmentFault: The identity provider gives no usable answer.
+        It raises ``EnvironmentFault`` if the identity provider gives no usable answer.
         """
-        metadata = await self._known()
+        metadata = await self._current_metadata()
         started = Started(*(secrets.token_urlsafe(32) for _ in range(3)))
         digest = hashlib.sha256(started.verifier.encode()).digest()
         asked = {
@@ -149,32 +139,30 @@ class IdentityProvider:
         return _with_query(metadata.address("authorization_endpoint"), asked), started
 
     async def finish(self, started: Started | None, answer: Mapping[str, str]) -> Identified:
-        """Who came back.
+        """The user who came back with some parameters.
 
-        Args:
-            started: What ``start`` gave for this browser; None if it gave nothing, or long ago.
-            answer: The parameters with which it came back.
+        ``started`` is what ``start`` returned for this browser; None if it is unknown or too old.
 
         Raises:
             SignInRefused: They do not prove who the user is.
             EnvironmentFault: The identity provider gives no usable answer.
         """
         if started is None:
-            raise _refused("this browser has not begun to sign in, or it took too long")
+            raise _refusal("this browser has not begun to sign in, or it took too long")
         if not hmac.compare_digest(answer.get("state", "").encode(), started.state.encode()):
-            raise _refused("the state is not that of this browser's sign-in")
-        metadata = await self._known()
+            raise _refusal("the state is not that of this browser's sign-in")
+        metadata = await self._current_metadata()
         needs_issuer = metadata.document.get("authorization_response_iss_parameter_supported")
         if answer.get("iss", "" if needs_issuer is True else self.settings.issuer) != (
             self.settings.issuer
         ):
-            raise _refused("the answer is that of another identity provider")
+            raise _refusal("the answer is that of another identity provider")
         if error := answer.get("error"):
-            raise _refused(f"the identity provider says {_shown(error)}")
+            raise _refusal(f"the identity provider says {_excerpt(error)}")
         if not answer.get("code"):
-            raise _refused("the answer has no code")
+            raise _refusal("the answer has no code")
         token = await self._token(metadata, answer["code"], started.verifier)
-        claims = await self._verified(metadata, token)
+        claims = await self._verify(metadata, token)
         self._check(claims, started.nonce)
         return Identified(self._name(claims), self._groups(claims))
 
@@ -191,21 +179,21 @@ class IdentityProvider:
             },
         )
 
-    async def _known(self) -> _Metadata:
+    async def _current_metadata(self) -> _Metadata:
         found = self._metadata
         if found is None or self._clock() - found.at > _KEPT:
-            found = self._metadata = await self._discovered()
+            found = self._metadata = await self._discover()
         return found
 
-    async def _discovered(self) -> _Metadata:
+    async def _discover(self) -> _Metadata:
         issuer = self.settings.issuer
         place = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
-        status, document = await self._asked("GET", place)
-        if status != _OK or not document:
+        status, document = await self._request("GET", place)
+        if status != HTTPStatus.OK or not document:
             raise self._fault(f"{place} answers {status} and no JSON object", "see to the issuer")
         if document.get("issuer") != issuer:
             raise self._fault(
-                f"it calls itself {_shown(document.get('issuer'))}",
+                f"it calls itself {_excerpt(document.get('issuer'))}",
                 "give the issuer in --access exactly as it does",
             )
         for name in _ENDPOINTS:
@@ -214,7 +202,7 @@ class IdentityProvider:
         return _Metadata(document, await self._keys(document["jwks_uri"]), self._clock())
 
     def _is_safe(self, address: object) -> bool:
-        """Whether what is sent to an address is protected as well as the issuer's own is."""
+        """Whether an address is protected as the issuer's own: by TLS, or on the loopback."""
         try:
             parts = urlsplit(address if isinstance(address, str) else "")
         except ValueError:
@@ -223,7 +211,7 @@ class IdentityProvider:
         return bool(parts.hostname) and (parts.scheme == "https" or is_plain)
 
     async def _keys(self, place: str) -> KeySet:
-        _, document = await self._asked("GET", place)
+        _, document = await self._request("GET", place)
         try:
             return KeySet.import_key_set({"keys": document["keys"]})
         except (JoseError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -251,27 +239,27 @@ class IdentityProvider:
             if settings.client_secret:
                 form["client_secret"] = settings.client_secret
         place = metadata.address("token_endpoint")
-        status, document = await self._asked("POST", place, data=form, auth=basic)
-        if _BAD_REQUEST <= status < _INTERNAL:
-            error = _shown(document.get("error", status))
+        status, document = await self._request("POST", place, data=form, auth=basic)
+        if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            error = _excerpt(document.get("error", status))
             if error in {"invalid_client", "unauthorized_client"}:
                 raise self._fault(f"it says {error}", "see to client_id and client_secret")
-            raise _refused(f"the identity provider says {error}")
+            raise _refusal(f"the identity provider says {error}")
         token = document.get("id_token")
-        if status != _OK or not isinstance(token, str):
+        if status != HTTPStatus.OK or not isinstance(token, str):
             raise self._fault(f"it answers {status} and no ID token", "see to its log")
         return token
 
-    async def _verified(self, metadata: _Metadata, token: str) -> Mapping[str, Any]:
+    async def _verify(self, metadata: _Metadata, token: str) -> Mapping[str, Any]:
         """The claims of a token with a good signature."""
         for is_last in (False, True):
             try:
                 return jwt.decode(token, metadata.keys, algorithms=ALGORITHMS).claims
             except (JoseError, ValueError, TypeError, LookupError, AttributeError) as error:
                 if is_last:
-                    raise _refused("the signature of the ID token is wrong") from error
+                    raise _refusal("the signature of the ID token is wrong") from error
             # The keys may have been rotated since they were read.
-            metadata = self._metadata = await self._discovered()
+            metadata = self._metadata = await self._discover()
         raise AssertionError("the last attempt raises")
 
     def _check(self, claims: Mapping[str, Any], nonce: str) -> None:
@@ -292,25 +280,25 @@ class IdentityProvider:
         }
         for what, is_wrong in wrong.items():
             if is_wrong:
-                raise _refused(f"the {what} of the ID token is wrong")
+                raise _refusal(f"the {what} of the ID token is wrong")
 
     def _name(self, claims: Mapping[str, Any]) -> str:
         claim = self.settings.user_claim
         name = claims.get(claim)
         if claim == "email" and claims.get("email_verified") is False:
-            raise _refused("the identity provider has not verified the address in email")
+            raise _refusal("the identity provider has not verified the address in email")
         if not isinstance(name, str) or not name.strip() or not is_name(name):
-            raise _refused(f"the ID token has no {claim} that could name the user")
+            raise _refusal(f"the ID token has no {claim} that could name the user")
         return name
 
     def _groups(self, claims: Mapping[str, Any]) -> frozenset[str]:
         found = claims.get(self.settings.groups_claim, [])
         groups = [found] if isinstance(found, str) else found
         if not isinstance(groups, list) or not all(isinstance(one, str) for one in groups):
-            raise _refused(f"{self.settings.groups_claim} of the ID token is no list of names")
+            raise _refusal(f"{self.settings.groups_claim} of the ID token is no list of names")
         return frozenset(groups)
 
-    async def _asked(
+    async def _request(
         self,
         method: str,
         place: str,
@@ -348,11 +336,11 @@ class IdentityProvider:
 _AWAY: Final = "try again in a minute; who is signed in stays so"
 
 
-def _refused(why: str) -> SignInRefused:
+def _refusal(why: str) -> SignInRefused:
     return SignInRefused(f"not signed in: {why}", hint="sign in again")
 
 
-def _shown(text: object) -> str:
+def _excerpt(text: object) -> str:
     return printable(str(text))[:_LONGEST]
 
 

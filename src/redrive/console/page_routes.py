@@ -5,6 +5,7 @@ Annotations are values here, not texts: FastAPI reads them, and some name what a
 
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from importlib.resources import files
 from typing import Annotated, Any, Final
 
@@ -16,7 +17,7 @@ from starlette.responses import Response
 from redrive.console.access import Role, current_user
 from redrive.console.forms import Chosen, ListedPage
 from redrive.console.rendering import LANGUAGES
-from redrive.console.routing import SEE_OTHER, Console, Seen, allowed_for, as_json, recorded
+from redrive.console.routing import Console, Seen, allowed_for, as_json, recorded
 from redrive.console.security import is_secure
 
 _YEAR: Final = 365 * 24 * 3600
@@ -44,15 +45,8 @@ def _add_document(
 ) -> None:
     """Routes of a document: ``/api/PATH`` is JSON, ``/PATH`` the same as a page.
 
-    Args:
-        app: The application.
-        console: What its routes share.
-        path: Where.
-        template: That of the page.
-        document: Makes the document.
-        audited: What a look at it is called in the audit; empty if none is recorded.
-        whole_job: Whether it refuses users whose role is limited to some topics.
-        on_page: Makes what the page shows, if that is not always the whole document.
+    ``audited`` names a look at it in the audit; ``on_page`` makes what the page shows, if that is
+    not always the whole document.
     """
     checks = recorded(console, audited) if audited else []
     allowed = allowed_for(Role.VIEWER, *checks, whole_job=whole_job)
@@ -76,7 +70,6 @@ def _add_document(
 
 
 def _add_pages(app: FastAPI, console: Console) -> None:
-    """Routes of what there is to look at."""
     within, live, add = console.documents.within, console.live, partial(_add_document, app, console)
 
     async def status(scope: Seen) -> dict[str, Any]:
@@ -128,7 +121,6 @@ def _add_pages(app: FastAPI, console: Console) -> None:
 
 
 def _add_pages_of_network(app: FastAPI, console: Console) -> None:
-    """Routes of queue managers, and of the way of a put."""
     add = partial(_add_document, app, console, whole_job=True)
 
     def network(queue_manager: str = "") -> dict[str, Any]:
@@ -144,7 +136,6 @@ def _add_pages_of_network(app: FastAPI, console: Console) -> None:
 
 
 def _add_pages_of_work(app: FastAPI, console: Console) -> None:
-    """Routes of plans and rules tables, which people come to change."""
     add = partial(_add_document, app, console)
 
     def plans(request: Request) -> dict[str, Any]:
@@ -204,7 +195,7 @@ def _add_others(app: FastAPI, console: Console) -> None:
 
     @app.get("/language/{language}", **viewer, include_in_schema=False)
     def choose_language(language: str, request: Request) -> Response:
-        answer = RedirectResponse("/", SEE_OTHER)
+        answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         if language in LANGUAGES:
             answer.set_cookie(
                 "redrive-language",

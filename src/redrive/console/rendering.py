@@ -46,7 +46,7 @@ class Pages:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
-            finalize=_finalized,
+            finalize=_finalize,
         )
         self._environment.filters |= {
             "cause": lambda row, mq: cause(row, mq=mq),
@@ -68,14 +68,7 @@ class Pages:
         }
 
     def render(self, template: str, language: str, user: User, **content: Any) -> str:  # noqa: ANN401
-        """A page.
-
-        Args:
-            template: The name of its template.
-            language: One of ``LANGUAGES``.
-            user: Who looks at it.
-            content: What the template shows.
-        """
+        """A page."""
         texts = self._texts.get(language, {})
 
         def text(english: str, **values: object) -> str:
@@ -96,12 +89,7 @@ class Pages:
 
 
 def language_of(chosen: str | None, accepted: str) -> str:
-    """The language of a page.
-
-    Args:
-        chosen: What the reader chose, if anything.
-        accepted: The header ``Accept-Language`` (RFC 9110, 12.5.4).
-    """
+    """The language of a page: the reader's choice, else by Accept-Language (RFC 9110, 12.5.4)."""
     if chosen in LANGUAGES:
         return chosen
     for part in accepted.split(","):
@@ -117,7 +105,7 @@ def _texts(language: str) -> Mapping[str, str]:
     return texts
 
 
-def _finalized(value: object) -> object:
+def _finalize(value: object) -> object:
     """Texts without control characters: some turn the direction of writing or hide a part."""
     if isinstance(value, Markup):
         return value
@@ -139,8 +127,7 @@ def _time(value: datetime | str | float) -> datetime:
 def moment(value: datetime | str | float | None) -> Markup:
     """A time, which the browser shows in the reader's zone; in UTC without scripts.
 
-    Args:
-        value: A time, ISO 8601, or seconds since 1970; None for nothing.
+    It is ISO 8601 or seconds since 1970; None for nothing.
     """
     if value is None:
         return Markup("")
@@ -168,12 +155,7 @@ def share(part: int, whole: int) -> str:
 
 
 def curve(values: Sequence[int], label: str) -> Markup:
-    """Numbers as a small picture, with a text for those who can't see it.
-
-    Args:
-        values: Numbers, at least 0.
-        label: What they count.
-    """
+    """Numbers as a small picture, with a text for those who can't see it."""
     most, step = max(values, default=0), _WIDTH / max(1, len(values))
     bars = Markup("").join(
         Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>').format(

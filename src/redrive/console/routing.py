@@ -4,8 +4,9 @@ Annotations are values here, not texts: FastAPI reads them, and some name what a
 """
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import orjson
 from fastapi import Depends, Request, params
@@ -20,8 +21,6 @@ from redrive.console.live import Live
 from redrive.console.rendering import Pages, language_of
 from redrive.console.security import refuse_forgery
 from redrive.console.tables import RulesTables
-
-SEE_OTHER: Final = 303
 
 Seen = Annotated[Scope, Depends(current_scope)]
 """What of the job the user may see or change by a route."""
@@ -71,10 +70,7 @@ def recorded(console: Console, action: str) -> list[params.Depends]:
 def allowed_for(role: Role, *checks: params.Depends, whole_job: bool = False) -> dict[str, Any]:
     """Options of a route for users with a role, which the OpenAPI document names.
 
-    Args:
-        role: The least role.
-        checks: What else is checked, after the role.
-        whole_job: Whether it refuses users whose role is limited to some topics.
+    With ``whole_job`` it refuses users whose role is limited to some topics.
     """
     return {
         "dependencies": [Depends(needs(role, whole_job=whole_job)), *checks],
@@ -95,10 +91,10 @@ def operators_only(console: Console, action: str) -> dict[str, Any]:
 def done(request: Request, content: Mapping[str, Any], page: str) -> Response:
     """The answer to an action: the next page for a browser, else JSON."""
     if wants_page(request):
-        return RedirectResponse(page, SEE_OTHER)
+        return RedirectResponse(page, HTTPStatus.SEE_OTHER)
     return as_json(content)
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a browser asks, and not a script."""
+    """Whether the request is that of a browser, and not of a script."""
     return "text/html" in request.headers.get("Accept", "")

@@ -1,4 +1,4 @@
-"""What every request passes and every answer carries, whatever page it is.
+"""Checks of every request, and headers of every answer.
 
 The headers follow the OWASP Secure Headers project; the checks, its cheat sheets on cross-site
 request forgery and on DNS rebinding.
@@ -12,6 +12,7 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Collection
+from http import HTTPStatus
 from typing import Annotated, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -44,27 +45,20 @@ _HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?
 BODY_SECONDS: Final = 30.0
 """In which a request's body has to be there: a plan's edit or a rules table at most."""
 LARGEST_BODY: Final = 32 * 1024 * 1024
-_MISDIRECTED: Final = 421
-_FORBIDDEN: Final = 403
-_TIMEOUT: Final = 408
-_TOO_LARGE: Final = 413
 
 
 class Access(Protocol):
     """Finds out who sent a request."""
 
     async def user_of(self, request: Request) -> User | Response:
-        """The user of a request, or the answer to somebody who is none."""
+        """The user of a request, or the answer to anybody else."""
         ...
 
 
 class Guard:
     """The outermost layer: hosts, users, headers.
 
-    Args:
-        app: The application.
-        access: Who may come in.
-        hosts: Names in the ``Host`` header that are taken, without ports; empty for all.
+    ``hosts`` are the names in the ``Host`` header that are taken, without ports; empty for all.
     """
 
     def __init__(self, app: ASGIApp, access: Access, hosts: Collection[str]) -> None:
@@ -89,24 +83,26 @@ class Guard:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await _body(receive)
         except TimeoutError:
-            await _refused("the request took too long", _TIMEOUT)(scope, receive, answer)
+            await _refusal("the request took too long", HTTPStatus.REQUEST_TIMEOUT)(
+                scope, receive, answer
+            )
         except ClientDisconnect:
             return
         else:
             if body is None:
-                await _refused("the request is too large", _TOO_LARGE)(scope, receive, answer)
+                await _refusal("the request is too large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)(
+                    scope, receive, answer
+                )
                 return
-            await self._app(scope, _again(body, receive), answer)
+            await self._app(scope, _replay_body(body, receive), answer)
 
     async def _user_of(self, request: Request) -> User | Response:
         if self._hosts and _host(request) not in self._hosts:
-            return PlainTextResponse("not a name of this console", _MISDIRECTED)
+            return PlainTextResponse("not a name of this console", HTTPStatus.MISDIRECTED_REQUEST)
         return await self._access.user_of(request)
 
 
 def _with_headers(request: Request, send: Send) -> Send:
-    """Sends an answer with the headers that every answer has."""
-
     async def answer(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
@@ -163,8 +159,8 @@ async def _body(receive: Receive) -> bytes | None:
             return bytes(body)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Gives a body that was read, and then what follows."""
+def _replay_body(body: bytes, receive: Receive) -> Receive:
+    """Receives a body that was read already, then what follows."""
     is_given = False
 
     async def give() -> Message:
@@ -177,7 +173,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return give
 
 
-def _refused(text: str, status: int) -> Response:
+def _refusal(text: str, status: int) -> Response:
     # What is left of the request is not read, so the connection has no next one.
     return PlainTextResponse(text, status, {"Connection": "close"})
 
@@ -185,10 +181,8 @@ def _refused(text: str, status: int) -> Response:
 async def refuse_forgery(request: Request, word: Annotated[str, Form()] = "") -> None:
     """A dependency of every action: another site's page must not send it in the user's name.
 
-    A program that sends a token with each request is in no danger of it: no browser adds one.
-
-    Raises:
-        HTTPException: The form is not one of ours.
+    A program that sends a token with each request is in no danger of it: no browser adds one. A
+    form that is not one of ours is an ``HTTPException``.
     """
     # Not by the header alone: browsers and proxies add Authorization of their own.
     if current_user(request).by is SignedInBy.TOKEN:
@@ -198,4 +192,4 @@ async def refuse_forgery(request: Request, word: Annotated[str, Form()] = "") ->
     word = word or request.headers.get("X-Redrive-Form", "")
     cookie = request.cookies.get(_COOKIE, "")
     if is_foreign or not cookie or not hmac.compare_digest(word.encode(), cookie.encode()):
-        raise HTTPException(_FORBIDDEN, "this form is out of date: load the page again")
+        raise HTTPException(HTTPStatus.FORBIDDEN, "this form is out of date: load the page again")

@@ -1,9 +1,9 @@
-"""The console's application: its routes, who may come in, and every error as an answer."""
+"""The console's application: routes, access, and answers to errors."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
+from http import HTTPStatus
 from pathlib import Path
-from typing import Final
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -29,12 +29,6 @@ from redrive.errors import (
 
 __all__ = ["console_application"]
 
-_BAD_REQUEST: Final = 400
-_NOT_FOUND: Final = 404
-_FORBIDDEN: Final = 403
-_INTERNAL: Final = 500
-_UNAVAILABLE: Final = 503
-
 
 def console_application(
     config: Path,
@@ -43,14 +37,10 @@ def console_application(
     four_eyes_above: int | None = None,
     hosts: Collection[str] = (),
 ) -> FastAPI:
-    """The console of one job, an ASGI application.
+    """The console of one job, an ASGI application; by default everybody may come in.
 
-    Args:
-        config: The file of the job's settings.
-        access: Who may come in; by default everybody, as who runs the process.
-        four_eyes_above: Messages of a plan above which somebody else has to apply it; None
-            for no limit.
-        hosts: Names under which it is reached; empty for any.
+    Plans for more than ``four_eyes_above`` messages are applied by somebody else than their maker.
+    ``hosts`` are the names under which it is reached; empty for any.
     """
     app = FastAPI(
         title="Redrive console",
@@ -70,9 +60,9 @@ def console_application(
 
 
 def _add_errors(app: FastAPI, console: Console) -> None:
-    """Every error as a page or as JSON, with what to do next."""
-
-    def answer(request: Request, status: int, message: str, hint: str) -> Response:
+    async def answer(request: Request, error: Exception) -> Response:
+        await asyncio.sleep(0)
+        status, message, hint = _describe(error)
         content = {"error": message, "hint": hint}
         is_known = hasattr(request.state, "user")
         is_script = request.url.path.startswith("/api/") and not wants_page(request)
@@ -80,41 +70,30 @@ def _add_errors(app: FastAPI, console: Console) -> None:
             return as_json(content, status)
         return console.page(request, "error.html", {"status": status, **content}, status)
 
-    async def of_redrive(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RedriveError)
-        await asyncio.sleep(0)
-        return answer(request, _status(error), error.message, error.hint)
+    for kind in (RedriveError, StarletteHTTPException, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, answer)
 
-    async def of_http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, StarletteHTTPException)
-        await asyncio.sleep(0)
-        return answer(request, error.status_code, str(error.detail), "")
 
-    async def of_form(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        await asyncio.sleep(0)
+def _describe(error: Exception) -> tuple[int, str, str]:
+    """Status, message and hint."""
+    if isinstance(error, StarletteHTTPException):
+        return error.status_code, str(error.detail), ""
+    if isinstance(error, RequestValidationError):
         names = ", ".join(str(one["loc"][-1]) for one in error.errors())
-        return answer(request, _BAD_REQUEST, f"missing or wrong: {names}", "fill the form again")
-
-    handlers: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
-        RedriveError: of_redrive,
-        StarletteHTTPException: of_http,
-        HTTPException: of_http,
-        RequestValidationError: of_form,
-    }
-    for kind, handler in handlers.items():
-        app.add_exception_handler(kind, handler)
+        return HTTPStatus.BAD_REQUEST, f"missing or wrong: {names}", "fill the form again"
+    assert isinstance(error, RedriveError)
+    return _status(error), error.message, error.hint
 
 
 def _status(error: RedriveError) -> int:
     match error:
         case RefusedError():
-            return _FORBIDDEN
+            return HTTPStatus.FORBIDDEN
         case UsageError():
-            return _BAD_REQUEST
+            return HTTPStatus.BAD_REQUEST
         case NotFoundError():
-            return _NOT_FOUND
+            return HTTPStatus.NOT_FOUND
         case EnvironmentFault() | TransientFault() | OutcomeUnknown():
-            return _UNAVAILABLE
+            return HTTPStatus.SERVICE_UNAVAILABLE
         case _:
-            return _INTERNAL
+            return HTTPStatus.INTERNAL_SERVER_ERROR

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, FastAPI, Form, Request
@@ -19,10 +20,6 @@ _log: Final = logging.getLogger(__name__)
 _STARTED_COOKIE: Final = "redrive-sign-in"
 _SHOWN: Final = 20
 """Groups of somebody without a role that the page names."""
-_SEE_OTHER: Final = 303
-_UNAUTHORIZED: Final = 401
-_FORBIDDEN: Final = 403
-_TOO_MANY: Final = 429
 
 Page = Callable[[Request, str, Mapping[str, Any], int], HTMLResponse]
 
@@ -31,29 +28,21 @@ def add_sign_in(app: FastAPI, logins: Logins, audit: Audit, page: Page) -> None:
     """Adds the routes to an application; without anything to sign in with there are none."""
     if not logins.has_sign_in:
         return
-    door = _Door(logins, audit, page)
-    app.get(SIGN_IN, include_in_schema=False)(door.form)
+    routes = _SignInRoutes(logins, audit, page)
+    app.get(SIGN_IN, include_in_schema=False)(routes.form)
     protected: dict[str, Any] = {
         "include_in_schema": False,
         "dependencies": [Depends(refuse_forgery)],
     }
     if logins.tokens:
-        app.post(SIGN_IN, **protected)(door.with_token)
+        app.post(SIGN_IN, **protected)(routes.with_token)
     if logins.provider:
-        app.get(f"{SIGN_IN}/start", include_in_schema=False)(door.start)
-        app.get(CALLBACK, include_in_schema=False)(door.finish)
-    app.post("/sign-out", **protected)(door.sign_out)
+        app.get(f"{SIGN_IN}/start", include_in_schema=False)(routes.start)
+        app.get(CALLBACK, include_in_schema=False)(routes.finish)
+    app.post("/sign-out", **protected)(routes.sign_out)
 
 
-class _Door:
-    """What the routes share.
-
-    Args:
-        logins: Knows users, and keeps sessions.
-        audit: Records who comes and goes.
-        page: Renders a page.
-    """
-
+class _SignInRoutes:
     def __init__(self, logins: Logins, audit: Audit, page: Page) -> None:
         self._logins = logins
         self._audit = audit
@@ -69,8 +58,8 @@ class _Door:
         user = self._logins.user_of_token(token.strip())
         if user is None:
             self._logins.failures.count(address)
-            return self._form(request, "This token is not known.", _UNAUTHORIZED)
-        return self._enter(request, user)
+            return self._form(request, "This token is not known.", HTTPStatus.UNAUTHORIZED)
+        return self._begin_session(request, user)
 
     async def start(self, request: Request) -> Response:
         """Sends a browser to the identity provider."""
@@ -81,7 +70,7 @@ class _Door:
             return self._wait(request, wait)
         self._logins.sign_ins.count(address)
         place, started = await self._logins.provider.start()
-        answer = RedirectResponse(place, _SEE_OTHER)
+        answer = RedirectResponse(place, HTTPStatus.SEE_OTHER)
         # The way back comes from another site: a strict cookie would not come with it.
         answer.set_cookie(
             _STARTED_COOKIE,
@@ -106,24 +95,24 @@ class _Door:
         except SignInRefused as refusal:
             self._logins.failures.count(address)
             _log.warning("%s: %s", address, refusal.message)
-            return self._form(request, refusal.message, _UNAUTHORIZED)
+            return self._form(request, refusal.message, HTTPStatus.UNAUTHORIZED)
         user = User(found.name, self._logins.grants.of(found.name, found.groups), SignedInBy.OIDC)
         if user.role is Role.NOBODY:
             self._logins.failures.count(address)
             _log.warning("%s: %s has no role", address, user.name)
             groups = sorted(one for one in found.groups if is_name(one))[:_SHOWN]
             content = {"name": user.name, "groups": groups}
-            return self._page(request, "no_role.html", content, _FORBIDDEN)
-        return self._enter(request, user)
+            return self._page(request, "no_role.html", content, HTTPStatus.FORBIDDEN)
+        return self._begin_session(request, user)
 
     async def sign_out(self, request: Request) -> Response:
         self._audit.write(current_user(request), "sign out")
         self._logins.sessions.end(request.cookies.get(SESSION_COOKIE, ""))
-        answer = RedirectResponse(f"{SIGN_IN}?out=1", _SEE_OTHER)
+        answer = RedirectResponse(f"{SIGN_IN}?out=1", HTTPStatus.SEE_OTHER)
         answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
         return answer
 
-    def _enter(self, request: Request, user: User) -> Response:
+    def _begin_session(self, request: Request, user: User) -> Response:
         """Begins a session, and ends an earlier one of this browser."""
         key = f"user {user.name}"
         if wait := self._logins.sign_ins.wait(key):
@@ -134,7 +123,7 @@ class _Door:
         # A redirect would count as coming from the identity provider, as the request does that it
         # answers, and the browser would leave out the strict cookie.
         is_back = user.by is SignedInBy.OIDC
-        answer: Response = RedirectResponse("/", _SEE_OTHER)
+        answer: Response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         if is_back:
             answer = self._page(request, "signed_in.html", {}, 200)
         answer.set_cookie(
@@ -151,7 +140,7 @@ class _Door:
 
     def _wait(self, request: Request, wait: int) -> Response:
         text = "Too many attempts to sign in: try again in a minute."
-        answer = self._form(request, text, _TOO_MANY)
+        answer = self._form(request, text, HTTPStatus.TOO_MANY_REQUESTS)
         answer.headers["Retry-After"] = str(wait)
         return answer
 

@@ -34,11 +34,9 @@ _ANSWER: Final = 60.0
 
 
 class RulesTables:
-    """The tables of one job.
+    """The tables of one job, or of a scope of it.
 
-    Args:
-        config: The file of its settings.
-        scope: What of the job they are about.
+    Whatever takes a handler or a hash raises ``UsageError`` if there is no such one.
     """
 
     def __init__(self, config: Path, scope: Scope = EVERYTHING) -> None:
@@ -64,13 +62,7 @@ class RulesTables:
     def ran(self, handler: str, digits: str) -> dict[str, Any]:
         """A table that ran for a handler, as ``one`` shows another text.
 
-        Args:
-            handler: Its name.
-            digits: The first digits of its hash.
-
-        Raises:
-            UsageError: There is no such handler, or no such table of it ran.
-            EnvironmentFault: The brokers can't be read, or only the hash of the table is kept.
+        It raises ``EnvironmentFault`` if only the hash of the table is kept.
         """
         settings = self._documents.settings()
         _handler(settings, handler)
@@ -80,14 +72,7 @@ class RulesTables:
     def difference(self, old: str, new: str, handler: str) -> dict[str, Any]:
         """What ``redrive diff --json`` prints of two tables that ran, and its lines.
 
-        Args:
-            old: The first digits of the hash of one.
-            new: Those of the other.
-            handler: Whose they are; empty if that is clear from the digits.
-
-        Raises:
-            UsageError: They name no table, or several.
-            EnvironmentFault: As for ``ran``.
+        ``handler`` may be empty if the hashes are unambiguous; errors are as for ``ran``.
         """
         settings = self._documents.settings()
         if handler:
@@ -108,12 +93,7 @@ class RulesTables:
     def go_back(self, handler: str, digits: str) -> dict[str, Any]:
         """Restarts the job with a table that ran before; undone if the job refuses.
 
-        Args:
-            handler: Its name.
-            digits: The first digits of the table's hash.
-
         Raises:
-            UsageError: There is no such handler.
             RefusedError: A handler that this user does not see has its table in the same file.
             RedriveError: As for ``redrive restart --table``.
         """
@@ -122,14 +102,9 @@ class RulesTables:
         return {"handler": handler, "process": answer.pid}
 
     def one(self, handler: str, text: str | None = None) -> dict[str, Any]:
-        """The table of a handler, or another text for it, with what ``redrive check`` says of it.
+        """The table of a handler, with what ``redrive check`` says of it.
 
-        Args:
-            handler: Its name.
-            text: The other text; None for what the file holds.
-
-        Raises:
-            UsageError: There is no such handler.
+        ``text`` is another text for the table; None for what the file holds.
         """
         job = self._documents.settings().job
         index = _index(job, handler)
@@ -141,16 +116,11 @@ class RulesTables:
             "shared_with": [job.handlers[it].identity.name for it in reading if it != index],
             "text": shown,
             "is_changed": shown != now.rules,
-            **self._checked(handler, now.rules_name, shown),
+            **self._check(handler, now.rules_name, shown),
         }
 
     def trial(self, handler: str, text: str) -> dict[str, Any]:
-        """What another table would do: the difference in meaning, and what waits under it.
-
-        Raises:
-            UsageError: There is no such handler.
-            EnvironmentFault: The brokers or the ledger can't be read.
-        """
+        """What another table would do: the difference in meaning, and what waits under it."""
         found = self.one(handler, text)
         if found["has_errors"]:
             return {**found, "difference": [], "plan": [], "what_if": None}
@@ -177,7 +147,6 @@ class RulesTables:
         """Writes a table into the file of the settings and restarts the job; undone if it refuses.
 
         Raises:
-            UsageError: There is no such handler, or no job runs.
             RefusedError: As for ``go_back``.
             ConfigurationError: The table has errors.
             RedriveError: The job refused; the file holds what it held.
@@ -204,7 +173,7 @@ class RulesTables:
             )
         return path, handlers
 
-    def _checked(self, handler: str, name: str, text: str) -> dict[str, Any]:
+    def _check(self, handler: str, name: str, text: str) -> dict[str, Any]:
         with TemporaryDirectory(prefix="redrive-console-") as folder:
             findings: Sequence[Diagnostic]
             try:

@@ -39,7 +39,7 @@ class Observation:
 
 
 @contextmanager
-def _explained(what: str) -> Iterator[None]:
+def _translate_errors(what: str) -> Iterator[None]:
     """Turns errors of kafka-python into ``EnvironmentFault``; ``what`` begins the sentence."""
     from kafka.errors import KafkaError  # noqa: PLC0415 - slow to import
 
@@ -55,9 +55,6 @@ class Cluster:
     """Makes topics, puts messages, and reads every topic of a job; a context manager.
 
     It writes with confluent-kafka, because kafka-python does not write headers without a value.
-
-    Raises:
-        EnvironmentFault: The broker can't be reached.
     """
 
     def __init__(self, job: JobConfiguration) -> None:
@@ -84,13 +81,9 @@ class Cluster:
         TopicAdministration(self._job.connection).ensure(topics)
 
     def put(self, records: Iterable[tuple[str, Record]]) -> list[str]:
-        """Write records with their topics, and wait until all are acknowledged.
+        """Write records with their topics, and return the place of each once it is acknowledged.
 
-        Returns:
-            ``topic:partition:offset`` of each.
-
-        Raises:
-            EnvironmentFault: The broker did not take one.
+        It raises ``EnvironmentFault`` if the broker did not take one.
         """
         places: dict[int, str] = {}
         written = 0
@@ -99,7 +92,7 @@ class Cluster:
                 topic,
                 record.value,
                 record.key,
-                on_delivery=partial(_note, places, written),
+                on_delivery=partial(_note_delivery, places, written),
                 timestamp=record.timestamp,
                 headers=list(record.headers),
             )
@@ -122,7 +115,7 @@ class Cluster:
     def outcomes(self) -> Mapping[str, Sequence[Outcome]]:
         """The outcomes of each message so far, in the order of time."""
         follower, topic = self._follower, self._job.outcomes_topic
-        with _explained(f"{topic} can't be read"):
+        with _translate_errors(f"{topic} can't be read"):
             if not follower.assignment():
                 follower.assign(_partitions(follower, topic))
                 follower.seek_to_beginning()
@@ -135,12 +128,7 @@ class Cluster:
         return self._outcomes
 
     def observe(self, inputs: set[str], progress: Callable[[str], None]) -> Observation:
-        """Read every topic.
-
-        Args:
-            inputs: The topics on which the demo puts.
-            progress: Called with the name of each topic before it is read.
-        """
+        """Read every topic; ``inputs`` are those of the demo's puts."""
         job = self._job
         routed = (
             identity_of(job.application, one)
@@ -160,10 +148,10 @@ class Cluster:
             only_waiting = is_taken and topic not in inputs
             for record, is_waiting in self._records(topic, only_waiting=only_waiting):
                 if topic in inputs:
-                    put.append(_found(record))
+                    put.append(_found_message(record))
                 if not is_taken or is_waiting:
                     state = State.WAITING if is_taken else State.LEFT
-                    found.append(_found(record, state))
+                    found.append(_found_message(record, state))
         for topic, remaining in read.items():
             progress(remaining)
             records = [record for record, _ in self._records(remaining)]
@@ -174,7 +162,7 @@ class Cluster:
     def _records(self, topic: str, *, only_waiting: bool = False) -> Iterator[tuple[Any, bool]]:
         """Each committed record of a topic, and whether the job's group still has to take it."""
         consumer = self._consumer
-        with _explained(f"{topic} can't be read"):
+        with _translate_errors(f"{topic} can't be read"):
             partitions = _partitions(consumer, topic)
             consumer.assign(partitions)
             consumer.seek_to_beginning(*partitions)
@@ -191,12 +179,12 @@ class Consumer:
     def __init__(self, consumer: Any, topic: str) -> None:  # noqa: ANN401 - untyped client
         self._consumer = consumer
         self._failed = f"{topic} can't be read"
-        with _explained(self._failed):
+        with _translate_errors(self._failed):
             consumer.assign(_partitions(consumer, topic))
 
     def read(self, at_most: int | None = None) -> Iterator[Any]:
         """Read up to so many records, and commit them once all are processed."""
-        with _explained(self._failed):
+        with _translate_errors(self._failed):
             polled = self._consumer.poll(timeout_ms=50, max_records=at_most)
             for records in polled.values():
                 yield from records
@@ -209,12 +197,7 @@ class Consumer:
 
 
 def remaining_among(copies: Iterable[Any], topic: str) -> Iterator[Found]:
-    """The last record of each key of a compacted topic, unless it is a tombstone.
-
-    Args:
-        copies: All records of the compacted topic.
-        topic: The topic that they were read from first.
-    """
+    """The last record of each key of a compacted topic, unless it is a tombstone."""
     last = {(copy.partition, copy.key): copy for copy in copies}
     for copy in last.values():
         if copy.value is not None:
@@ -231,7 +214,7 @@ def _consumer(job: JobConfiguration, group: str) -> Any:  # noqa: ANN401 - untyp
     from kafka import KafkaConsumer  # noqa: PLC0415 - slow to import
 
     patience = int(_PATIENCE * 1000)
-    with _explained("the broker can't be reached"):
+    with _translate_errors("the broker can't be reached"):
         return KafkaConsumer(
             **job.connection.kafka_python(),
             group_id=group,
@@ -251,7 +234,6 @@ def _partitions(consumer: Any, topic: str) -> list[Any]:  # noqa: ANN401 - untyp
 
 
 def _read_to(consumer: Any, ends: Mapping[Any, int]) -> Iterator[Any]:  # noqa: ANN401 - untyped
-    """The records from the position of a consumer up to the ends of its partitions."""
     last_progress = time.monotonic()
     # Positions and not records: the last offsets may be markers of transactions.
     while any(consumer.position(partition) < end for partition, end in ends.items()):
@@ -264,13 +246,12 @@ def _read_to(consumer: Any, ends: Mapping[Any, int]) -> Iterator[Any]:  # noqa: 
             yield from records
 
 
-def _note(places: dict[int, str], number: int, error: object, written: Any) -> None:  # noqa: ANN401
-    """Takes librdkafka's report on one record."""
+def _note_delivery(places: dict[int, str], number: int, error: object, written: Any) -> None:  # noqa: ANN401
     if error is None:
         places[number] = identity(written.topic(), written.partition(), written.offset())
 
 
-def _found(record: Any, state: State = State.LEFT) -> Found:  # noqa: ANN401 - untyped client
+def _found_message(record: Any, state: State = State.LEFT) -> Found:  # noqa: ANN401 - untyped client
     line = dict(record.headers).get(f"{PREFIX}rule")
     message = Record(record.key, record.value, tuple(without_own(record.headers)), record.timestamp)
     number = _number(record.headers)

@@ -65,10 +65,8 @@ class Report:
 class Demonstration:
     """Runs one demo and cleans up behind it, whatever happens.
 
-    Args:
-        script: The demo.
-        directory: A new folder for everything, which stays; None for a temporary one.
-        keep: Whether the broker keeps running after a good end.
+    A folder stays, without one a temporary folder is used. With ``keep`` the broker keeps running
+    after a good end.
     """
 
     def __init__(self, script: Script, *, directory: Path | None, keep: bool) -> None:

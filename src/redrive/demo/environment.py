@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final, TextIO, TypeAlias
@@ -34,13 +34,9 @@ _START_TIMEOUT: Final = 300.0
 
 @contextmanager
 def folder_for(directory: Path | None) -> Iterator[Path]:
-    """The folder of one demo: ``directory``, which must be new or empty, or a temporary one.
-
-    Raises:
-        UsageError: The folder is not empty, or can't be made.
-    """
+    """A folder for a demo: a new or empty one, or a temporary one; raises ``UsageError``."""
     if directory is not None:
-        yield _made(directory.absolute())
+        yield _make_folder(directory.absolute())
         return
     folder = Path(tempfile.mkdtemp(prefix="redrive-demo-"))
     try:
@@ -50,7 +46,7 @@ def folder_for(directory: Path | None) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _made(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         is_used = any(folder.iterdir())
@@ -147,19 +143,13 @@ class Environment:
             progress(broker.bootstrap_servers)
         return broker.bootstrap_servers
 
-    @contextmanager
-    def asking(self, control: JobControl) -> Iterator[None]:
+    def asking(self, control: JobControl) -> AbstractContextManager[None]:
         """For the time of the context, a signal makes the job stop in order."""
-        with self._interruption.asking(control.request_stop):
-            yield
+        return self._interruption.asking(control.request_stop)
 
     @staticmethod
     def run_job(configuration: JobConfiguration, control: JobControl) -> None:
-        """Run the job as ``redrive run`` would, until it ends.
-
-        Raises:
-            RedriveError: The job failed.
-        """
+        """Run the job as ``redrive run`` would, until it ends; raises ``RedriveError``."""
         from redrive.streaming.job import run  # noqa: PLC0415 - needs pyspark, slow to import
 
         try:

@@ -48,7 +48,6 @@ class Trace:
                 yield from self._changes(found.record, f"on {found.place}")
 
     def _changes(self, record: Record, where: str) -> Iterator[str]:
-        """What of the message has changed, apart from a dead-letter header."""
         original, headers = self.message.original, list(record.headers)
         letter = decode_dead_letter(record.value, headers)
         value, headers = remove_header(letter, record.value, headers)

@@ -63,15 +63,7 @@ class Operator:
                 process()
 
     def wait_until(self, what: str, missing: Callable[[], Iterable[object]]) -> None:
-        """Wait until nothing is missing any more.
-
-        Args:
-            what: What is awaited, as the end of a sentence: "have come to rest".
-            missing: What is missing now.
-
-        Raises:
-            EnvironmentFault: Nothing has changed for a long time.
-        """
+        """Wait until nothing is missing; ``what`` ends the sentence: "have come to rest"."""
         last, changed = set(missing()), time.monotonic()
         while last:
             self.pause(_LOOK)

@@ -45,12 +45,7 @@ def rule_texts(table: RulesTable, *, no_rule: str) -> dict[int, str]:
 class LiveView(View):
     """Adds up what the job reports, and shows the results of each rule of a table.
 
-    Args:
-        console: Where to show them.
-        table: The rules table.
-        messages: How many messages there are to handle.
-        load: Describes the load, so many seconds after the start of the job.
-        clock: Seconds since 1970.
+    ``load`` describes the load, so many seconds after the start of the job.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ from redrive.operations.network import Network, check_topics, queue_names, unkno
 from redrive.operations.put import NewMessage
 from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.record_view import existing_topic
-from redrive.operations.undelivered import heads, undelivered
+from redrive.operations.undelivered import undelivered_at_head
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.trace import ResolutionTrace
@@ -72,12 +72,7 @@ class BrowsedMessage:
 
     @classmethod
     def of(cls, record: StoredRecord, schemes: SchemeTable = KNOWN) -> Self:
-        """The message that a record is.
-
-        Args:
-            record: The record.
-            schemes: The schemes of dead letters to look for.
-        """
+        """The message that a record holds."""
         profile = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
         body, _ = remove_header(profile, record.value, record.headers)
         put_at = own.read_own(record.headers).timestamp
@@ -104,11 +99,7 @@ class BrowsedMessage:
         return own.identity(*self.lane, self.offset)
 
     def is_expired(self, now: int) -> bool:
-        """Whether its own Expiry is over: tenths of a second from when it was put.
-
-        Args:
-            now: Milliseconds since the epoch.
-        """
+        """Whether its Expiry (tenths of a second) is over; ``now`` in milliseconds."""
         deadline = deadline_of(dict(self.headers), self.timestamp)
         return deadline is not None and deadline < now
 
@@ -128,11 +119,7 @@ class Browsed(NamedTuple):
 
 
 def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[QueueTopic]:
-    """The topics that hold a queue's messages; several of a transmission queue.
-
-    Raises:
-        UsageError: The queue keeps no messages; where puts to it end is told.
-    """
+    """The topics of a queue's messages; raises ``UsageError`` if the queue keeps none."""
     manager = topology.mq.queue_managers.get(queue_manager)
     holder = manager.holder_of(queue) if manager else queue_manager
     found = [
@@ -143,7 +130,7 @@ def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[
     if found:
         return found
     trace = assuming_tracer(topology).trace(queue_manager, NewMessage(queue=queue))
-    raise _keeps_none(topology, queue_manager, queue, trace)
+    raise _no_messages_error(topology, queue_manager, queue, trace)
 
 
 def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, count: int) -> Browsed:
@@ -156,15 +143,8 @@ def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, coun
     over is not shown, as MQ would not show it. What waits on a queue with MSGDLVSQ(PRIORITY)
     comes by priority, as far as its first ``LOOKED_AT`` messages go.
 
-    Args:
-        network: The definitions and the cluster.
-        topics: The topics of the queue.
-        start: Where to begin.
-        count: How many messages at most.
-
     Raises:
         EnvironmentFault: The broker can't be reached, or a topic is missing.
-        TransientFault: The broker gave no answer in time.
     """
     with network.cluster() as cluster:
         names = [one.topic for one in topics]
@@ -178,17 +158,11 @@ def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, coun
         view = _View(cluster, [*names, *retries])
         found = view.waiting(waiting, count, by_priority=by_priority)
         messages = [replace(one, is_retried=one.lane.topic in retries) for one in found]
-        return Browsed([*_at_head(network, cluster, topics), *messages][:count], view.silent)
-
-
-def _at_head(
-    network: Network, cluster: Cluster, topics: Sequence[QueueTopic]
-) -> list[BrowsedMessage]:
-    sources = heads(network.job, topics)
-    if network.job is None or not sources:
-        return []
-    found, _ = undelivered(network.job, cluster, sources)
-    return [replace(BrowsedMessage.of(one.record), is_undeliverable=True) for one in found]
+        at_head = [
+            replace(BrowsedMessage.of(one.record), is_undeliverable=True)
+            for one in undelivered_at_head(network, cluster, topics)
+        ]
+        return Browsed([*at_head, *messages][:count], view.silent)
 
 
 def browse_topic(
@@ -200,19 +174,9 @@ def browse_topic(
     group: str = "",
     schemes: SchemeTable = KNOWN,
 ) -> Browsed:
-    """Messages of a topic, without any definitions of queues.
+    """Messages of a topic, without any definitions; errors as for ``existing_topic``.
 
-    Args:
-        cluster: The cluster.
-        topic: The topic.
-        start: Where to begin.
-        count: How many messages at most.
-        group: The consumer group whose offsets show what was read; empty for none.
-        schemes: The schemes of dead letters to look for.
-
-    Raises:
-        EnvironmentFault: There is no such topic.
-        TransientFault: The broker gave no answer in time.
+    The committed offsets of ``group``, unless it is empty, tell what was read.
     """
     existing_topic(cluster, topic)
     view = _View(cluster, [topic], schemes)
@@ -224,8 +188,6 @@ def browse_topic(
 
 
 class _View:
-    """The messages of some topics at one moment."""
-
     def __init__(
         self, cluster: Cluster, topics: Sequence[str], schemes: SchemeTable = KNOWN
     ) -> None:
@@ -269,23 +231,22 @@ class _View:
             window *= 4
 
     def _read(self, firsts: Mapping[TopicPartition, int], most: int) -> Iterator[BrowsedMessage]:
-        """At most so many messages of each partition from an offset on."""
         taken: Counter[TopicPartition] = Counter()
         now = int(time.time() * 1000)
 
         def is_enough(record: StoredRecord) -> bool:
-            taken[record.lane] += not self._browsed(record).is_expired(now)
+            taken[record.lane] += not self._message(record).is_expired(now)
             return taken[record.lane] >= most
 
         ends = {lane: extent.end for lane, extent in self._extents.items()}
-        browsed = map(self._browsed, self._cluster.read(firsts, ends, until=is_enough))
+        browsed = map(self._message, self._cluster.read(firsts, ends, until=is_enough))
         yield from (one for one in browsed if not one.is_expired(now))
 
-    def _browsed(self, record: StoredRecord) -> BrowsedMessage:
+    def _message(self, record: StoredRecord) -> BrowsedMessage:
         return BrowsedMessage.of(record, self._schemes)
 
 
-def _keeps_none(
+def _no_messages_error(
     topology: Topology, queue_manager: str, queue: str, trace: ResolutionTrace
 ) -> UsageError:
     known = queue_names(topology, queue_manager)

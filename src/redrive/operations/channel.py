@@ -39,15 +39,10 @@ class ChannelStatus:
 def set_channels(
     network: Network, queue_manager: str, channel: str, *, is_running: bool
 ) -> list[tuple[str, str]]:
-    """Start or stop a channel, or all channels of a queue manager.
+    """Start or stop a channel, or all channels of a queue manager if no channel is named.
 
-    A channel that is started tries again what its receiver could put nowhere, as in IBM MQ.
-
-    Args:
-        network: The definitions, and the job that follows.
-        queue_manager: The manager that sends; of a home-server queue, the one that pulls.
-        channel: Its name; empty for all.
-        is_running: Whether they are to move messages.
+    The manager is the one that sends; of a home-server queue, the one that pulls. A channel that is
+    started tries again what its receiver could put nowhere, as in IBM MQ.
 
     Returns:
         Queue manager and name of each channel.
@@ -60,7 +55,7 @@ def set_channels(
     entries = [channel_entry(*one, is_running=is_running) for one in channels]
     if is_running:
         with network.cluster() as cluster:
-            entries += release_entries(job, cluster, _held_back(network.topology, channels))
+            entries += release_entries(job, cluster, _blocked_topics(network.topology, channels))
     write_states(job, entries)
     return channels
 
@@ -68,15 +63,7 @@ def set_channels(
 def channel_status(network: Network, queue_manager: str, channel: str) -> list[ChannelStatus]:
     """The state of a channel, or of all of a queue manager, and what waits for them.
 
-    Args:
-        network: The definitions, and the job that moves messages.
-        queue_manager: As for ``set_channels``.
-        channel: Its name; empty for all.
-
-    Raises:
-        UsageError: The names are not defined, or there is no job.
-        EnvironmentFault: The broker can't be reached.
-        TransientFault: The broker gave no answer in time.
+    Arguments and errors are as for ``set_channels``.
     """
     topics = _topics_of_channel(network, queue_manager, channel)
     job = network.required_job()
@@ -106,14 +93,10 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
 
 
 def trigger(network: Network, queue_manager: str) -> Depth:
-    """Set free what waits at a queue manager of MQ Everyplace, once (``triggerTransmission``).
+    """Release the messages that wait at a manager of MQ Everyplace (``triggerTransmission``).
 
     Messages on its asynchronous definitions are sent, and its home-server queues pull, whatever the
     state of the connection: those that wait now, not those that come later.
-
-    Args:
-        network: The definitions, and the job that moves messages.
-        queue_manager: The manager.
 
     Returns:
         How many messages were set free.
@@ -135,7 +118,6 @@ def trigger(network: Network, queue_manager: str) -> Depth:
 
 
 def _topics_of_channel(network: Network, queue_manager: str, channel: str) -> Sequence[QueueTopic]:
-    """The transmission topics whose channels a queue manager moves, pulled ones included."""
     chosen = set(_channels(network, queue_manager, channel))
     return [
         one
@@ -171,7 +153,7 @@ def _channels(network: Network, queue_manager: str, channel: str) -> list[tuple[
     return chosen
 
 
-def _held_back(topology: Topology, channels: Collection[tuple[str, str]]) -> list[QueueTopic]:
+def _blocked_topics(topology: Topology, channels: Collection[tuple[str, str]]) -> list[QueueTopic]:
     """The topics whose messages may remain because channels were stopped.
 
     In MQ Everyplace these are all: a put goes over several managers at once, and fails where a

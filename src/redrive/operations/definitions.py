@@ -45,13 +45,7 @@ def read_definitions(files: Sequence[str]) -> Topology:
 
 
 def read_sources(text: str) -> Sequence[Source]:
-    """The files that one argument names.
-
-    Args:
-        text: A file, ``QM=FILE`` for the script of a queue manager, or a folder.
-
-    Returns:
-        The file, or those of the folder by name.
+    """The files of an argument: a file, ``QM=FILE``, or the files of a folder by name.
 
     Raises:
         UsageError: The folder holds no definitions.
@@ -69,9 +63,6 @@ def with_source_lines(findings: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
     """Findings about a definition, with the line on which it starts and a caret below it.
 
     Findings about several files together know only the file and the line of the definition.
-
-    Args:
-        findings: Findings with the names of files as they were read.
 
     Yields:
         Each finding, in order; without a line where the file cannot be read again.

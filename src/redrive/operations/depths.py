@@ -15,7 +15,7 @@ from redrive.kafka.deadline import BROWSING
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.operations.network import Network
-from redrive.operations.undelivered import heads, undelivered
+from redrive.operations.undelivered import undelivered_at_head
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 
 COUNTED: Final = 10_000
@@ -40,7 +40,6 @@ class Depth:
         return None if self.oldest is None else max(0.0, time.time() - self.oldest / 1000)
 
     def __add__(self, other: Depth) -> Depth:
-        """The depth of both together."""
         times = [one for one in (self.oldest, other.oldest) if one is not None]
         return Depth(
             self.messages + other.messages,
@@ -61,15 +60,7 @@ NO_DEPTH: Final = Depth(0, is_exact=True)
 
 
 def reading_group(network: Network, one: QueueTopic) -> str | None:
-    """The consumer group that takes messages from a topic.
-
-    Args:
-        network: The definitions, and the job that moves messages.
-        one: The topic.
-
-    Returns:
-        The job's for what it reads, the one that bindings name for a queue; None if none is known.
-    """
+    """The group that reads a topic: the job's, or that of bindings; None if none is known."""
     if one.role is not TopicRole.QUEUE:
         return network.job.application if network.job else None
     return network.topology.bindings.consumer_group(
@@ -80,10 +71,7 @@ def reading_group(network: Network, one: QueueTopic) -> str | None:
 def unread(
     cluster: Cluster, network: Network, topics: Sequence[QueueTopic]
 ) -> dict[TopicPartition, int]:
-    """Where those partitions go on of which a consumer group has read something.
-
-    Those on which messages wait for the next try of a receiver are among them.
-    """
+    """Offsets that reading groups have committed, those of retry topics included."""
     by_group: dict[str, list[str]] = {}
     for one in topics:
         if group := reading_group(network, one):
@@ -96,7 +84,7 @@ def unread(
 
 
 def depths_of(network: Network) -> Mapping[str, Depth]:
-    """What waits on every topic of a topology that exists, by topic.
+    """The depth of every existing topic of a topology, by topic.
 
     What a receiver tries to put again, and what it could put nowhere, counts on its transmission
     queue, where IBM MQ has it.
@@ -118,18 +106,9 @@ def depths_of(network: Network) -> Mapping[str, Depth]:
 def kept_at_head(
     cluster: Cluster, network: Network, topics: Iterable[QueueTopic]
 ) -> Mapping[str, Depth]:
-    """What receivers could put nowhere and is the head of its transmission queue, by its topic.
-
-    Args:
-        cluster: Answers.
-        network: The definitions and the job.
-        topics: Some topics.
-    """
+    """The depth of undeliverable messages at the heads of transmission queues, by topic."""
     found: dict[str, Depth] = {}
-    sources = heads(network.job, topics)
-    if network.job is None or not sources:
-        return found
-    for one in undelivered(network.job, cluster, sources)[0]:
+    for one in undelivered_at_head(network, cluster, topics):
         topic = one.source.topic
         depth = Depth(1, is_exact=True, oldest=one.record.original_time)
         found[topic] = found.get(topic, NO_DEPTH) + depth
@@ -138,10 +117,6 @@ def kept_at_head(
 
 def retry_topics(network: Network, topics: Iterable[QueueTopic]) -> dict[str, str]:
     """Where messages wait that the receiving end of a channel tries to put again (MRRTY).
-
-    Args:
-        network: The definitions, and the job that keeps such messages.
-        topics: Topics of transmission queues; others have none.
 
     Returns:
         The topics from which such messages were taken, by the topic on which they wait. A topic on
@@ -160,13 +135,7 @@ def retry_topics(network: Network, topics: Iterable[QueueTopic]) -> dict[str, st
 def retried(
     cluster: Cluster, network: Network, topics: Iterable[QueueTopic]
 ) -> Mapping[str, Depth]:
-    """What receivers try to put again, by the topic from which it was taken.
-
-    Args:
-        cluster: Answers.
-        network: The definitions and the job.
-        topics: As for ``retry_topics``.
-    """
+    """The depth of messages that receivers retry, by the topic from which they were taken."""
     sources = retry_topics(network, topics)
     if network.job is None or not sources:
         return {}
@@ -175,7 +144,7 @@ def retried(
 
 
 def depths_of_group(cluster: Cluster, group: str, topics: Iterable[str]) -> Mapping[str, Depth]:
-    """What a consumer group has not read of some topics; those that do not exist are left out."""
+    """The depth of some topics for a consumer group; topics that do not exist are left out."""
     names = list(cluster.partitions(topics))
     committed = cluster.committed(group, cluster.lanes(names))
     read = {lane: offset for lane, offset in committed.items() if offset is not None}

@@ -36,27 +36,19 @@ def parse_duration(text: str) -> int | None:
 
 
 def parse_since(text: str, now: datetime) -> datetime:
-    """A time from ``10m``, ``2h``, ``1d`` before now, or from ISO 8601; UTC if no zone is named.
-
-    Raises:
-        ValueError: The text has none of these forms.
-    """
-    return _moved(text, now, -1)
+    """A time from ``10m``, ``2h`` before now, or ISO 8601, by default UTC; else ``ValueError``."""
+    return _time_from(text, now, -1)
 
 
 def parse_until(text: str, now: datetime) -> datetime:
-    """A time from ``2h``, ``7d``, ``4w`` after now, or from ISO 8601; UTC if no zone is named.
-
-    Raises:
-        ValueError: The text has none of these forms, or the time is over.
-    """
-    time = _moved(text, now, 1)
+    """A time from ``2h``, ``4w`` after now, or ISO 8601, by default UTC; else ``ValueError``."""
+    time = _time_from(text, now, 1)
     if time <= now:
         raise ValueError(f"{text} is over")
     return time
 
 
-def _moved(text: str, now: datetime, direction: int) -> datetime:
+def _time_from(text: str, now: datetime, direction: int) -> datetime:
     seconds = parse_duration(text)
     if seconds is not None:
         try:

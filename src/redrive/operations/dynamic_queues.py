@@ -71,7 +71,7 @@ def open_dynamic_queue(
             request = OpenRequest(
                 queue=queue, options=OpenOption.INPUT, dynamic_queue=dynamic_name, seed=seed
             )
-            made[:] = [_opened(network.topology, queue_manager, request, states, now, until)]
+            made[:] = [_open(network.topology, queue_manager, request, states, now, until)]
         return [dynamic_entry(*made)]
 
     change_states(job, change)
@@ -89,11 +89,7 @@ def close_dynamic_queue(
 ) -> OpenedQueue:
     """Delete a dynamic queue with its messages.
 
-    Args:
-        network: The definitions, and the job that follows.
-        queue_manager: The manager that owns it.
-        queue: Its name.
-        purges: Whether a permanent queue is deleted that holds messages (MQCO_DELETE_PURGE).
+    A permanent queue that holds messages is deleted only if ``purges`` (MQCO_DELETE_PURGE).
 
     Raises:
         UsageError: There is no such queue, or it is permanent and not empty; else as for
@@ -110,22 +106,12 @@ def close_dynamic_queue(
             f"{queue}@{queue_manager} is permanent and holds messages (MQRC_Q_NOT_EMPTY, 2055)",
             hint="--purge deletes it with its messages",
         )
-    change_states(job, lambda entries: _deleted(job, {found.queue}, states_of(entries)))
+    change_states(job, lambda entries: _delete(job, {found.queue}, states_of(entries)))
     return found
 
 
 def dynamic_queues(network: Network, queue_manager: str = "") -> list[OpenedQueue]:
-    """The dynamic queues of a manager, or of all; with those that are closed and not yet deleted.
-
-    Args:
-        network: The definitions, and the job that follows.
-        queue_manager: A manager; empty for all.
-
-    Raises:
-        UsageError: There is no job.
-        EnvironmentFault: The broker can't be reached.
-        TransientFault: The broker gave no answer in time.
-    """
+    """The dynamic queues of a manager, or of all, closed ones that are not deleted yet included."""
     job = network.required_job()
     with network.cluster() as cluster:
         every = states_of(read_decisions(job, cluster)).dynamic_queues
@@ -145,17 +131,9 @@ def is_overdue(states: States, now: int) -> bool:
 
 
 def delete_overdue(job: JobConfiguration) -> Collection[DynamicQueue]:
-    """Delete the dynamic queues whose lease ended a while ago.
+    """Delete the dynamic queues whose lease ended a while ago, and return them.
 
-    Args:
-        job: The job.
-
-    Returns:
-        Those that were deleted.
-
-    Raises:
-        ProtocolError: As for ``write_states``.
-        EnvironmentFault: The cluster deletes no topics for this user.
+    Errors are as for ``change_states``.
     """
     gone: set[DynamicQueue] = set()
 
@@ -163,7 +141,7 @@ def delete_overdue(job: JobConfiguration) -> Collection[DynamicQueue]:
         states = states_of(entries)
         overdue = _overdue(states, int(time.time() * 1000))
         gone.update(overdue)
-        return _deleted(job, overdue, states)
+        return _delete(job, overdue, states)
 
     change_states(job, change)
     return gone
@@ -174,7 +152,7 @@ def _overdue(states: States, now: int) -> set[DynamicQueue]:
     return {one for one in states.dynamic_queues if not one.is_open(earlier)}
 
 
-def _deleted(
+def _delete(
     job: JobConfiguration, queues: Collection[DynamicQueue], states: States
 ) -> list[Removal]:
     """Deletes the topics of queues; returns the entries that say so.
@@ -188,7 +166,7 @@ def _deleted(
     return [removal(dynamic_entry(one)) for one in gone]
 
 
-def _opened(  # noqa: PLR0917 - one open
+def _open(  # noqa: PLR0917 - one open
     topology: Topology,
     queue_manager: str,
     request: OpenRequest,
@@ -196,7 +174,6 @@ def _opened(  # noqa: PLR0917 - one open
     now: int,
     until: int,
 ) -> DynamicQueue:
-    """The queue that an open makes or renews."""
     for one in states.dynamic_queues:
         if (one.queue_manager, one.queue) == (queue_manager, request.queue):
             if not one.is_open(now):
@@ -227,11 +204,6 @@ def _opened(  # noqa: PLR0917 - one open
 
 
 def _layout(topology: Topology, queue: DynamicQueue) -> QueueTopic:
-    """The topic that a dynamic queue needs.
-
-    Raises:
-        UsageError: It is not to be created here.
-    """
     topic = _topic(topology, queue)
     for one in topics_of(topology):
         if one.topic == topic and one.queue == queue.queue:

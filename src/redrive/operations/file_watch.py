@@ -1,4 +1,4 @@
-"""A running job that takes up changed settings, rules tables and definitions by itself.
+"""Restarts of a running job when settings, rules tables or definitions change.
 
 It does what ``redrive restart`` does, in the process of the job.
 """
@@ -24,10 +24,9 @@ _LOGGER: Final = logging.getLogger("redrive.watch")
 
 
 class FileWatch:
-    """Asks a job to restart when the content of its files changed.
+    """Asks a job to restart once for each complete change of its files.
 
-    This class is responsible for asking once for each change, and only once it is complete. The job
-    itself checks the files, and says what it refuses.
+    The job itself checks the files, and says what it refuses.
     """
 
     def __init__(
@@ -38,14 +37,7 @@ class FileWatch:
         restart: Callable[[], object],
         every: float = _LOOK,
     ) -> None:
-        """Look at nothing yet.
-
-        Args:
-            digest: Stands for the content of the files.
-            taken: The digest of what the job started with.
-            restart: Asks the job to restart, and waits for its answer.
-            every: Seconds between two looks.
-        """
+        """Look at nothing yet; ``taken`` is the digest of the files that the job started with."""
         self._digest = digest
         self._taken = self._seen = taken
         self._restart = restart
@@ -66,7 +58,7 @@ class FileWatch:
         self._ended.set()
 
     def look(self) -> None:
-        """Asks for a restart if the files changed, and are as they were at the last look."""
+        """Requests a restart if the files changed, but not since the last look."""
         before, self._seen = self._seen, self._digest()
         if self._seen == self._taken or self._seen != before:
             return

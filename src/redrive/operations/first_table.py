@@ -61,12 +61,9 @@ _OTHERWISE: Final = (
 
 
 def first_table(found: Identification) -> str:
-    """A rules table for what was found, with comments that say why each rule is there.
+    """A rules table without errors for what was found; comments say why each rule is there.
 
     Every rule either retries or keeps: nothing is discarded without a review.
-
-    Returns:
-        The text; a table without an error.
     """
     return "\n".join(_lines(found)) + "\n"
 
@@ -114,8 +111,8 @@ def _about_groups(found: Identification) -> Iterator[str]:
 
 
 def _rule(case: Case, errors: Counter[str], *, is_kafka: bool) -> Iterator[str]:
-    told = [name.rpartition(".")[2] for name, _ in errors.most_common(_NAMED) if name]
-    names = f": {', '.join(told)}" if told else ""
+    classes = [name.rpartition(".")[2] for name, _ in errors.most_common(_NAMED) if name]
+    names = f": {', '.join(classes)}" if classes else ""
     more = ", ..." if len(errors) > _NAMED else ""
     where = f" of {case.topic}" if case.topic else ""
     known = _KAFKA_ADVICE if is_kafka else _ADVICE

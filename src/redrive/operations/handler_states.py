@@ -31,31 +31,22 @@ class HandlerWatch:
     """Derives the states of a job's handlers from committed offsets, one look after the other."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Take the cluster of the job; ``look`` asks it."""
         self._cluster = cluster
         self._moved: dict[TopicPartition, tuple[int | None, float]] = {}
         """By lane with work, the committed offset and the time at which it was first seen."""
 
     def look(self, configuration: JobConfiguration, now: float) -> dict[str, HandlerState]:
-        """The state of each handler, by its name.
-
-        Args:
-            configuration: The job.
-            now: Seconds since 1970.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+        """The state of each handler, by its name; ``now`` is in seconds since 1970."""
         topics = {one.identity.name: one.identity.topic for one in configuration.handlers}
         existing = self._cluster.topics()
-        standing = self._standing(configuration, now)
+        standing = self._stalled_topics(configuration, now)
         states = {}
         for name, topic in topics.items():
             known = HandlerState.STOPPED if topic in standing else HandlerState.RUNNING
             states[name] = known if topic in existing else HandlerState.WAITING
         return states
 
-    def _standing(self, configuration: JobConfiguration, now: float) -> set[str]:
+    def _stalled_topics(self, configuration: JobConfiguration, now: float) -> set[str]:
         """The topics of which a partition with work has not moved for too long."""
         lanes, silent = self._cluster.led(one.identity.topic for one in configuration.handlers)
         extents = self._cluster.extents(lanes)

@@ -1,14 +1,14 @@
-"""Handlers that are stopped because they lost their place, and how one goes on."""
+"""Handlers that are stopped because they lost their position, and how to resume them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from redrive.checkpoints.control import LostPosition, lost_positions, read_entries
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import sources_of
-from redrive.engine.commands import Resume, ResumeFrom, States
+from redrive.engine.commands import Resume, ResumeFrom
 from redrive.errors import UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
@@ -37,35 +37,35 @@ class ReadTopic:
 
 
 def read_topics(job: JobConfiguration) -> list[ReadTopic]:
-    """Every topic that the job reads, and whether its handler is stopped.
-
-    Raises:
-        EnvironmentFault: The cluster can't be reached.
-        TransientFault: The broker gave no answer in time.
-    """
+    """Every topic that the job reads, and whether its handler is stopped."""
     check_access(job.connection)
     with Cluster.open(job.connection, timeout=ANSWER) as cluster:
-        lost, states = _lost(job, cluster), read_states(job, cluster)
+        existing, states = cluster.topics(), read_states(job, cluster)
+        has_entries = job.control_topic in existing
+        entries = read_entries(cluster, job.control_topic) if has_entries else {}
         names = {one.identity.topic: one.identity.name for one in job.handlers}
         names |= {topic: topic for topic in sources_of(job) if topic not in names}
-        denied, existing = cluster.unreadable(names), cluster.topics()
-    found = [_read_topic(name, topic, lost, states) for topic, name in names.items()]
-    return [
-        replace(one, is_missing=one.topic not in existing, is_denied=one.topic in denied)
-        for one in found
-    ]
+        denied = cluster.unreadable(names)
+    every, found = lost_positions(entries), []
+    for topic, name in names.items():
+        lost = {lane: one for lane, one in every.items() if one.source == topic}
+        answer = states.resumes.get(topic)
+        is_resumed = (
+            bool(lost)
+            and answer is not None
+            and all(answer.answers(lane, one.found) for lane, one in lost.items())
+        )
+        is_missing, is_denied = topic not in existing, topic in denied
+        found.append(ReadTopic(name, topic, lost, is_resumed, is_missing, is_denied))
+    return found
 
 
 def resume(
     job: JobConfiguration, name: str, begin: ResumeFrom, purpose: str
 ) -> Mapping[TopicPartition, LostPosition]:
-    """Let a stopped handler go on; the running job follows within seconds.
+    """Resume a stopped handler, named by itself or by its topic.
 
-    Args:
-        job: The job.
-        name: The handler, or the topic that it reads.
-        begin: Where it goes on.
-        purpose: The reason that the operator gives.
+    The running job follows within seconds.
 
     Returns:
         Where it could not go on; from the latest it leaves out what lies there, too.
@@ -87,22 +87,3 @@ def resume(
     answer = Resume(topic=found.topic, lanes=lanes, begin=begin, operator=operator, purpose=purpose)
     write_states(job, [answer.entry()])
     return found.lost
-
-
-def _lost(job: JobConfiguration, cluster: Cluster) -> Mapping[TopicPartition, LostPosition]:
-    if job.control_topic not in cluster.topics():
-        return {}
-    return lost_positions(read_entries(cluster, job.control_topic))
-
-
-def _read_topic(
-    name: str, topic: str, every: Mapping[TopicPartition, LostPosition], states: States
-) -> ReadTopic:
-    lost = {lane: one for lane, one in every.items() if one.source == topic}
-    answer = states.resumes.get(topic)
-    is_resumed = (
-        bool(lost)
-        and answer is not None
-        and all(answer.answers(lane, one.found) for lane, one in lost.items())
-    )
-    return ReadTopic(name, topic, lost, is_resumed)

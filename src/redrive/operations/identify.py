@@ -1,4 +1,4 @@
-"""What kinds of dead letters a topic holds, from a sample of it."""
+"""The kinds of dead letters on a topic, from a sample."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ _LONGEST_NAME: Final = 249
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What rules of IBM's language can tell apart: a topic and a reason."""
+    """A topic and a reason: what rules of IBM's language can distinguish."""
 
     topic: str
     """The topic that the message failed on, DESTQ; empty if that is not told."""
     reason: int
-    """REASON."""
 
 
 @dataclass(slots=True)
@@ -48,7 +47,6 @@ class SchemeFound:
     example: str = ""
     """``topic:partition:offset`` of one of its messages."""
     view: DeadLetterView | None = None
-    """What this example says."""
     problem: str = ""
     """Why the example is not a dead letter."""
     topics: Counter[str] = field(default_factory=Counter)
@@ -69,7 +67,6 @@ class Identification:
     count: int = 0
     """Messages in the sample."""
     schemes: dict[str, SchemeFound] = field(default_factory=dict)
-    """By name."""
     cases: dict[Case, Counter[str]] = field(default_factory=dict)
     """How often each exception was seen in each case."""
 
@@ -81,19 +78,12 @@ class Identification:
 def sample(
     cluster: Cluster, topic: str, count: int
 ) -> tuple[Iterator[StoredRecord], Collection[TopicPartition]]:
-    """The newest records of a topic, from all of its partitions.
+    """The newest records of a topic, from all of its partitions; errors as for ``existing_topic``.
 
-    Args:
-        cluster: The cluster.
-        topic: The topic.
-        count: How many at most; some fewer where transactions ended in between.
+    They are fewer than ``count`` where transactions ended in between.
 
     Returns:
         The records, and the partitions without a leader, which are left out.
-
-    Raises:
-        EnvironmentFault: There is no such topic.
-        TransientFault: The broker gave no answer in time.
     """
     existing_topic(cluster, topic)
     lanes, silent = cluster.led([topic])
@@ -106,13 +96,9 @@ def sample(
 def identified(
     topic: str, records: Iterable[StoredRecord], schemes: SchemeTable, mask: Mask = NO_MASK
 ) -> Identification:
-    """What some records of a topic are.
+    """What some records of a topic are; nothing that they contain makes this raise.
 
-    Args:
-        topic: The topic.
-        records: Some of its records; nothing that they contain makes this raise.
-        schemes: The schemes to look for.
-        mask: What is not to be shown. ``cases`` have the names as they are: a table needs them.
+    ``cases`` have the names as they are, without the mask: a table needs them.
     """
     found = Identification(topic)
     for record in records:
@@ -122,18 +108,18 @@ def identified(
 
 
 def _count(found: Identification, record: StoredRecord, schemes: SchemeTable, mask: Mask) -> None:
-    letter = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
-    one = found.schemes.setdefault(letter.scheme, SchemeFound(letter.scheme))
+    profile = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
+    one = found.schemes.setdefault(profile.scheme, SchemeFound(profile.scheme))
     one.count += 1
     if not one.example:
         one.example = own.identity(*record.lane, record.offset)
-        told = read_view(record.key, record.value, record.headers, schemes=schemes)
-        one.view = masked_view(told, letter, mask)
-        one.problem = masked_sentence(letter.problem, record.headers, mask)
-    if letter.scheme == NO_VALID_SCHEME:
-        _add(one.errors, letter.problem.partition(":")[0] or "no header of a known scheme")
+        view = read_view(record.key, record.value, record.headers, schemes=schemes)
+        one.view = masked_view(view, profile, mask)
+        one.problem = masked_sentence(profile.problem, record.headers, mask)
+    if profile.scheme == NO_VALID_SCHEME:
+        _add(one.errors, profile.problem.partition(":")[0] or "no header of a known scheme")
         return
-    view = masked_view(letter.view, letter, mask) if mask else letter.view
+    view = masked_view(profile.view, profile, mask) if mask else profile.view
     for counter, name in (
         (one.topics, view.origin.topic),
         (one.errors, view.error_root_class),
@@ -144,9 +130,9 @@ def _count(found: Identification, record: StoredRecord, schemes: SchemeTable, ma
     reading = schemes.reading([name for name, _ in record.headers])
     for sentence in reading.unreadable(record.key, record.value, record.headers):
         _add(one.unreadable, sentence.partition(":")[0])
-    case = Case(str(letter.fields["DESTQ"]), int(letter.fields["REASON"]))
+    case = Case(str(profile.fields["DESTQ"]), int(profile.fields["REASON"]))
     if case in found.cases or len(found.cases) < _DISTINCT:
-        _add(found.cases.setdefault(case, Counter()), letter.view.error_root_class or "")
+        _add(found.cases.setdefault(case, Counter()), profile.view.error_root_class or "")
 
 
 def _add(counter: Counter[str], name: str) -> None:

@@ -31,24 +31,15 @@ class Network:
     job: JobConfiguration | None = None
     """The job of the settings; None if options say it all."""
     mask: Mask = NO_MASK
-    """What is not to be shown of messages."""
 
     def required_job(self) -> JobConfiguration:
-        """The job that a command is about.
-
-        Raises:
-            UsageError: Options describe the network, and so there is none.
-        """
+        """The job of the settings; raises ``UsageError`` without settings."""
         if self.job is None:
             raise UsageError("there is no job without a settings file", hint="name it with -c FILE")
         return self.job
 
     def checked_manager(self, name: str) -> str:
-        """The name of a queue manager that is defined.
-
-        Raises:
-            UsageError: It is not.
-        """
+        """The name of a queue manager; raises ``UsageError`` if it is not defined."""
         names = self.topology.manager_names
         if name not in names:
             raise unknown(
@@ -57,21 +48,13 @@ class Network:
         return name
 
     def cluster(self) -> Cluster:
-        """The cluster, once it has answered.
-
-        Raises:
-            EnvironmentFault: It can't be reached, or refuses this user.
-        """
+        """The cluster, once it has answered."""
         check_access(self.connection)
         return Cluster.open(self.connection, timeout=ANSWER)
 
 
 def check_topics(cluster: Cluster, topics: Iterable[str]) -> None:
-    """See that topics of queue managers exist.
-
-    Raises:
-        EnvironmentFault: One does not.
-    """
+    """Raises ``EnvironmentFault`` if a topic of queue managers does not exist."""
     wanted = set(topics)
     missing = sorted(wanted - set(cluster.partitions(wanted)))
     if missing:
@@ -97,12 +80,7 @@ def unknown(message: str, name: str, known: Collection[str]) -> UsageError:
 
 
 def read_network(config: Path | None, bootstrap_server: str, files: Sequence[str]) -> Network:
-    """The network that options describe.
-
-    Args:
-        config: The settings file; None for the default one, unless the other options are given.
-        bootstrap_server: Brokers without a file; empty if there are none.
-        files: Definitions without a file.
+    """The network of a settings file, or of a broker and definitions without a file.
 
     Raises:
         UsageError: The options do not go together, or the settings have no queue managers.
@@ -119,10 +97,7 @@ def read_network(config: Path | None, bootstrap_server: str, files: Sequence[str
 
 
 def network_of_settings(config: Path | None) -> Network:
-    """The network of a settings file.
-
-    Args:
-        config: The file; None for the default one.
+    """The network of a settings file, by default redrive.toml.
 
     Raises:
         UsageError: The settings have no queue managers.

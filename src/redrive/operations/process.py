@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import IO, Final, Self
 
 from redrive.checkpoints import machine
@@ -24,7 +23,7 @@ _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def this_user() -> str:
-    """Who runs this process, ``user@host``; in a container without names a number stands for it."""
+    """The user of this process, ``user@host``; in a container without names, the user's number."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):
@@ -33,13 +32,7 @@ def this_user() -> str:
 
 
 def process_file(directory: Path, share: Share, ending: str) -> Path:
-    """A file by which the process of one instance is found.
-
-    Args:
-        directory: The job's folder.
-        share: The instance's share of the partitions.
-        ending: What the file is, such as ``.pid``.
-    """
+    """A file by which the process of one instance is found; ``ending`` such as ``.pid``."""
     name = "redrive" if share.total == 1 else f"redrive-{share.number}-of-{share.total}"
     return directory / f"{name}{ending}"
 
@@ -53,7 +46,6 @@ class PidFile:
     """
 
     def __init__(self, directory: Path, share: Share) -> None:
-        """Name the file; nothing is read or written yet."""
         self.path = process_file(directory, share, ".pid")
         self._file: IO[str] | None = None
 
@@ -62,19 +54,19 @@ class PidFile:
     def held(cls, configuration: JobConfiguration) -> Iterator[Self]:
         """The file of a job that runs in this process, for as long as it does.
 
-        Args:
-            configuration: The job. If it is to take over, a process that holds the file keeps it
-                and ends by itself once it is fenced.
+        If the job takes over, a process that holds the file keeps it, and ends once it is fenced.
 
         Raises:
             AlreadyRunningError: Another process runs a job with this share in this folder.
         """
         pid_file = cls(configuration.directory, configuration.share)
-        pid_file._take(replace=configuration.conflict is Conflict.TAKE_OVER)
+        if configuration.conflict is not Conflict.TAKE_OVER:
+            pid_file.check()
+        pid_file._acquire()
         try:
             yield pid_file
         finally:
-            pid_file._let_go()
+            pid_file._release()
 
     def owner(self) -> int | None:
         """The process that runs the job; None if none does."""
@@ -89,11 +81,7 @@ class PidFile:
             return None
 
     def check(self) -> None:
-        """See that no other process runs the job.
-
-        Raises:
-            AlreadyRunningError: One does.
-        """
+        """Raises ``AlreadyRunningError`` if another process runs the job."""
         owner = self.owner()
         if owner is not None:
             raise AlreadyRunningError(
@@ -102,18 +90,16 @@ class PidFile:
                 'with on_conflict = "take over" it would end in favour of this one',
             )
 
-    def _take(self, *, replace: bool) -> None:
-        if not replace:
-            self.check()
+    def _acquire(self) -> None:
         try:
-            self._file = self._written()
+            self._file = self._write()
         except OSError as error:
             raise EnvironmentFault(
                 f"{self.path} can't be written: {error.strerror}",
                 hint="make room there, or give the job another folder",
             ) from error
 
-    def _written(self) -> IO[str]:
+    def _write(self) -> IO[str]:
         # Locked before it gets its name: the file never exists without its owner.
         scratch = self.path.with_suffix(f".pid.{os.getpid()}")
         file = scratch.open("w")
@@ -123,7 +109,7 @@ class PidFile:
         scratch.replace(self.path)
         return file
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._file is None:
             return
         with suppress(OSError):
@@ -135,7 +121,6 @@ class PidFile:
 
 
 def _lock(file: IO[str], kind: int) -> bool:
-    """Whether the file could be locked at once."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -144,11 +129,7 @@ def _lock(file: IO[str], kind: int) -> bool:
 
 
 def check_directory(directory: Path) -> None:
-    """Make the job's folder, if it is not there, and see that it can be written.
-
-    Raises:
-        EnvironmentFault: It can't be.
-    """
+    """Make the job's folder; raises ``EnvironmentFault`` if it can't be written."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         reason = "" if os.access(directory, os.W_OK | os.X_OK) else "permission denied"
@@ -168,15 +149,11 @@ def handling_signals(
     """Turns signals into requests to the job: SIGTERM and SIGINT stop it, SIGHUP restarts it.
 
     A second signal changes nothing: the running batch ends, then the process. Signals that come
-    while the process ends, after the job, are ignored: they ask for what is happening.
+    while the process ends, after the job, are ignored: they ask for what is happening. Without
+    ``restart`` SIGHUP stops the job too.
 
     A thread makes the requests: Python runs signal handlers in the main thread only, and not while
     a call of a client keeps it.
-
-    Args:
-        stop: Asks the job to stop; told the name of the signal.
-        restart: Asks it to reload its settings; None if there is nothing to read again, then SIGHUP
-            stops the job too.
     """
     asked: list[int] = []
     listening, hearing = os.pipe()
@@ -192,7 +169,9 @@ def handling_signals(
         os.close(listening)
 
     thread = threading.Thread(target=listen, name="redrive-signals", daemon=True)
-    before = {one: signal.signal(one, _noted) for one in (*_STOP_SIGNALS, signal.SIGHUP)}
+    # Python writes to the wake-up pipe which signal came only if the signal has a handler.
+    signals = (*_STOP_SIGNALS, signal.SIGHUP)
+    before = {one: signal.signal(one, lambda *_: None) for one in signals}
     before_fd = signal.set_wakeup_fd(hearing, warn_on_full_buffer=False)
     thread.start()
     try:
@@ -203,7 +182,3 @@ def handling_signals(
         thread.join(CLOSE)
         for one, handler in before.items():
             signal.signal(one, signal.SIG_IGN if asked else handler)
-
-
-def _noted(number: int, frame: FrameType | None) -> None:
-    """Does nothing: Python writes to the wake-up pipe which signal came if it has a handler."""

@@ -15,7 +15,7 @@ from redrive.errors import UsageError
 from redrive.kafka.writer import Delivery, write_records
 from redrive.messages import MQMD, FieldType, Headers, OutputRecord, constant_value
 from redrive.messages import own_headers as own
-from redrive.messages.fields import MQMD_PREFIX, read_long, unique_identifier
+from redrive.messages.fields import MQMD_PREFIX, read_long, read_text, unique_identifier
 from redrive.messages.reports import ReportKind, ReportOptions
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.topology.mq.resolver import BIND_HEADER, QUEUE_HEADER, QUEUE_MANAGER_HEADER
@@ -75,38 +75,35 @@ class NewMessage:
             UsageError: A property has a reserved name, or is no field, or has no value of its type,
                 or is of the identity context, which the message does not set.
         """
-        given = [_property(*one) for one in self.properties]
-        names = {name for name, _ in given}
+        own_properties = [_property(*one) for one in self.properties]
+        names = {name for name, _ in own_properties}
         fields = [pair for pair in self._fields() if pair[0] not in names]
         replaced = {
             MQMD[name].header
             for name, is_new in (("MsgId", self.new_msg_id), ("CorrelId", self.new_correl_id))
             if is_new
         }
-        set_apart = [name for name in _IDENTITY if MQMD[name].header in names]
-        if set_apart and not self.sets_identity:
+        identity = [name for name in _IDENTITY if MQMD[name].header in names]
+        if identity and not self.sets_identity:
             raise UsageError(
-                f"property {MQMD[set_apart[0]].header}: {set_apart[0]} is made by the put",
+                f"property {MQMD[identity[0]].header}: {identity[0]} is made by the put",
                 hint="with --set-identity the put takes it from the properties",
             )
-        return [*self._names(), *fields, *(pair for pair in given if pair[0] not in replaced)]
+        kept = (pair for pair in own_properties if pair[0] not in replaced)
+        return [*self._names(), *fields, *kept]
 
     def reports_in_vain(self) -> list[str]:
-        """What the message asks for and does not get, in sentences (MQMD, field Report).
-
-        Raises:
-            UsageError: As for ``headers``.
-        """
+        """Reports that the message asks for and does not get (MQMD, field Report), in sentences."""
         fields = dict(self.headers())
         options = ReportOptions(read_long(fields.get(MQMD["Report"].header)))
-        said = []
+        lost = []
         if options.value & _ACTIVITY:
-            said.append("no report of activity will be made")
+            lost.append("no report of activity will be made")
         if options.asks_for(ReportKind.DELIVERY):
-            said.append("no report of delivery will be made: Kafka does not tell who read a record")
+            lost.append("no report of delivery will be made: Kafka does not tell who read a record")
         if any(map(options.asks_for, ReportKind)) and not fields.get(MQMD["ReplyToQ"].header):
-            said.append("no report will be made: the message has no ReplyToQ to which it would go")
-        return said
+            lost.append("no report will be made: the message has no ReplyToQ to which it would go")
+        return lost
 
     def _names(self) -> Iterator[tuple[str, bytes]]:
         if self.queue_manager:
@@ -139,8 +136,15 @@ class NewMessage:
         yield MQMD["PutApplName"].header, _APPLICATION.encode()
 
 
+def names_of(headers: Headers) -> Names:
+    """The names that a message was put to, from the headers of its record."""
+    found = dict(headers)
+    queue, manager = (read_text(found.get(one)) for one in (QUEUE_HEADER, QUEUE_MANAGER_HEADER))
+    return Names(queue=queue, queue_manager=manager)
+
+
 def putting_user(network: Network) -> str:
-    """Who puts: the user that signs in to Kafka, else the one of the operating system."""
+    """The user of a put: the one that signs in to Kafka, else that of the operating system."""
     if network.connection.sasl_username:
         return network.connection.sasl_username
     try:
@@ -150,16 +154,7 @@ def putting_user(network: Network) -> str:
 
 
 def checked_put_topic(network: Network, queue_manager: str) -> str:
-    """The topic of puts to a queue manager, which exists.
-
-    Args:
-        network: The definitions and the cluster.
-        queue_manager: The manager that the application is connected to.
-
-    Raises:
-        UsageError: It is not defined.
-        EnvironmentFault: The broker can't be reached, or there is no such topic.
-    """
+    """The topic of puts to a queue manager, both of which exist; errors as for ``check_topics``."""
     topic = put_topic(network.checked_manager(queue_manager))
     with network.cluster() as cluster:
         check_topics(cluster, [topic])
@@ -167,20 +162,10 @@ def checked_put_topic(network: Network, queue_manager: str) -> str:
 
 
 def put(network: Network, topic: str, message: NewMessage, body: bytes, *, count: int) -> Delivery:
-    """Put a message, as often as wanted.
-
-    Args:
-        network: The cluster.
-        topic: The topic of puts to a queue manager.
-        message: What the application says.
-        body: The body.
-        count: How often.
+    """Put a message, as often as wanted; errors as for ``NewMessage.headers``.
 
     Returns:
         Where the messages lie, and what the cluster said if not all of them do.
-
-    Raises:
-        UsageError: As for ``NewMessage.headers``.
     """
     key = None if message.key is None else message.key.encode()
     record = OutputRecord(topic, key, body, message.headers(), int(time.time() * 1000))

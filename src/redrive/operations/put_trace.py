@@ -19,10 +19,10 @@ from redrive.messages import own_headers as own
 from redrive.messages.constants import reason_name
 from redrive.messages.fields import read_text
 from redrive.messages.reports import ReportKind, ReportOptions, kind_of_report
-from redrive.operations.put import NewMessage
+from redrive.operations.put import NewMessage, names_of
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.mq.resolver import BIND_HEADER, QUEUE_HEADER, QUEUE_MANAGER_HEADER
+from redrive.topology.mq.resolver import BIND_HEADER
 from redrive.topology.names import Names, put_topic
 from redrive.topology.receiving import receiving_queue_managers
 from redrive.topology.trace import Caused, Explanation, Problem, ResolutionTrace, Visit, explain
@@ -42,8 +42,6 @@ _MOVING: Final = {SourceKind.PUTS, SourceKind.RETRIES}
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where a message is in the end."""
-
     words: str
     final: str = ""
     topic: str = ""
@@ -51,11 +49,7 @@ class _End:
 
 
 class PutTracer:
-    """Follows puts on one topology.
-
-    This class is responsible for: which topics the job reads at the moment, what the cluster is
-    like, and how a way is told.
-    """
+    """Follows puts on one topology, by the deciders of a job with its definitions."""
 
     def __init__(
         self,
@@ -65,15 +59,6 @@ class PutTracer:
         answers: Callable[[Questions], Answers],
         triggers: Mapping[str, Trigger],
     ) -> None:
-        """Take the job's deciders.
-
-        Args:
-            topology: All definitions.
-            deciders: Those of a job with these definitions, by topic.
-            facts: What the deciders look at.
-            answers: Answers what they do not know yet.
-            triggers: What puts on queues with TRIGGER cause, by topic.
-        """
         self._topology = topology
         self._topics = {one.topic: one for one in topics_of(topology)}
         self._sources = {name: one for name, one in self._topics.items() if one.is_read}
@@ -109,13 +94,9 @@ class PutTracer:
     def trace(
         self, at: str, message: NewMessage, body: bytes = b"", *, offset: int = 0
     ) -> ResolutionTrace:
-        """Follow a put.
+        """Follow a put that is made on a manager.
 
-        Args:
-            at: The manager on which it is made.
-            message: What the application says about the message.
-            body: The body.
-            offset: Where it lies on the intake, which decides among equal cluster queues.
+        ``offset`` is where it lies on the intake, which decides among equal cluster queues.
 
         Raises:
             UsageError: The job does not read the manager's intake; else as for
@@ -128,7 +109,7 @@ class PutTracer:
                 hint="the bindings say that its topics are on another Kafka cluster",
             )
         put = OutputRecord(topic, None, body, message.headers(), _NOW)
-        found = self._told(self._walk(put, offset))
+        found = self._trace(self._walk(put, offset))
         if ReportOptions(message.report).asks_for(ReportKind.EXPIRATION):
             fields = [*message.headers(), (MQMD["Expiry"].header, own.number(1))]
             late = self._walk(put._replace(headers=fields, timestamp=0), offset)
@@ -148,7 +129,6 @@ class PutTracer:
         )
 
     def _take_assumptions(self) -> Iterator[str]:
-        """What was assumed since this was asked the last time."""
         assumed = self._assumed
         if assumed is None:
             return
@@ -165,7 +145,7 @@ class PutTracer:
 
     # From hops to words
 
-    def _told(self, way: Walk) -> ResolutionTrace:
+    def _trace(self, way: Walk) -> ResolutionTrace:
         hops = way.way()
         visits, explained = self._visits(hops)
         end, last = self._end(hops), hops[-1].outcome
@@ -203,7 +183,7 @@ class PutTracer:
             if hop.kind is SourceKind.RETRIES:
                 visits[-1] = replace(visits[-1], decision=f"{visits[-1].decision}; then {decision}")
                 continue
-            place = hop.record.topic, _names(hop.record)
+            place = hop.record.topic, names_of(hop.record.headers or [])
             if place in seen:
                 decision = f"{visits[-1].decision}; and so on, {len(hops)} times in all"
                 visits[-1] = replace(visits[-1], decision=decision)
@@ -215,14 +195,13 @@ class PutTracer:
         return tuple(visits), explained
 
     def _explain(self, hop: Hop) -> Explanation:
-        source, names = self._sources[hop.record.topic], _names(hop.record)
+        source, names = self._sources[hop.record.topic], names_of(hop.record.headers or [])
         receiver = receiving_queue_managers(self._topology, {source.topic: source})[source.topic]
         bind = read_text(dict(hop.record.headers or []).get(BIND_HEADER))
         seed = seed_of(bind or hop.outcome["message"])
         return explain(self._topology, receiver, names, reason=hop.outcome["reason"], seed=seed)
 
     def _decision(self, hop: Hop) -> str:
-        """What the job does with the message of one hop, in words."""
         outcome, words = hop.outcome, str(hop.result)
         if hop.result is Result.PARKED:
             source = self._sources[hop.record.topic]
@@ -237,28 +216,25 @@ class PutTracer:
         return f"{words}; {outcome['detail']}" if outcome["detail"] else words
 
     def _end(self, hops: tuple[Hop, ...]) -> _End:
-        """Where a message is after its last hop."""
         last = hops[-1]
         written, outcome = last.message, last.outcome
         if written is None and last.result is Result.ROUTED:
             return _End(_PUBLISHED)
         if written is None:
-            return _End(
-                str(last.result), self._kept_on(hops) if last.result is Result.REMAINS else ""
-            )
+            kept_on = self._kept_queue(hops) if last.result is Result.REMAINS else ""
+            return _End(str(last.result), kept_on)
         final = Names(queue=outcome["target_queue"], queue_manager=outcome["target_queue_manager"])
         if last.result is Result.DEAD_LETTERED:
             return _End(_DEAD_LETTER, str(final), written.record.topic)
-        return self._rest(written.record.topic, str(final))
+        return self._end_on_topic(written.record.topic, str(final))
 
-    def _kept_on(self, hops: tuple[Hop, ...]) -> str:
+    def _kept_queue(self, hops: tuple[Hop, ...]) -> str:
         """The queue on which a message counts that its receiver could put nowhere."""
         read = [hop.record.topic for hop in hops if hop.kind is SourceKind.PUTS]
         source = self._sources[read[-1]]
         return source.place if source.role is TopicRole.TRANSMISSION else ""
 
-    def _rest(self, topic: str, final: str = "") -> _End:
-        """A message that rests on a topic."""
+    def _end_on_topic(self, topic: str, final: str = "") -> _End:
         place = self._topics.get(topic)
         if place is not None and place.role is TopicRole.TRANSMISSION:
             return _End(_HELD, place.place, topic, self._why_held(place))
@@ -274,7 +250,6 @@ class PutTracer:
         return source.resting.because if source.resting else ""
 
     def _caused(self, way: Walk, condition: str = "") -> Iterator[Caused]:
-        """Copies and reports, each followed to its end."""
         for hop in way.way():
             for written in hop.written:
                 if written.effect in {Effect.MESSAGE, Effect.DEAD_LETTER}:
@@ -286,7 +261,7 @@ class PutTracer:
                     what = "a trigger message"
                 elif written.effect is not Effect.COPY:
                     what = f"a report of {kind_of_report(written.record.headers or [])}"
-                end, outcome = self._rest(written.record.topic), hop.outcome
+                end, outcome = self._end_on_topic(written.record.topic), hop.outcome
                 if written.hop is not None:
                     hops = way.way(written.hop)
                     end, outcome = self._end(hops), hops[-1].outcome
@@ -300,10 +275,3 @@ class PutTracer:
                     topic=end.topic,
                     detail=end.detail or (detail if written.hop is not None else ""),
                 )
-
-
-def _names(record: OutputRecord) -> Names:
-    """The names that came with a message."""
-    headers = dict(record.headers or [])
-    queue, manager = (read_text(headers.get(h)) for h in (QUEUE_HEADER, QUEUE_MANAGER_HEADER))
-    return Names(queue=queue, queue_manager=manager)

@@ -19,12 +19,7 @@ from redrive.topology.files import Topology
 
 
 def assuming_tracer(topology: Topology, states: States = NO_STATES) -> PutTracer:
-    """A tracer that takes a cluster in good order for granted.
-
-    Args:
-        topology: The definitions.
-        states: What operators have changed of them.
-    """
+    """A tracer that assumes a cluster in good order."""
     facts = Facts(lambda: 0.0)
     factory = DeciderFactory(_job(topology), facts)
     deciders, triggers = factory.deciders(states), factory.triggers(states)
@@ -32,12 +27,7 @@ def assuming_tracer(topology: Topology, states: States = NO_STATES) -> PutTracer
 
 
 def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
-    """A tracer that asks the cluster what the job would ask it, as far as this user can see.
-
-    Args:
-        network: The definitions, and the job if there is one.
-        cluster: The cluster.
-    """
+    """A tracer that asks the cluster as the job would, as far as this user can see."""
     job = network.job or _job(network.topology)
     states = read_states(network.job, cluster) if network.job else NO_STATES
     facts = Facts(lambda: 0.0)

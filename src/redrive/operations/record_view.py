@@ -1,7 +1,7 @@
-"""One record of a topic as a person wants to see it: what it says of its failure, header by header.
+"""One record of a topic for people: its failure, and every header.
 
-Nothing is hidden but by a mask, and nothing is changed: numbers that a scheme writes in bytes are
-told as numbers, and every header stands where it stands on the record.
+Only a mask hides anything. Numbers that a scheme writes in bytes are shown as numbers, and headers
+keep their order.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RecordView:
 
     record: StoredRecord
     view: DeadLetterView
-    letter: DeadLetterProfile
+    profile: DeadLetterProfile
     headers: tuple[ShownHeader, ...]
     unreadable: tuple[str, ...]
     """Fields that can't be read, as sentences."""
@@ -77,34 +77,29 @@ class RecordView:
         mask: Mask = NO_MASK,
         registry: SchemaRegistry | None = None,
     ) -> Self:
-        """What a record says.
+        """What a record says; nothing that it contains makes this raise.
 
-        Args:
-            record: Any record; nothing that it contains makes this raise.
-            schemes: The schemes to look for.
-            mask: What is not to be shown. Numbers that a scheme writes in bytes are, unless their
-                header is hidden.
-            registry: Knows the schemas of bodies; None for none.
+        Numbers that a scheme writes in bytes are shown, unless the mask hides their header.
         """
         key, value, headers = record.key, record.value, record.headers
-        letter = decode_dead_letter(value, headers, key=key, schemes=schemes)
+        profile = decode_dead_letter(value, headers, key=key, schemes=schemes)
         reading = schemes.reading([name for name, _ in headers])
-        body = body_of(letter, value, headers)
+        body, _ = remove_header(profile, value, headers)
         shown = cls(
             record,
             read_view(key, value, headers, schemes=schemes),
-            letter,
-            tuple(_header(name, raw, letter) for name, raw in headers),
-            (*reading.unreadable(key, value, headers), *_told_by_redrive(headers)),
+            profile,
+            tuple(_header(name, raw, profile) for name, raw in headers),
+            (*reading.unreadable(key, value, headers), *_own_problems(headers)),
             body,
             None if registry is None else registry.decoded(body),
         )
         return shown._masked(mask) if mask else shown
 
     def _masked(self, mask: Mask) -> Self:
-        record, letter = self.record, self.letter
-        view = masked_view(self.view, letter, mask)
-        fields = {name: mask.plain(told) for name, told in letter.fields.items()}
+        record, profile = self.record, self.profile
+        view = masked_view(self.view, profile, mask)
+        fields = {name: mask.plain(told) for name, told in profile.fields.items()}
         if view.origin.topic == MASK:
             fields["DESTQ"] = MASK
         return replace(
@@ -116,10 +111,10 @@ class RecordView:
                 headers=[(name, mask.header(name, raw)) for name, raw in record.headers],
             ),
             view=view,
-            letter=replace(
-                letter,
-                problem=masked_sentence(letter.problem, record.headers, mask),
-                warning=mask.text(letter.warning),
+            profile=replace(
+                profile,
+                problem=masked_sentence(profile.problem, record.headers, mask),
+                warning=mask.text(profile.warning),
                 fields=fields,
             ),
             headers=tuple(
@@ -145,8 +140,8 @@ class RecordView:
         return own.identity(*self.record.lane, self.record.offset)
 
 
-def _told_by_redrive(headers: Headers) -> Iterator[str]:
-    """What is not as it was written: names that can't be read, and what is cut from a copy."""
+def _own_problems(headers: Headers) -> Iterator[str]:
+    """Redrive's own headers that can't be read, and what was cut from a copy."""
     if told := own.unreadable(headers):
         yield told
     mine = own.read_own(headers)
@@ -154,12 +149,7 @@ def _told_by_redrive(headers: Headers) -> Iterator[str]:
         yield cut_sentence(mine.cut, mine.origin)
 
 
-def body_of(letter: DeadLetterProfile, value: bytes | None, headers: Headers) -> bytes | None:
-    """What the message was before it became a dead letter."""
-    return remove_header(letter, value, headers)[0]
-
-
-def masked_view(view: DeadLetterView, letter: DeadLetterProfile, mask: Mask) -> DeadLetterView:
+def masked_view(view: DeadLetterView, profile: DeadLetterProfile, mask: Mask) -> DeadLetterView:
     """What a dead letter says, without secrets.
 
     What an exception says may quote the message, and any part of a scheme of a user's own may. What
@@ -167,7 +157,7 @@ def masked_view(view: DeadLetterView, letter: DeadLetterProfile, mask: Mask) -> 
     """
     hidden = {
         name
-        for scheme in letter.taken
+        for scheme in profile.taken
         if isinstance(scheme, Scheme)
         for name, places in scheme.parts.items()
         if any(mask.hides(place.header) for place in places)
@@ -197,10 +187,7 @@ def masked_view(view: DeadLetterView, letter: DeadLetterProfile, mask: Mask) -> 
 def masked_sentence(sentence: str, headers: Headers, mask: Mask) -> str:
     """A sentence about what is odd, without what it quotes of a hidden header.
 
-    Args:
-        sentence: It may begin with the name of a header and end in what that holds.
-        headers: Those of the record.
-        mask: What is not to be shown.
+    It may begin with the name of a header and end in the value of that header.
     """
     about = (name for name, _ in headers if sentence.startswith(f"the header {name} "))
     if any(map(mask.hides, about)):
@@ -209,11 +196,7 @@ def masked_sentence(sentence: str, headers: Headers, mask: Mask) -> str:
 
 
 def record_place(text: str) -> tuple[TopicPartition, int]:
-    """The place that ``topic:partition:offset`` names.
-
-    Raises:
-        UsageError: It names none.
-    """
+    """Lane and offset from ``topic:partition:offset``; raises ``UsageError``."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise UsageError(
@@ -223,12 +206,7 @@ def record_place(text: str) -> tuple[TopicPartition, int]:
 
 
 def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRecord:
-    """The record at a place.
-
-    Raises:
-        EnvironmentFault: There is no such topic, partition or record, or not any more.
-        TransientFault: The broker gave no answer in time.
-    """
+    """The record at a place; raises ``EnvironmentFault`` if there is none, or not any more."""
     count = existing_topic(cluster, lane.topic)
     if lane.partition >= count:
         raise EnvironmentFault(
@@ -252,17 +230,7 @@ def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRe
 
 
 def find_by_key(cluster: Cluster, topic: str, key: bytes) -> StoredRecord:
-    """The newest record of a topic with a key; the whole topic is read for it.
-
-    Args:
-        cluster: The cluster.
-        topic: The topic.
-        key: The key, byte by byte.
-
-    Raises:
-        EnvironmentFault: There is no such topic, or no such record on it.
-        TransientFault: The broker gave no answer in time.
-    """
+    """The newest record with a key, from the whole topic; raises ``EnvironmentFault``."""
     existing_topic(cluster, topic)
     found: StoredRecord | None = None
     lanes, silent = cluster.led([topic])
@@ -280,11 +248,7 @@ def find_by_key(cluster: Cluster, topic: str, key: bytes) -> StoredRecord:
 
 
 def existing_topic(cluster: Cluster, topic: str) -> int:
-    """How many partitions a topic has.
-
-    Raises:
-        EnvironmentFault: There is no such topic.
-    """
+    """The number of partitions of a topic; raises ``EnvironmentFault`` if there is none."""
     topics = cluster.topics()
     if topic not in topics:
         raise EnvironmentFault(
@@ -308,8 +272,8 @@ def body_text(value: bytes) -> str | None:
     return text if all(one.isprintable() or one in "\t\r\n" for one in text) else None
 
 
-def _header(name: str, raw: bytes | None, letter: DeadLetterProfile) -> ShownHeader:
-    for scheme in letter.taken:
+def _header(name: str, raw: bytes | None, profile: DeadLetterProfile) -> ShownHeader:
+    for scheme in profile.taken:
         if isinstance(scheme, Scheme) and scheme.owns(name):
             return ShownHeader(name, raw, scheme.name, _number(scheme, name, raw))
     is_own = name.startswith((own.PREFIX, "mqdlh."))
@@ -317,7 +281,6 @@ def _header(name: str, raw: bytes | None, letter: DeadLetterProfile) -> ShownHea
 
 
 def _number(scheme: Scheme, name: str, raw: bytes | None) -> int | None:
-    """The number that a scheme writes in a header."""
     parts: Iterator[str | int | None] = (
         part.read(raw)
         for told in scheme.parts.values()

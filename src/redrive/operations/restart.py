@@ -30,7 +30,6 @@ class RestartAnswer:
     number: int
     """How many requests this process has answered, this one included."""
     pid: int
-    """The process that runs the job."""
     message: str = ""
     """Why the job keeps its old settings; empty if it took the new ones."""
     hint: str = ""
@@ -48,18 +47,17 @@ class RestartRecord:
     """Publishes the result of the last restart, in a file beside the pid file."""
 
     def __init__(self, directory: Path, share: Share) -> None:
-        """Name the file; nothing is read or written yet."""
         self.path = process_file(directory, share, ".restart.json")
         self._asking = process_file(directory, share, ".restart-by")
         self._number = 0
 
     def ask(self) -> None:
-        """Says who is about to ask for a restart; the kept tables tell it."""
+        """Records who is about to request a restart, for the kept tables."""
         with suppress(OSError):  # a user who may signal the job need not be able to write here
             self._asking.write_text(this_user())
 
     def asked_by(self) -> str:
-        """Who asked for the restart that is about to happen; empty if a plain signal did."""
+        """The user that requested the coming restart; empty for a plain signal."""
         try:
             name = self._asking.read_text()
             self._asking.unlink()
@@ -87,32 +85,19 @@ class RestartRecord:
         unchanged: Sequence[str] = (),
         is_new_run: bool = False,
     ) -> None:
-        """Answers a request.
-
-        Args:
-            refusal: Why the job keeps its old settings; None if it has the new ones.
-            changed: Handlers that are new, or whose table or schemes mean something else than
-                before.
-            unchanged: Handlers for which they mean the same as before.
-            is_new_run: Whether the query was begun again.
-        """
+        """Answers a request, with a refusal or with what changed: see ``RestartAnswer``."""
         self._number += 1
+        found = refusal.diagnostics if isinstance(refusal, ConfigurationError) else ()
         answer = RestartAnswer(
             number=self._number,
             pid=os.getpid(),
+            message=refusal.message if refusal else "",
+            hint=refusal.hint if refusal else "",
+            findings=[finding.render() for finding in found],
             changed=changed,
             unchanged=unchanged,
             is_new_run=is_new_run,
         )
-        if refusal is not None:
-            found = refusal.diagnostics if isinstance(refusal, ConfigurationError) else ()
-            answer = RestartAnswer(
-                number=self._number,
-                pid=os.getpid(),
-                message=refusal.message,
-                hint=refusal.hint,
-                findings=[finding.render() for finding in found],
-            )
         scratch = self.path.with_suffix(".new")
         scratch.write_bytes(orjson.dumps(asdict(answer), option=orjson.OPT_INDENT_2))
         scratch.replace(self.path)
@@ -121,12 +106,7 @@ class RestartRecord:
 def changed_tables(
     before: JobConfiguration, after: JobConfiguration
 ) -> tuple[list[str], list[str]]:
-    """The handlers whose messages a restart lets be decided afresh, and the others.
-
-    Returns:
-        Names of handlers that are new, or for which the table or the schemes of dead letters mean
-        something else, and of the others.
-    """
+    """Names of handlers that are new, or changed in meaning (table, schemes), and of the rest."""
     known = {handler.identity.name: meaning_of(handler, before) for handler in before.handlers}
     changed: list[str] = []
     unchanged: list[str] = []
@@ -138,10 +118,7 @@ def changed_tables(
 
 
 def meaning_of(handler: HandlerConfiguration, job: JobConfiguration) -> str:
-    """What decides for a handler: the hash of its table, and what stands for the job's schemes.
-
-    Returns:
-        The same for tables and schemes that mean the same, as the control topic has it.
+    """What decides for a handler, as the control topic has it: hashes of its table and the schemes.
 
     Raises:
         ConfigurationError: The table has errors.
@@ -150,11 +127,7 @@ def meaning_of(handler: HandlerConfiguration, job: JobConfiguration) -> str:
 
 
 def running_process(job: JobConfiguration) -> int:
-    """The process that runs a job.
-
-    Raises:
-        EnvironmentFault: None does.
-    """
+    """The process that runs a job; raises ``EnvironmentFault`` if none does."""
     pid = PidFile(job.directory, job.share).owner()
     if pid is None:
         raise EnvironmentFault(
@@ -164,11 +137,9 @@ def running_process(job: JobConfiguration) -> int:
 
 
 def restart(job: JobConfiguration, *, timeout: float) -> RestartAnswer:
-    """Ask a running job to read its settings and tables again, and wait for its answer.
+    """Ask a running job to read its settings and tables again.
 
-    Args:
-        job: The job.
-        timeout: Seconds to wait.
+    It waits for the answer for ``timeout`` seconds.
 
     Raises:
         EnvironmentFault: No job runs, it ended, or it has not answered in time.

@@ -1,4 +1,4 @@
-"""What waits for a job on topics, and what of it the topics will delete before it is handled.
+"""Messages that wait for a job, and those that topics will delete before they are handled.
 
 Kafka deletes whole segments, once their newest record is older than ``retention.ms``; so a message
 is deleted at its own timestamp plus the retention at the earliest, and often later. Deletion by
@@ -42,11 +42,7 @@ class Waiting:
     """When the first of them may be deleted, in seconds since 1970; None if that is not known."""
 
     def sentence(self, now: float) -> str:
-        """What an operator has to know of messages that expire.
-
-        Args:
-            now: Seconds since 1970.
-        """
+        """What an operator has to know of messages that expire; ``now`` in seconds since 1970."""
         kept = duration(self.retention or 0)
         when = ""
         if self.first is not None:
@@ -61,16 +57,11 @@ class Waiting:
 def waiting_on_topics(
     configuration: JobConfiguration, cluster: Cluster, now: float
 ) -> tuple[Waiting, ...]:
-    """What waits on each topic that a job reads.
+    """What waits on each topic that a job reads; ``now`` in seconds since 1970.
 
     A message counts as expiring if its topic deletes it within ``retention_alarm`` hours. Of a
     topic that keeps records for less than twice as long it counts in the second half of its life:
     else all that is there would count at once.
-
-    Args:
-        configuration: The job.
-        cluster: Answers questions.
-        now: Seconds since 1970.
 
     Returns:
         The topics that exist; partitions that no broker leads count nothing.
@@ -103,9 +94,7 @@ def waiting_on_topics(
 def expiring_of(configuration: JobConfiguration, now: float) -> tuple[Waiting, ...]:
     """The topics that delete messages before they are handled, as far as the broker answers.
 
-    Args:
-        configuration: The job.
-        now: Seconds since 1970.
+    Arguments are as for ``waiting_on_topics``.
     """
     cluster = Cluster(configuration.connection, timeout=CONNECT)
     with cluster, suppress(TransientFault):
@@ -131,7 +120,6 @@ def _waiting(
     committed: Mapping[TopicPartition, int | None],
     extents: Mapping[TopicPartition, Extent],
 ) -> dict[TopicPartition, Extent]:
-    """What is not read yet of each partition, as far as records are still there."""
     is_latest = configuration.starting_offsets == "latest"
     return {
         lane: Extent(extent.position(committed[lane], from_end=is_latest), extent.end)
@@ -140,7 +128,6 @@ def _waiting(
 
 
 def _retentions(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
-    """Seconds that topics keep records."""
     kept: dict[str, float | None] = {}
     for topic, given in settings.items():
         milliseconds = int(given.get("retention.ms") or -1)
@@ -174,7 +161,6 @@ def _bounds(
 def _first_deletions(
     cluster: Cluster, starts: Mapping[TopicPartition, int], kept: Mapping[str, float | None]
 ) -> dict[TopicPartition, float]:
-    """When the first record that waits in each partition may be deleted."""
     found: dict[TopicPartition, float] = {}
     try:
         for record in cluster.read(starts, seconds=GLIMPSE, until=lambda _: True):

@@ -24,10 +24,8 @@ _id = partial(Right, resource=Resource.TRANSACTIONAL_ID, operation="Write")
 def rights_of(job: JobConfiguration, targets: Sequence[str] = ()) -> tuple[Right, ...]:
     """The rights that a job needs, each once, and those that it can do without.
 
-    Args:
-        job: The job.
-        targets: Topics on which its rules put messages, beside those that tables and definitions
-            name; ``orders.*`` for all whose names begin with ``orders.``.
+    ``targets`` are topics on which rules put messages beside those that tables and definitions
+    name; ``orders.*`` for all whose names begin with ``orders.``.
     """
     found = [
         *_own(job.application),
@@ -71,13 +69,12 @@ def open_targets(job: JobConfiguration) -> tuple[str, ...]:
     return tuple(
         f"{handler.rules_name}:{rule.line}"
         for handler in job.handlers
-        for rule in _putting(handler)
+        for rule in _putting_rules(handler)
         if _target(rule) is None
     )
 
 
 def _own(application: str) -> Iterator[Right]:
-    """Rights on what belongs to the application alone."""
     prefix = own_prefix(application)
     own = partial(_topic, name=prefix, is_prefix=True)
     yield own(operation="Create", purpose="makes its own topics at the first start")
@@ -113,7 +110,7 @@ def _sources(job: JobConfiguration) -> Iterator[Right]:
 
 
 def _targets(job: JobConfiguration, further: Iterable[str]) -> Iterator[Right]:
-    named = {_target(rule) for handler in job.handlers for rule in _putting(handler)}
+    named = {_target(rule) for handler in job.handlers for rule in _putting_rules(handler)}
     local = set() if job.topology else {name for name in named if name}
     for name in sorted({*local, *further, *(one.topic for one in _layout(job))}):
         is_prefix = name.endswith("*")
@@ -154,7 +151,6 @@ def _orders(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Right]:
 
 
 def _depths(job: JobConfiguration) -> Iterator[Right]:
-    """Rights for counting how many messages a queue holds."""
     counted = [
         (limits.consumer_group, queue)
         for queue, limits in job.limits.items()
@@ -172,7 +168,6 @@ def _depths(job: JobConfiguration) -> Iterator[Right]:
 
 
 def _dynamic_queues(job: JobConfiguration) -> Iterator[Right]:
-    """Rights on the topics of dynamic queues, of the managers that define a model queue."""
     topology = _topology(job)
     managers = topology.mq.queue_managers.values() if topology else ()
     for manager in managers:
@@ -186,7 +181,7 @@ def _dynamic_queues(job: JobConfiguration) -> Iterator[Right]:
             )
 
 
-def _putting(handler: HandlerConfiguration) -> Iterator[Rule]:
+def _putting_rules(handler: HandlerConfiguration) -> Iterator[Rule]:
     table = parse(handler.rules, name=handler.rules_name).table
     return (rule for rule in (table.rules if table else ()) if rule.action.can_fail)
 

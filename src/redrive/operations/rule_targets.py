@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from redrive.diagnostics import Diagnostic, Severity, SourceLocation
+from redrive.diagnostics import Diagnostic, Severity
 from redrive.operations.put import NewMessage
 from redrive.operations.put_trace import PutTracer
 from redrive.rules import Action, Rule, RulesTable
@@ -15,35 +14,21 @@ from redrive.rules.analysis import Message, Search, Undecided, bits_of, write_me
 from redrive.rules.diagnosis import EntryDiagnostic
 from redrive.rules.source import physical_lines
 from redrive.rules.targets import known_names
-from redrive.topology.trace import ResolutionTrace
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterQueue:
-    """The queue whose messages a table handles."""
-
-    queue: str
-    """Empty if it is not known."""
-    queue_manager: str
+from redrive.topology.names import Names
 
 
 class _Problem(NamedTuple):
     code: str
     message: str
-    hint: str
 
 
 def check_targets(
-    table: RulesTable, text: str, tracer: PutTracer, queue: DeadLetterQueue, *, name: str
+    table: RulesTable, text: str, tracer: PutTracer, queue: Names, *, name: str
 ) -> tuple[Diagnostic, ...]:
     """Follow the puts of rules whose target the table itself tells.
 
-    Args:
-        table: A table without errors.
-        text: The text that it was read from.
-        tracer: Follows puts; a queue manager that it does not know has no finding.
-        queue: The dead-letter queue.
-        name: How the user knows the table.
+    The table has no errors; ``queue`` is the dead-letter queue, without a name if that is not
+    known. A queue manager that the tracer does not know has no finding.
 
     Returns:
         A warning for each rule whose puts fail or come back to the dead-letter queue over other
@@ -58,8 +43,19 @@ def check_targets(
         problem = _problem(rule, tracer, queue)
         witness = _witness(table, search, index) if problem else None
         if problem and witness:
-            place = SourceLocation(name, rule.line, source_line=lines[rule.line - 1])
-            found.append(_diagnostic(rule, problem, witness, place))
+            finding = EntryDiagnostic(
+                name,
+                rule.line,
+                source_line=lines[rule.line - 1],
+                severity=Severity.WARNING,
+                code=problem.code,
+                message=problem.message,
+                hint=f"redrive resolve --at {queue.queue_manager} shows the way",
+                subject="FWDQ" if rule.action is Action.FWD else "ACTION",
+                witness=write_message(witness),
+                entry_line=rule.line,
+            )
+            found.append(finding)
     return tuple(without_allowed(found, lines))
 
 
@@ -71,53 +67,23 @@ def _witness(table: RulesTable, search: Search, index: int) -> Message | None:
     return None
 
 
-def _diagnostic(
-    rule: Rule, problem: _Problem, witness: Message, place: SourceLocation
-) -> EntryDiagnostic:
-    return EntryDiagnostic(
-        place.file,
-        place.line,
-        source_line=place.source_line,
-        severity=Severity.WARNING,
-        code=problem.code,
-        message=problem.message,
-        hint=problem.hint,
-        subject="FWDQ" if rule.action is Action.FWD else "ACTION",
-        witness=write_message(witness),
-        entry_line=rule.line,
-    )
-
-
-def _problem(rule: Rule, tracer: PutTracer, queue: DeadLetterQueue) -> _Problem | None:
+def _problem(rule: Rule, tracer: PutTracer, queue: Names) -> _Problem | None:
     """What is wrong with the rule's puts, if anything is and the table tells where they go."""
-    target = _target(rule) if rule.action.can_fail else None
-    if target is None:
+    target, manager = known_names(rule) if rule.action.can_fail else ("", None)
+    if not target or manager is None:
         return None
-    message = NewMessage(queue=target[0], queue_manager=target[1])
+    message = NewMessage(queue=target, queue_manager=manager)
     trace = tracer.trace(queue.queue_manager, message)
-    is_direct = target[0] == queue.queue  # that is an error of its own
-    return _told(trace, "@".join(filter(None, target)), queue, is_direct=is_direct)
-
-
-def _told(
-    trace: ResolutionTrace, shown: str, queue: DeadLetterQueue, *, is_direct: bool
-) -> _Problem | None:
-    """What is wrong with the end of a put; None if it is a good one."""
-    see = f"redrive resolve --at {queue.queue_manager} shows the way"
+    shown = f"{target}@{manager}".removesuffix("@")
     if not trace.is_good:
         problem = trace.problem
         why = ""
         if problem is not None:
             reason = f"{problem.code or ''} {problem.name}".strip()
             why = ": " + ", ".join(part for part in (reason, problem.detail) if part)
-        return _Problem("TARGET_FAILS", f"puts to {shown} fail{why}", see)
+        return _Problem("TARGET_FAILS", f"puts to {shown} fail{why}")
+    is_direct = target == queue.queue  # that is an error of its own
     if queue.queue and not is_direct and trace.final == f"{queue.queue}@{queue.queue_manager}":
-        message = f"what is put to {shown} comes back to {trace.final}, the dead-letter queue"
-        return _Problem("COMES_BACK", message, see)
+        text = f"what is put to {shown} comes back to {trace.final}, the dead-letter queue"
+        return _Problem("COMES_BACK", text)
     return None
-
-
-def _target(rule: Rule) -> tuple[str, str] | None:
-    """Queue and queue manager of the rule's puts, if they are the same for all messages."""
-    queue, manager = known_names(rule)
-    return None if not queue or manager is None else (queue, manager)

@@ -1,4 +1,4 @@
-"""Putting another text in the place of a rules table's file, and back."""
+"""Replacing the text of a rules table's file, and restoring it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,14 @@ from redrive.errors import EnvironmentFault
 
 
 class RulesFile:
-    """A file that is to hold another table; what it holds now is kept beside it.
+    """A file whose table is replaced; the old one is kept beside it.
 
     The new text is first written to a file of its own in the same folder, where it can be checked;
     then that takes the place of the old one in one step, so that no reader ever sees half a table.
     """
 
     def __init__(self, path: Path) -> None:
-        """Name the files; nothing is written yet.
-
-        Args:
-            path: The file; of a symbolic link, what it points to is replaced.
-        """
+        """Name the files; of a symbolic link, the file that it points to is replaced."""
         self.path = path
         self._file = path.resolve()
         moment = datetime.now(UTC)
@@ -41,11 +37,7 @@ class RulesFile:
 
     @contextmanager
     def prepared(self, text: str) -> Iterator[Path]:
-        """The new text in a file of its own, which is gone afterwards.
-
-        Raises:
-            EnvironmentFault: The folder can't be written.
-        """
+        """The new text in a file for the time of the context; errors as for ``replace``."""
         try:
             self.candidate.write_bytes(text.encode())
             if self._file.exists():
@@ -58,11 +50,7 @@ class RulesFile:
             self.candidate.unlink(missing_ok=True)
 
     def replace(self) -> None:
-        """Lets the prepared text take the place of the old one, which is saved first.
-
-        Raises:
-            EnvironmentFault: The folder can't be written.
-        """
+        """Replaces the old text, which is saved first; raises ``EnvironmentFault``."""
         try:
             if self._file.exists():
                 shutil.copy2(self._file, self.saved)
@@ -71,7 +59,7 @@ class RulesFile:
             raise self._fault(error) from error
 
     def put_back(self) -> None:
-        """Lets the file hold again what it held before ``replace``; errors as there."""
+        """Restores what the file held before ``replace``; errors as there."""
         try:
             if self.saved.exists():
                 self.saved.replace(self._file)

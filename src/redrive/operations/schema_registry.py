@@ -48,8 +48,6 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
-    """A schema as the registry tells it."""
-
     kind: str
     text: str
     references: Sequence[Mapping[str, Any]]
@@ -60,7 +58,7 @@ class _Schema:
         return cls(kind, str(answer["schema"]), answer.get("references") or ())
 
 
-class _NotToBeHadError(Exception):
+class _SchemaError(Exception):
     """The registry did not give a schema; the text says why."""
 
 
@@ -72,13 +70,9 @@ class SchemaRegistry:
         self._known: dict[tuple[str, bool], _Schema] = {}
 
     def decoded(self, body: bytes | None) -> Decoded | None:
-        """A body as JSON.
+        """A body as JSON; None if it does not begin as one with a schema does.
 
-        Args:
-            body: Any body; nothing that it contains, or that the registry says, makes this raise.
-
-        Returns:
-            None if the body does not begin as one with a schema does.
+        Nothing that it contains, or that the registry answers, makes this raise.
         """
         if body is None or len(body) <= _PREFIX or not body.startswith(_MAGIC):
             return None
@@ -87,10 +81,12 @@ class SchemaRegistry:
         try:
             found = self._schema(f"/schemas/ids/{schema}")
             kind = found.kind
-            return Decoded(schema, kind, _indented(self._read(found, payload, schema)))
+            value = self._read(found, payload, schema)
+            text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+            return Decoded(schema, kind, text)
         except ImportError as error:
             problem = f"{error.name} is not installed: pip install 'redrive[registry]'"
-        except _NotToBeHadError as error:
+        except _SchemaError as error:
             problem = str(error)
         except Exception as error:  # noqa: BLE001 - libraries raise what they like on odd bytes
             problem = f"the body does not fit its schema: {type(error).__name__}: {error}"
@@ -103,7 +99,7 @@ class SchemaRegistry:
             return self._protobuf(self._schema(f"/schemas/ids/{number}", is_binary=True), payload)
         if schema.kind == _JSON:
             return orjson.loads(payload)
-        raise _NotToBeHadError(f"schema {number} is of type {schema.kind}, which can't be read")
+        raise _SchemaError(f"schema {number} is of type {schema.kind}, which can't be read")
 
     # -- Avro ----------------------------------------------------------------------------------
 
@@ -165,30 +161,30 @@ class SchemaRegistry:
     # -- the registry --------------------------------------------------------------------------
 
     def _schema(self, path: str, *, is_binary: bool = False) -> _Schema:
-        """The schema at a path, asked once: what has an id or a version never changes."""
+        """The schema at a path, requested once: what has an id or a version never changes."""
         known = self._known.get((path, is_binary))
         if known is None:
-            known = self._known[path, is_binary] = self._asked(path, is_binary=is_binary)
+            known = self._known[path, is_binary] = self._fetch(path, is_binary=is_binary)
         return known
 
-    def _asked(self, path: str, *, is_binary: bool) -> _Schema:
+    def _fetch(self, path: str, *, is_binary: bool) -> _Schema:
         import httpx  # noqa: PLC0415 - of an extra
 
         url = self._access.url.rstrip("/") + path
         try:
             answer = self._client.get(url, params={"format": "serialized"} if is_binary else None)
         except httpx.HTTPError as error:
-            raise _NotToBeHadError(f"the schema registry gave no answer: {error}") from error
+            raise _SchemaError(f"the schema registry gave no answer: {error}") from error
         if answer.status_code == httpx.codes.NOT_FOUND:
-            raise _NotToBeHadError(f"the schema registry has no {path}")
+            raise _SchemaError(f"the schema registry has no {path}")
         if not answer.is_success:
             code = answer.status_code
-            raise _NotToBeHadError(f"the schema registry answered {code} {answer.reason_phrase}")
+            raise _SchemaError(f"the schema registry answered {code} {answer.reason_phrase}")
         try:
             return _Schema.of(answer.json())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             message = f"what answers at {self._access.url} is no schema registry"
-            raise _NotToBeHadError(message) from error
+            raise _SchemaError(message) from error
 
     @cached_property
     def _client(self) -> Any:  # noqa: ANN401 - of a library that may be missing
@@ -207,7 +203,6 @@ class SchemaRegistry:
 
 
 def _version(reference: Mapping[str, Any]) -> str:
-    """The path of a schema that another one refers to."""
     return f"/subjects/{quote(str(reference['subject']), safe='')}/versions/{reference['version']}"
 
 
@@ -226,10 +221,6 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
     return (number >> 1) ^ -(number & 1), end
 
 
-def _indented(found: object) -> str:
-    """Any value as JSON: bytes as hexadecimal digits, numbers of any size, dates as text."""
-    return json.dumps(found, indent=2, ensure_ascii=False, default=_plain)
-
-
 def _plain(value: object) -> str:
+    """A value that JSON does not have: bytes as hexadecimal digits, dates as text."""
     return f"0x{value.hex()}" if isinstance(value, bytes | bytearray) else str(value)

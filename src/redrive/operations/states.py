@@ -1,4 +1,4 @@
-"""What an operator decides, on the tables topic of an application, which a running job follows."""
+"""Decisions of operators on the tables topic of an application, which a running job follows."""
 
 from __future__ import annotations
 
@@ -43,12 +43,7 @@ def read_states(job: JobConfiguration, cluster: Cluster) -> States:
 
 
 def with_states(network: Network) -> Network:
-    """A network as operators and opens have changed its definitions; the same without a job.
-
-    Raises:
-        EnvironmentFault: The cluster can't be reached.
-        TransientFault: The broker gave no answer in time.
-    """
+    """A network as operators and opens have changed its definitions; the same without a job."""
     if network.job is None:
         return network
     with network.cluster() as cluster:
@@ -59,11 +54,7 @@ def with_states(network: Network) -> Network:
 def acknowledgements_in_effect(
     job: JobConfiguration, cluster: Cluster
 ) -> tuple[Acknowledgement, ...]:
-    """What operators acknowledged of the messages that remain, the first to end first.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
-    """
+    """The acknowledgements of remaining messages in effect, the first to end first."""
     if job.tables_topic not in cluster.topics():
         return ()
     entries = read_entries(cluster, job.tables_topic)
@@ -71,11 +62,7 @@ def acknowledgements_in_effect(
 
 
 def ensure_topics(job: JobConfiguration) -> None:
-    """Creates the topics that a ``StatesWriter`` needs, if the job never ran.
-
-    Raises:
-        EnvironmentFault: The cluster can't be reached, or refused.
-    """
+    """Creates the topics that a ``StatesWriter`` needs, if the job never ran."""
     TopicAdministration(job.connection).ensure(
         [control_topic(job.control_topic), tables_topic(job.tables_topic)]
     )
@@ -99,13 +86,7 @@ def change_states(
 ) -> None:
     """Write entries that depend on those there are; one change after the other is made.
 
-    Args:
-        job: The job.
-        change: From the entries to those to write; called again if others wrote meanwhile.
-
-    Raises:
-        ProtocolError: As for ``write_states``.
-        EnvironmentFault: As for ``write_states``.
+    ``change`` is called again if others wrote meanwhile. Errors are as for ``write_states``.
     """
     check_access(job.connection)
     ensure_topics(job)
@@ -126,13 +107,7 @@ def change_states(
 
 
 def set_put_enabled(network: Network, queue_manager: str, queue: str, *, put_enabled: bool) -> None:
-    """Enable or disable puts to a queue, whatever its definition says.
-
-    Args:
-        network: The definitions, and the job that follows.
-        queue_manager: The manager that owns the queue.
-        queue: The queue: local, alias or remote.
-        put_enabled: Whether puts are allowed.
+    """Enable or disable puts to a local, alias or remote queue, whatever its definition says.
 
     Raises:
         UsageError: The names are not defined, or there is no job; else as for ``write_states``.

@@ -1,4 +1,4 @@
-"""What a running job says about itself, for ``redrive status`` and for monitoring.
+"""The report of a running job about itself, for ``redrive status`` and for monitoring.
 
 The job writes one small file in its own directory every few seconds, and removes it when it ends in
 order. That needs no broker, so it tells also why nothing moves while the broker is away.
@@ -50,12 +50,11 @@ class Activity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisionState:
-    """What a job says about itself at one moment."""
+    """The report of a job about itself at one moment."""
 
     time: float
-    """When it said so, in seconds since the epoch."""
+    """When it was written, in seconds since the epoch."""
     pid: int
-    """The process that runs the job."""
     state: Activity
     since: float | None = None
     """Since when the state lasts, in seconds since the epoch; None if that is not known."""
@@ -81,11 +80,7 @@ class SupervisionState:
     """The floods that last: dead letters beyond a limit remain."""
 
     def is_dead(self, now: float) -> bool:
-        """Whether the process is gone or has said nothing for too long.
-
-        Args:
-            now: Seconds since the epoch.
-        """
+        """Whether the process is gone, or silent for too long; ``now`` in seconds since 1970."""
         return now - self.time > _SILENCE or not machine.runs(self.pid)
 
     def masked(self, mask: Mask) -> Self:
@@ -101,11 +96,7 @@ class SupervisionState:
         )
 
     def restricted_to(self, job: JobConfiguration) -> Self:
-        """What it says of the handlers of a part of a job.
-
-        Args:
-            job: The part.
-        """
+        """The report about the handlers of a part of a job."""
         topics = {one.identity.topic for one in job.handlers}
         names = {one.identity.name for one in job.handlers}
         return replace(
@@ -123,8 +114,7 @@ class SupervisionState:
     def describe(self, now: float) -> str:
         """One line: ``stalled since 12:03:05 UTC (4 min 2 s), orders.dlq:2 at step commit, ...``.
 
-        Args:
-            now: Seconds since the epoch.
+        ``now`` is in seconds since the epoch.
         """
         if self.is_dead(now):
             how = "says nothing" if machine.runs(self.pid) else "is gone"
@@ -137,19 +127,14 @@ class SupervisionState:
 
 
 def supervision_file(job: JobConfiguration) -> Path:
-    """The file in which a job says how it is."""
+    """The file of a job's report about itself."""
     return job.own_directory / "supervision.json"
 
 
 def write(path: Path, state: SupervisionState) -> None:
-    """Say how a job is; a reader meets the old text or the new one, never a part.
+    """Write a report; a reader meets the old text or the new one, never a part.
 
-    On a full disk the file is written over, where it has its room: that the disk is full is what
-    has to be told then.
-
-    Args:
-        path: The file; its folder is made if it is missing.
-        state: What is said.
+    On a full disk the file is overwritten in place: the report has to say that the disk is full.
 
     Raises:
         OSError: The file can't be written.
@@ -171,20 +156,13 @@ def write(path: Path, state: SupervisionState) -> None:
 
 
 def read(path: Path) -> SupervisionState | None:
-    """What a job said last.
-
-    Returns:
-        None if no job said anything that can be understood.
-
-    Raises:
-        EnvironmentFault: The file is there and may not be read.
-    """
+    """The last report of a job, None if there is none; raises ``EnvironmentFault``."""
     try:
-        said = orjson.loads(path.read_bytes())
-        known = {"breakers": (), "floods": (), **said}
+        data = orjson.loads(path.read_bytes())
+        known = {"breakers": (), "floods": (), **data}
         breakers = tuple(BreakerState(**one) for one in known["breakers"])
         floods = tuple(FloodState(**one) for one in known["floods"])
-        read = {**known, "state": Activity(said["state"]), "breakers": breakers, "floods": floods}
+        read = {**known, "state": Activity(data["state"]), "breakers": breakers, "floods": floods}
         return SupervisionState(**read)
     except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError):
         return None
@@ -200,14 +178,9 @@ def problem_of(
 ) -> str:
     """What is wrong with a job as a whole: it is dead or stalled, or the broker is away.
 
-    Args:
-        state: What the job said last; None if nothing.
-        instances: The processes that the broker knows of; None if it can't be asked.
-        now: Seconds since the epoch.
-
-    Returns:
-        Nothing if all is well. A job that says nothing, as it runs on another machine, is well if
-        the broker knows of a process.
+    ``instances`` are the processes that the broker knows of; None if it can't be asked. ``now`` is
+    in seconds since the epoch. A job without a report, as it runs on another machine, is well if
+    the broker knows of a process. Empty if all is well.
     """
     if state is not None and (state.is_dead(now) or state.state is Activity.STALLED):
         return state.describe(now)

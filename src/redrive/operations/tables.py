@@ -1,19 +1,24 @@
-"""The rules tables that ever ran: which decides now, and how often each rule was applied."""
+"""The rules tables that ever ran: which decides now, and how often each rule was applied.
+
+It also tells when messages that remain are evaluated again: once another table decides.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Final
 
 from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.tables import KeptTable, TablesRead, read_tables
 from redrive.configuration import JobConfiguration
-from redrive.errors import EnvironmentFault, UsageError
+from redrive.errors import EnvironmentFault, TransientFault, UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.deadline import ANSWER
+from redrive.kafka.deadline import ANSWER, CONNECT
+from redrive.operations.restart import meaning_of
 from redrive.outcomes.history import Archive
 
 SHORT_HASH: Final = 12
@@ -41,15 +46,7 @@ class Tables:
         return any(one.startswith(table.hash) for one in deciding)
 
     def find(self, digits: str, handler: str | None) -> KeptTable:
-        """The table that a user names.
-
-        Args:
-            digits: The first digits of its hash.
-            handler: The name of its handler; None for any.
-
-        Raises:
-            UsageError: There is none, or several.
-        """
+        """The only table with a hash that begins with some digits, of one handler or of any."""
         found = [
             one
             for one in self.tables
@@ -83,7 +80,6 @@ class TableHits:
     """How often each rule of a table was applied."""
 
     rules: Sequence[Applied]
-    """In the order of the rules."""
 
     @property
     def total(self) -> Applied:
@@ -97,14 +93,12 @@ def tables_of(job: JobConfiguration) -> Tables:
 
     Raises:
         EnvironmentFault: The broker can't be reached, or the job never ran with this version.
-        TransientFault: It gave no answer in time.
     """
     check_access(job.connection)
     with Cluster.open(job.connection, timeout=ANSWER) as cluster:
         there = cluster.partitions([job.control_topic, job.tables_topic])
-        is_there = job.tables_topic in there
-        read = read_tables(cluster, job.tables_topic) if is_there else TablesRead((), ())
-        has_entries = job.control_topic in there
+        has_tables, has_entries = job.tables_topic in there, job.control_topic in there
+        read = read_tables(cluster, job.tables_topic) if has_tables else TablesRead((), ())
         entries = read_entries(cluster, job.control_topic) if has_entries else {}
     if not read.tables and not read.unreadable:
         raise EnvironmentFault(
@@ -133,6 +127,36 @@ def deciding_in(
     return found
 
 
+class NextLook(StrEnum):
+    """When the messages that remain with a handler are evaluated again."""
+
+    WITH_ANOTHER_TABLE = "once the rules table means something else"
+    AT_THE_NEXT_START = "at the next start or restart: the rules table means something else by now"
+
+
+def next_looks(job: JobConfiguration) -> dict[str, NextLook]:
+    """When each handler of a job, with its tables as they are now, evaluates what remains.
+
+    Returns:
+        By the handler's name; nothing of a handler that has not decided yet, or if the broker gives
+        no answer.
+    """
+    try:
+        with Cluster.open(job.connection, timeout=CONNECT) as cluster:
+            if not cluster.partitions([job.control_topic]):
+                return {}
+            deciding = deciding_in(job, read_entries(cluster, job.control_topic))
+    except (EnvironmentFault, TransientFault):
+        return {}
+    looks = {}
+    for handler in job.handlers:
+        name = handler.identity.name
+        if deciding[name]:
+            is_same = deciding[name] == {meaning_of(handler, job)}
+            looks[name] = NextLook.WITH_ANOTHER_TABLE if is_same else NextLook.AT_THE_NEXT_START
+    return looks
+
+
 def hits_of(
     job: JobConfiguration, tables: Sequence[KeptTable]
 ) -> tuple[dict[str, TableHits], tuple[str, ...]]:
@@ -145,8 +169,7 @@ def hits_of(
         The hits by ``KeptTable.key``, and why some may be missing.
 
     Raises:
-        EnvironmentFault: The ledger is there and can't be read, or there is neither a ledger nor a
-            broker.
+        EnvironmentFault: There is neither a ledger nor a broker.
     """
     moved = {
         (table.handler, table.hash[:_OUTCOME_HASH]): [

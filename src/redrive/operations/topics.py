@@ -25,17 +25,13 @@ class TopicCreation:
     def planned(cls, network: Network, *, partitions: int, replication_factor: int | None) -> Self:
         """Compare what there is with what is needed; nothing is created yet.
 
-        Args:
-            network: The definitions and the cluster.
-            partitions: Partitions of each new topic.
-            replication_factor: Replicas of each; None for what the brokers are configured to.
+        Without a replication factor the configuration of the brokers decides.
 
         Raises:
             ConfigurationError: Queues are bound to topics that do not exist.
             EnvironmentFault: The cluster can't be reached, or would refuse a topic.
-            TransientFault: The broker gave no answer in time.
         """
-        plan = plan_topics(network.topology, _found(network), partitions=partitions)
+        plan = plan_topics(network.topology, _existing_topics(network), partitions=partitions)
         if plan.problems:
             raise ConfigurationError(
                 "nothing is created: queues are bound to topics that do not exist",
@@ -51,19 +47,11 @@ class TopicCreation:
         return cls(plan, new, administration)
 
     def execute(self, progress: Callable[[int], None]) -> None:
-        """Create the topics that are missing.
-
-        Args:
-            progress: Told how many are done, if it takes several requests.
-
-        Raises:
-            EnvironmentFault: The cluster refuses one after all; how many were created is told.
-        """
+        """Create the missing topics; several requests report the number that is done."""
         self._administration.create(self._new, progress=progress)
 
 
-def _found(network: Network) -> dict[str, FoundTopic]:
-    """Every topic of the cluster; those that are needed with their settings."""
+def _existing_topics(network: Network) -> dict[str, FoundTopic]:
     with network.cluster() as cluster:
         existing = cluster.topics()
         needed = [one.topic for one in topics_of(network.topology) if one.topic in existing]

@@ -15,12 +15,11 @@ from redrive.engine.names import remaining_topic
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
-from redrive.messages.fields import read_text
 from redrive.operations.network import Network, unknown
+from redrive.operations.put import names_of
 from redrive.operations.states import write_states
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import Names
 
 
@@ -31,7 +30,6 @@ class Undelivered:
     source: QueueTopic
     """Where the job took it from: an intake, or a transmission queue on which MQ would leave it."""
     record: StoredRecord
-    """The copy that is kept."""
 
     @property
     def waits_on(self) -> str:
@@ -41,20 +39,13 @@ class Undelivered:
     @property
     def names(self) -> Names:
         """The names that it is for."""
-        headers = dict(self.record.headers)
-        return Names(
-            queue=read_text(headers.get(QUEUE_HEADER)),
-            queue_manager=read_text(headers.get(QUEUE_MANAGER_HEADER)),
-        )
+        return names_of(self.record.headers)
 
 
 def sources_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[QueueTopic]:
     """The topics from which the job takes messages that a manager sends on.
 
-    Args:
-        topology: The definitions.
-        queue_manager: The manager.
-        queue: A transmission queue of it; empty for all of them, and for its intake.
+    ``queue`` is a transmission queue; empty for all of them, and for the intake.
     """
     return [
         one
@@ -66,46 +57,34 @@ def sources_of_queue(topology: Topology, queue_manager: str, queue: str) -> list
 def undelivered(
     job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
 ) -> tuple[list[Undelivered], Collection[TopicPartition]]:
-    """What could be put nowhere of the messages from some topics, by time.
-
-    Args:
-        job: The job that keeps them.
-        cluster: Its cluster.
-        sources: The topics that the job takes them from.
-
-    Returns:
-        The messages, and the partitions without a leader, which were left out.
-    """
+    """Undeliverable messages from some topics, by time, and partitions without a leader."""
     by_topic = {remaining_topic(job.application, one.topic): one for one in sources}
     lanes, silent = cluster.led(by_topic)
-    found = [Undelivered(by_topic[one.lane.topic], one) for one in _kept(cluster, lanes)]
+    found = [Undelivered(by_topic[one.lane.topic], one) for one in _live_copies(cluster, lanes)]
     return sorted(found, key=lambda one: one.record.timestamp), silent
 
 
-def heads(job: JobConfiguration | None, topics: Iterable[QueueTopic]) -> list[QueueTopic]:
-    """The transmission topics whose undeliverable messages are the head of their queue.
+def undelivered_at_head(
+    network: Network, cluster: Cluster, topics: Iterable[QueueTopic]
+) -> list[Undelivered]:
+    """Undeliverable messages that are the head of their transmission queue, by time.
 
     In IBM MQ such a message stays where it is; with ``on_undeliverable = "keep aside"`` it does
     not.
-
-    Args:
-        job: The job that keeps them; None if there is none.
-        topics: Some topics of a topology.
     """
+    job = network.job
     if job is None or job.on_undeliverable is OnUndeliverable.KEEP_ASIDE:
         return []
-    return [one for one in topics if one.role is TopicRole.TRANSMISSION and one.is_read]
+    sources = [one for one in topics if one.role is TopicRole.TRANSMISSION and one.is_read]
+    return undelivered(job, cluster, sources)[0] if sources else []
 
 
 def release(
     network: Network, queue_manager: str, queue: str
 ) -> tuple[int, Collection[TopicPartition]]:
-    """Let the running job try once more to put what could be put nowhere.
+    """Make the running job retry undeliverable messages once.
 
-    Args:
-        network: The definitions, and the job that keeps the messages.
-        queue_manager: The manager from which they come.
-        queue: A transmission queue of it; empty for all of them, and for its intake.
+    Arguments are as for ``sources_of_queue``.
 
     Returns:
         How many messages are released, and the partitions without a leader, which were left out.
@@ -130,19 +109,13 @@ def release(
 def release_entries(
     job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
 ) -> list[Entry]:
-    """The entries that set free what is kept now of the messages from some topics.
-
-    Args:
-        job: The job that keeps them.
-        cluster: Its cluster.
-        sources: The topics that the job takes them from.
-    """
+    """The entries that release the undeliverable messages from some topics."""
     topics = [remaining_topic(job.application, one.topic) for one in sources]
     ends = cluster.ends(cluster.led(topics)[0])
     return [release_entry(lane, end) for lane, end in ends.items() if end]
 
 
-def _kept(cluster: Cluster, lanes: Sequence[TopicPartition]) -> Collection[StoredRecord]:
+def _live_copies(cluster: Cluster, lanes: Sequence[TopicPartition]) -> Collection[StoredRecord]:
     """The last record of each key, unless it is a tombstone."""
     kept: dict[tuple[str, bytes | None], StoredRecord] = {}
     for record in cluster.read(dict.fromkeys(lanes, 0)):

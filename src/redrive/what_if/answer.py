@@ -39,7 +39,6 @@ class Sample:
     fields: Mapping[str, str | int]
     """What rules look at."""
     old: str
-    """What the old table does with it."""
     new: str
     because: Sequence[str]
     """Why the new table does something else, line by line."""
@@ -110,7 +109,6 @@ class WhatIf:
     never_matched: Sequence[tuple[int, str]]
     """Line and text of the new table's rules that match none of the messages."""
     control: Sequence[ControlChange]
-    """Control data that differ."""
     schemes: Sequence[str]
     """Names of schemes of dead letters that the settings define otherwise, or do not define."""
     seconds: float

@@ -21,8 +21,8 @@ def document_of(answer: WhatIf) -> dict[str, Any]:
     """The whole answer; new discards come first among the changes."""
     return {
         "handler": answer.handler,
-        "old": {"name": answer.old_name, "hash": answer.old_hash, **_deeds(answer, new=False)},
-        "new": {"name": answer.new_name, "hash": answer.new_hash, **_deeds(answer, new=True)},
+        "old": {"name": answer.old_name, "hash": answer.old_hash, **_actions(answer, new=False)},
+        "new": {"name": answer.new_name, "hash": answer.new_hash, **_actions(answer, new=True)},
         "messages": {**answer.messages, "total": answer.total},
         "changed": answer.changed,
         "newly_discarded": answer.lost(Loss.AT_ONCE),
@@ -38,7 +38,7 @@ def document_of(answer: WhatIf) -> dict[str, Any]:
             {"action": disposition, "target": str(target), "old": old, "new": new}
             for disposition, target, old, new in answer.targets
         ],
-        "failing_now": [refused_document(one) for one in answer.refused],
+        "failing_now": [_refused(one) for one in answer.refused],
         "control": [asdict(one) for one in answer.control],
         "schemes": list(answer.schemes),
         "seconds": round(answer.seconds, 3),
@@ -46,7 +46,24 @@ def document_of(answer: WhatIf) -> dict[str, Any]:
     }
 
 
-def _deeds(answer: WhatIf, *, new: bool) -> dict[str, dict[str, int]]:
+def document_of_table(answer: WhatIf) -> dict[str, Any]:
+    """The results that the messages would have, if both tables of the answer are the job's."""
+    whole = document_of(answer)
+    return {
+        "handler": answer.handler,
+        "table": {"name": answer.new_name, "hash": answer.new_hash},
+        "messages": whole["messages"],
+        **_actions(answer, new=True),
+        "rules": [{"line": it.new_line, "rule": it.rule, "count": it.new} for it in answer.rules],
+        "targets": [
+            {"action": it.disposition, "target": str(it.target), "count": it.new}
+            for it in answer.targets
+        ],
+        **{name: whole[name] for name in ("failing_now", "never_matched", "seconds", "notes")},
+    }
+
+
+def _actions(answer: WhatIf, *, new: bool) -> dict[str, dict[str, int]]:
     return {
         "actions": {
             disposition.value: n for disposition, n in answer.dispositions(new=new).items() if n
@@ -75,8 +92,7 @@ def _sample(sample: Sample) -> dict[str, Any]:
     }
 
 
-def refused_document(refused: Refused) -> dict[str, Any]:
-    """Puts that would fail at this moment, as a document."""
+def _refused(refused: Refused) -> dict[str, Any]:
     return {
         "target": str(refused.target),
         "reason": refused.reason,

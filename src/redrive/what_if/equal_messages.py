@@ -1,4 +1,4 @@
-"""What a table does with many messages, of which most are equal: decided, and not written.
+"""Decisions of a table about many messages, most of them equal; nothing is written.
 
 A trial reads and decides by the engine, as the job does. What it adds is speed: messages of one
 profile with the same earlier attempts are decided once for all of them.
@@ -95,7 +95,7 @@ class _Kind(NamedTuple):
 
 
 class _RecordState(NamedTuple):
-    """What decides about records beside their profiles, unless each is looked at by itself."""
+    """What decisions about records depend on besides their profiles."""
 
     states: Sequence[OwnHeaders]
     """What records say of earlier attempts; without identity, origin and timestamp."""
@@ -104,7 +104,6 @@ class _RecordState(NamedTuple):
     timestamps: npt.NDArray[np.int64]
     """The messages' own, in milliseconds."""
     lengths: npt.NDArray[np.int64]
-    """Bytes of their values."""
     returned: npt.NDArray[np.bool_]
     """Whether they count rounds."""
 
@@ -116,7 +115,6 @@ class SharedDecoder(DeadLetterDecoder):
     _state: tuple[Records, _RecordState] | None = None
 
     def __init__(self, schemes: SchemeTable = KNOWN) -> None:
-        """Know nothing yet; arguments as for ``DeadLetterDecoder``."""
         super().__init__(schemes=schemes)
         self._states: list[OwnHeaders] = []
         self._known: dict[_StateKey, int] = {}
@@ -128,7 +126,7 @@ class SharedDecoder(DeadLetterDecoder):
         return self._last[1]
 
     def state(self, records: Records) -> _RecordState:
-        """What each record says beside its profile."""
+        """The state of each record, besides its profile."""
         if self._state is None or self._state[0] is not records:
             self._state = records, self._read(records)
         return self._state[1]
@@ -182,7 +180,6 @@ class Trial:
     """Decides by one table about records of one kind of source, part by part."""
 
     def __init__(self, decider: RulesDecider, decoder: SharedDecoder, facts: SliceContext) -> None:
-        """Nothing is decided yet."""
         self._decider = decider
         self._decoder = decoder
         self._facts = facts
@@ -202,9 +199,6 @@ class Trial:
 
         What the cluster has to be asked for is left behind as questions, as in an attempt; after
         the answers another trial has to be made.
-
-        Args:
-            part: Some records of any lane of the kind.
         """
         self._source.load(part, 0)
         if self._decider.profiles.is_varied:
@@ -241,7 +235,6 @@ class Trial:
         return kinds, of_row
 
     def _kind(self, part: PartitionRecords, profile: DeadLetterProfile, state: OwnHeaders) -> _Kind:
-        """The result of a kind of dead letter, and its bounds."""
         # Which row does not matter: a trial sets all copies free, or none.
         is_fresh = part.kind is SourceKind.DEAD_LETTERS
         attempts = NO_ATTEMPTS if is_fresh else part.attempts(0, state)
@@ -258,13 +251,7 @@ class Trial:
     def decide_profile(
         self, profile: DeadLetterProfile, attempts: Attempts = NO_ATTEMPTS, hops: int = 0
     ) -> Decision:
-        """Decide about the messages of a profile, before a put is tried.
-
-        Args:
-            profile: The profile.
-            attempts: Those that failed on them.
-            hops: How often Redrive has put them on a queue.
-        """
+        """Decide about the messages of a profile, before a put is tried."""
         matched = self._decider.profiles.shared(profile)
         return self._facts.cache.of_profile(self._decider, matched, attempts, hops=hops)
 
@@ -273,7 +260,7 @@ class Trial:
         return self._code_of(self._decider.decide(message, attempts, self._facts).decision)
 
     def _code_of(self, decision: Decision) -> int:
-        """One number for all that are equal; what it is found by is kept."""
+        """The index of a decision, found by its identity; the list keeps it alive."""
         code = self._codes.get(id(decision))
         if code is None:
             code = self._codes[id(decision)] = len(self._decisions)
@@ -320,7 +307,6 @@ def _course(decider: RulesDecider, decision: Decision) -> Course:
 
 
 def _failed_before(decider: RulesDecider, candidates: int, decision: Decision) -> dict[int, int]:
-    """The attempts of each rule that failed before the decision was made."""
     rule, attempts = decision.rule, decision.attempts
     is_failed = isinstance(decision, Park | Keep) and decision.attempt > 0
     is_failed &= not isinstance(decision, Wait)

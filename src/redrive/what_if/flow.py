@@ -43,7 +43,7 @@ def escaped(text: str) -> str:
 
 
 def flow(answer: WhatIf) -> str:
-    """Bands from what the old table does to what the new one does, as wide as messages are many."""
+    """Bands from the old actions to the new ones, as wide as their number of messages."""
     counts: Counter[tuple[Disposition, Disposition]] = Counter()
     for cell, count in answer.matrix.items():
         counts[cell.old, cell.new] += count

@@ -139,7 +139,7 @@ def _lists(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _wide(content: str) -> str:
-    """What is wider than a small screen scrolls by itself, and not the page with it."""
+    """Content that scrolls by itself on a small screen."""
     return f'<div class="wide">{content}</div>'
 
 

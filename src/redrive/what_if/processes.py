@@ -25,31 +25,18 @@ class ShareProcesses:
     """One process for each share but one's own; use it in a ``with`` statement."""
 
     def __init__(self, shares: Sequence[Share], advance: Callable[[int], None]) -> None:
-        """Start them.
-
-        Args:
-            shares: What they do; there may be none.
-            advance: Told how many offsets were read since the last time.
-        """
+        """Start them; ``advance`` gets the number of offsets read since the last time."""
         self._advance = advance
         self._processes = [_ShareProcess(share) for share in shares]
 
     def advance(self, number: int) -> None:
-        """Tells how far all of them are.
-
-        Raises:
-            RedriveError: One of them failed.
-        """
+        """Reports progress, that of the processes too; raises ``RedriveError`` if one failed."""
         self._advance(number)
         for one in self._processes:
             one.look(self._advance, wait=False)
 
     def totals(self) -> Totals:
-        """What all of them counted, once they are done.
-
-        Raises:
-            RedriveError: One of them failed.
-        """
+        """The counts of all processes at their end; raises ``RedriveError`` if one failed."""
         totals = Totals()
         for one in self._processes:
             totals.add(one.look(self._advance, wait=True))
@@ -64,8 +51,6 @@ class ShareProcesses:
 
 
 class _ShareProcess:
-    """A process, and what it has sent."""
-
     def __init__(self, share: Share) -> None:
         # A fork would take over the threads and locks of Kafka's client in the middle of something.
         context = multiprocessing.get_context("spawn")
@@ -76,7 +61,7 @@ class _ShareProcess:
         self._totals: Totals | None = None
 
     def look(self, advance: Callable[[int], None], *, wait: bool) -> Totals:
-        """What was counted, if the process is done; it is, if that was waited for."""
+        """The counts of the process, empty unless it is done; with ``wait`` it is."""
         while self._totals is None and (wait or self._connection.poll()):
             try:
                 found = self._connection.recv()

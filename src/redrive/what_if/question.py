@@ -53,34 +53,32 @@ _ONE_BY_ONE: Final = (
 _UNCHECKED: Final = "the broker can't be reached: whether targets exist and take puts is not known"
 
 
-def _untold(_: int) -> None:
-    """Nobody wants to know."""
+def _no_progress(_: int) -> None:
+    """Progress that nobody shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked."""
+    """Two tables, and the messages to try them on."""
 
     old: JobConfiguration
     """The job with one table."""
     new: JobConfiguration
     """The same job with the other."""
     handler: str
-    """Name of the handler that the tables are for."""
     over: Collection[Over]
     since: datetime | None = None
     """How far history goes back; None for all of it."""
     mask: Mask = NO_MASK
-    """What is not to be shown."""
     by_spark: bool | None = None
     """Whether Spark reads history; None: where the ledger is larger than one process should
     read."""
     processes: int = 1
     """How many processes may share the work, if there is enough of it. More than one start the
     main module of the program again, as ``multiprocessing`` does where it spawns."""
-    begun: Callable[[int], None] = field(default=_untold)
+    begun: Callable[[int], None] = field(default=_no_progress)
     """Told how much there is to read."""
-    advance: Callable[[int], None] = field(default=_untold)
+    advance: Callable[[int], None] = field(default=_no_progress)
     """Told how much was read since the last time."""
 
     def configuration(self, job: JobConfiguration) -> HandlerConfiguration:
@@ -101,10 +99,10 @@ def ask(question: Question) -> WhatIf:
     _check_same_queue(question)
     is_live = any(it is not Over.HISTORY for it in question.over)
     notes = [_ENRICHED] if question.new.enrichment else []
-    cluster = _opened(question, notes, required=is_live)
+    cluster = _open_cluster(question, notes, required=is_live)
     tables = _Tables(question, cluster, int(time.time() * 1000))
     tally = tables.tally
-    _checked_for_history(question, tables.old.table, tables.new.table)
+    _check_history_fields(question, tables.old.table, tables.new.table)
     with collector_paused():
         if cluster is not None and is_live:
             _try_waiting(question, cluster, tables)
@@ -119,8 +117,6 @@ def ask(question: Question) -> WhatIf:
 
 
 class _Tables:
-    """Both tables in this process, ready to be tried."""
-
     def __init__(self, question: Question, cluster: Cluster | None, now: int) -> None:
         """Make them as an emitting process does; the time is that of the attempts, in ms."""
         facts = Facts(time.monotonic)
@@ -136,12 +132,12 @@ class _Tables:
 
 
 def _decoders(question: Question) -> tuple[SharedDecoder, SharedDecoder]:
-    """What reads dead letters for each table: the same decoder if their schemes are the same."""
-    old, new = question.old.schemes, question.new.schemes
-    decoder = SharedDecoder(SchemeTable(one.scheme() for one in old))
-    if old == new:
-        return decoder, decoder
-    return decoder, SharedDecoder(SchemeTable(one.scheme() for one in new))
+    """The decoder for each table: one for both if their schemes are the same."""
+    old, new = (
+        SharedDecoder(SchemeTable(one.scheme() for one in job.schemes))
+        for job in (question.old, question.new)
+    )
+    return (old, old) if question.old.schemes == question.new.schemes else (old, new)
 
 
 def _check_same_queue(question: Question) -> None:
@@ -158,8 +154,8 @@ def _try_waiting(question: Question, cluster: Cluster, tables: _Tables) -> None:
     waiting = Waiting.of(question.old, handler, cluster, question.over)
     question.begun(waiting.offsets)
     own, *others = waiting.shares(_processes(question, waiting.offsets))
-    untold = replace(question, begun=_untold, advance=_untold)
-    shares = [_Share(untold, one, tables.now) for one in others]
+    silent = replace(question, begun=_no_progress, advance=_no_progress)
+    shares = [_Share(silent, one, tables.now) for one in others]
     with ShareProcesses(shares, question.advance) as processes:
         for part in own.parts(processes.advance):
             tables.tally.add(part)
@@ -167,7 +163,6 @@ def _try_waiting(question: Question, cluster: Cluster, tables: _Tables) -> None:
 
 
 def _processes(question: Question, offsets: int) -> int:
-    """How many processes may read so many offsets."""
     # Where a queue is full after some puts, all of them have to be counted in one place.
     is_single = any(map(counts_depths, (question.old, question.new)))
     return 1 if is_single or offsets < _MANY else question.processes
@@ -175,8 +170,6 @@ def _processes(question: Question, offsets: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """Some of the messages, for another process."""
-
     question: Question
     waiting: Waiting
     now: int
@@ -200,7 +193,6 @@ def _try_history(question: Question, tally: Tally) -> tuple[str, ...]:
 
 @contextmanager
 def _engine(question: Question, inventory: Inventory) -> Iterator[Engine | None]:
-    """What reads history; None for the engine that is embedded."""
     by_spark = question.by_spark
     if by_spark is None:
         is_large = inventory.size >= _LARGE
@@ -214,7 +206,7 @@ def _engine(question: Question, inventory: Inventory) -> Iterator[Engine | None]
         yield engine
 
 
-def _checked_for_history(question: Question, *tables: RulesTable) -> None:
+def _check_history_fields(question: Question, *tables: RulesTable) -> None:
     if Over.HISTORY not in question.over:
         return
     for table in tables:
@@ -226,7 +218,7 @@ def _checked_for_history(question: Question, *tables: RulesTable) -> None:
             )
 
 
-def _opened(question: Question, notes: list[str], *, required: bool) -> Cluster | None:
+def _open_cluster(question: Question, notes: list[str], *, required: bool) -> Cluster | None:
     try:
         return Cluster.open(question.old.connection, timeout=ANSWER)
     except EnvironmentFault:
@@ -239,9 +231,7 @@ def _opened(question: Question, notes: list[str], *, required: bool) -> Cluster 
 def _handler(
     question: Question, job: JobConfiguration, facts: Facts, cluster: Cluster | None
 ) -> RulesDecider:
-    """The handler with the table of one of the jobs, as an emitting process makes it."""
-    has_states = bool(job.topology) and cluster is not None
-    states = read_states(job, cluster) if has_states and cluster is not None else NO_STATES
+    states = read_states(job, cluster) if job.topology and cluster is not None else NO_STATES
     topic = question.configuration(job).identity.topic
     decider, _ = DeciderFactory(job, facts).deciders(states)[topic]
     if not isinstance(decider, RulesDecider):

@@ -26,11 +26,7 @@ def reasons(
     fields: Mapping[str, FieldValue],
     mask: Mask,
 ) -> Iterator[str]:
-    """Why two tables do something else with a message.
-
-    Yields:
-        Lines for users.
-    """
+    """Why two tables do something else with a message, line by line."""
     yield from _applies("old", old, fields, mask)
     yield from _applies("new", new, fields, mask)
     yield from _old_rule_in(new, old, fields, mask)
@@ -64,7 +60,7 @@ def _applies(
     if index is None:
         yield f"{name} table: {mask.text(verdict.detail)}"
         return
-    matched = [_told(clause, mask) for clause in explain_rule(table, index, fields).clauses]
+    matched = [_clause_text(clause, mask) for clause in explain_rule(table, index, fields).clauses]
     yield f"{name} table, line {verdict.line}: {'; '.join(matched) or 'it matches any message'}"
     if verdict.reason:
         detail = mask.text(verdict.detail)
@@ -77,7 +73,6 @@ def _old_rule_in(
     fields: Mapping[str, FieldValue],
     mask: Mask,
 ) -> Iterator[str]:
-    """What changed about the rule that decided before."""
     (table, verdict), (before, decided) = new, old
     index = _index_of(before, decided.line)
     if index is not None:
@@ -88,13 +83,12 @@ def _old_rule_in(
         elif same is None:
             yield f"the new table does not have the old rule: {write_rule(rule)}"
     if not verdict.line and (closest := _closest(table, fields)) is not None:
-        failing = [_told(clause, mask) for clause in closest.clauses if not clause.matches]
+        failing = [_clause_text(clause, mask) for clause in closest.clauses if not clause.matches]
         if failing:
             yield f"closest in the new table is line {closest.rule.line}: {'; '.join(failing)}"
 
 
 def _closest(table: RulesTable, fields: Mapping[str, FieldValue]) -> RuleVerdict | None:
-    """The rule that matches a message but for the fewest clauses."""
     return min(
         explain(table, fields).verdicts,
         key=lambda it: sum(not clause.matches for clause in it.clauses),
@@ -102,7 +96,7 @@ def _closest(table: RulesTable, fields: Mapping[str, FieldValue]) -> RuleVerdict
     )
 
 
-def _told(clause: ClauseVerdict, mask: Mask) -> str:
+def _clause_text(clause: ClauseVerdict, mask: Mask) -> str:
     is_blank = clause.value == ""
     value = (
         f"{clause.keyword} is blank"

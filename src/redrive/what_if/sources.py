@@ -77,11 +77,7 @@ class Waiting:
         return _offsets((over, one) for over, found in self.ranges.items() for one in found)
 
     def shares(self, number: int) -> list[Waiting]:
-        """The messages for several processes, whole partitions for each and about as many offsets.
-
-        Returns:
-            At least one share; no more than there are partitions.
-        """
+        """At least one share for each process: whole partitions, and about as many offsets."""
         lanes = [(over, one) for over, found in self.ranges.items() for one in found]
         shares: list[list[tuple[Over, OffsetRange]]] = [[] for _ in range(number)]
         for over, one in sorted(lanes, key=lambda it: -_offsets([it])):
@@ -99,11 +95,7 @@ class Waiting:
         ]
 
     def parts(self, advance: Callable[[int], None]) -> Iterator[Part]:
-        """The messages.
-
-        Raises:
-            TransientFault: A topic can't be read, or records of it went meanwhile.
-        """
+        """The messages; raises ``TransientFault`` if a topic can't be read to its end."""
         connection = self.job.connection
         for over, ranges in self.ranges.items():
             is_compacted = over is Over.REMAINING
@@ -128,7 +120,7 @@ def _without_notes(records: Records) -> Records:
 
 
 def _offsets(ranges: Iterable[tuple[Over, OffsetRange]]) -> int:
-    """Offsets to read; remaining ones twice: which copies count, and what these hold."""
+    """Offsets to read; those of remaining topics twice: for the live copies, and their content."""
     return sum((one.end - one.start) * (1 + (over is Over.REMAINING)) for over, one in ranges)
 
 

@@ -31,9 +31,7 @@ _EVERY: Final = 1 << 62
 
 
 @dataclass(slots=True)
-class _Tried:
-    """One of the tables, and what is needed to try it."""
-
+class _TriedTable:
     decider: RulesDecider
     decoder: SharedDecoder
     context: SliceContext
@@ -69,8 +67,6 @@ class _PairKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Pair:
-    """Messages that are alike for both tables."""
-
     old: Side
     new: Side
     samples: list[Sample] | None
@@ -79,11 +75,7 @@ class _Pair:
 
 
 class Tally:
-    """Tries two tables on messages.
-
-    This class is responsible for: what the cluster has to be asked for, once; deciding and counting
-    kinds of messages and not messages; some messages of each kind of change.
-    """
+    """Tries two tables on messages; it decides and counts equal messages together."""
 
     def __init__(
         self,
@@ -96,22 +88,14 @@ class Tally:
         decoders: tuple[SharedDecoder, SharedDecoder] | None = None,
         mask: Mask = NO_MASK,
     ) -> None:
-        """Count nothing yet.
+        """Count nothing yet; ``now`` is the time of the attempts, in milliseconds.
 
-        Args:
-            old: The handler with one table.
-            new: The same with the other.
-            facts: What both of them ask for what is known of the cluster.
-            answers: Asks the cluster.
-            now: The time of the attempts, in milliseconds.
-            decoders: What reads dead letters for the old table and for the new one, which may be
-                one decoder; by default one that knows no schemes of a user's own.
-            mask: What is not to be shown.
+        Without decoders for the old and the new table one reads for both, with the known schemes.
         """
         self._mask = mask
         reads_old, reads_new = decoders or (SharedDecoder(),) * 2
-        self._old = _Tried(old, reads_old, SliceContext(facts, "", now))
-        self._new = _Tried(new, reads_new, SliceContext(facts, "", now))
+        self._old = _TriedTable(old, reads_old, SliceContext(facts, "", now))
+        self._new = _TriedTable(new, reads_new, SliceContext(facts, "", now))
         is_another = old.table.hash != new.table.hash or reads_old is not reads_new
         self._new.released = _EVERY if is_another else 0
         self._facts = facts
@@ -121,9 +105,9 @@ class Tally:
 
     def add(self, part: Part) -> None:
         """Tries both tables on some messages."""
-        (old, by_old), (new, by_new) = self._decided(part)
+        (old, by_old), (new, by_new) = self._decide(part)
         self._totals.messages[part.over] += len(part.records)
-        for was, becomes, row, count in _alike(by_old, by_new):
+        for was, becomes, row, count in _pairs_of(by_old, by_new):
             key = _PairKey(part.kind, was, becomes)
             pair = self._pairs.get(key)
             if pair is None:
@@ -138,7 +122,7 @@ class Tally:
                 sample = self._sample(old.identity_of(row), fields, pair.old, pair.new)
                 pair.samples.append(sample)
         if old.is_full or new.is_full:
-            self._begin_again()
+            self._flush()
 
     def add_known(
         self, scheme: str, fields: Mapping[str, FieldValue], example: str, n: int
@@ -158,14 +142,14 @@ class Tally:
             samples.append(self._sample(example, fields, old, new))
 
     def totals(self) -> Totals:
-        """What was counted until now."""
-        self._begin_again()
+        """The counts so far."""
+        self._flush()
         return self._totals
 
-    def _decided(
+    def _decide(
         self, part: Part
     ) -> tuple[tuple[Trial, BatchDecisions], tuple[Trial, BatchDecisions]]:
-        """What both tables make of some messages, once nothing more has to be asked."""
+        """Decisions of both tables about some messages, once all questions are answered."""
         tried = self._old, self._new
         before = [Counter(one.context.puts) for one in tried]
         while True:
@@ -174,12 +158,12 @@ class Tally:
             if not questions:
                 return decided
             self._facts.learn(self._answers(questions))
-            self._begin_again()
+            self._flush()
             for one, puts in zip(tried, before, strict=True):
                 one.context.puts = Counter(puts)
 
-    def _begin_again(self) -> None:
-        """Count what was found, and forget what is known of kinds of messages."""
+    def _flush(self) -> None:
+        """Adds the counts of pairs to the totals, and forgets all kinds of messages."""
         for pair in self._pairs.values():
             self._totals.count(pair.old, pair.new, pair.count)
         self._pairs.clear()
@@ -201,7 +185,7 @@ class Tally:
         )
 
 
-def _alike(old: BatchDecisions, new: BatchDecisions) -> Iterator[tuple[int, int, int, int]]:
+def _pairs_of(old: BatchDecisions, new: BatchDecisions) -> Iterator[tuple[int, int, int, int]]:
     """The pairs of kinds among some messages: both codes, the first row, and how many there are."""
     number = len(new.decisions)
     keys, rows, counts = np.unique(

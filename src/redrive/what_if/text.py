@@ -23,14 +23,38 @@ def lines_of(answer: WhatIf) -> Iterator[str]:
         yield from _changes(answer.changes)
         yield from _matrix(answer)
         yield from _targets(answer)
-        yield from refused_lines(answer)
+        yield from _refused(answer)
         yield from _rules(answer.rules)
-        yield from _never_matched(answer)
+        idle = [(str(line), rule) for line, rule in answer.never_matched]
+        yield from _columns(("line", "rule of the new table that matches none of them"), idle)
+
+
+def lines_of_table(answer: WhatIf) -> Iterator[str]:
+    """The results that the messages would have, if both tables of the answer are the job's."""
+    yield _title(answer)
+    yield f"table: {answer.new_name}  {answer.new_hash[:16]}"
+    if not answer.total:
+        yield "nothing waits: there is nothing to do"
+        return
+    yield f"would be: {dispositions_in_words(answer)}"
+    rules = [(str(it.new_line), f"{it.new:,}", it.rule) for it in answer.rules if it.new]
+    if remains := answer.dispositions(new=True)[Disposition.REMAINS]:
+        rules.append(("-", f"{remains:,}", "no rule applies"))
+    yield from _columns(("line", "messages", "rule"), rules, right=(0, 1))
+    targets = [(it.disposition, str(it.target), f"{it.new:,}") for it in answer.targets if it.new]
+    yield from _columns(("action", "target", "messages"), targets, right=(2,))
+    yield from _refused(answer)
+    idle = [(str(line), rule) for line, rule in answer.never_matched]
+    yield from _columns(("line", "rule that matches none of them"), idle, right=(0,))
+
+
+def _title(answer: WhatIf) -> str:
+    where = ", ".join(f"{count:,} {name}" for name, count in answer.messages.items())
+    return f"handler {answer.handler}: {messages_in_words(answer.total)} ({where})"
 
 
 def _head(answer: WhatIf) -> Iterator[str]:
-    where = ", ".join(f"{count:,} {name}" for name, count in answer.messages.items())
-    yield f"handler {answer.handler}: {messages_in_words(answer.total)} ({where})"
+    yield _title(answer)
     yield f"old table: {answer.old_name}  {answer.old_hash[:16]}"
     yield f"new table: {answer.new_name}  {answer.new_hash[:16]}"
     for change in answer.control:
@@ -57,7 +81,7 @@ _WORDS = {
 
 
 def dispositions_in_words(answer: WhatIf) -> str:
-    """How many messages the new table does what with: ``3 retried, 1 thrown away``."""
+    """The number of messages by action of the new table: ``3 retried, 1 thrown away``."""
     found = answer.dispositions(new=True)
     return ", ".join(f"{found[one]:,} {word}" for one, word in _WORDS.items() if found[one])
 
@@ -99,7 +123,7 @@ def _matrix(answer: WhatIf) -> Iterator[str]:
         )
         for cell, count in sorted(answer.matrix.items(), key=lambda it: -it[1])
     ]
-    yield from columns(("old action", "new action", "messages", ""), rows, right=(2,))
+    yield from _columns(("old action", "new action", "messages", ""), rows, right=(2,))
 
 
 def _targets(answer: WhatIf) -> Iterator[str]:
@@ -108,20 +132,16 @@ def _targets(answer: WhatIf) -> Iterator[str]:
         for disposition, target, old, new in answer.targets
         if old != new
     ]
-    if rows:
-        head = ("action", "target", "old", "new", "difference")
-        yield from columns(head, rows, right=(2, 3, 4))
+    head = ("action", "target", "old", "new", "difference")
+    yield from _columns(head, rows, right=(2, 3, 4))
 
 
-def refused_lines(answer: WhatIf) -> Iterator[str]:
-    """The puts of the new table that would fail at this moment, in columns."""
+def _refused(answer: WhatIf) -> Iterator[str]:
     rows = [
         (f"{it.count:,}", str(it.target), f"{reason_name(it.reason)} ({it.reason})", it.detail)
         for it in answer.refused
     ]
-    if rows:
-        head = ("would fail now", "target", "reason", "")
-        yield from columns(head, rows, right=(0,))
+    yield from _columns(("would fail now", "target", "reason", ""), rows, right=(0,))
 
 
 def _rules(rules: Sequence[RuleCount]) -> Iterator[str]:
@@ -136,21 +156,16 @@ def _rules(rules: Sequence[RuleCount]) -> Iterator[str]:
         for it in rules
         if it.old != it.new or it.old_line is None or it.new_line is None
     ]
-    if rows:
-        head = ("old line", "new line", "old", "new", "rule")
-        yield from columns(head, rows, right=(0, 1, 2, 3))
+    head = ("old line", "new line", "old", "new", "rule")
+    yield from _columns(head, rows, right=(0, 1, 2, 3))
 
 
-def _never_matched(answer: WhatIf) -> Iterator[str]:
-    rows = [(str(line), rule) for line, rule in answer.never_matched]
-    if rows:
-        yield from columns(("line", "rule of the new table that matches none of them"), rows)
-
-
-def columns(
+def _columns(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
 ) -> Iterator[str]:
-    """Columns as wide as they have to be; the last one as wide as it is."""
+    """Columns as wide as they have to be, the last one as wide as it is; nothing without rows."""
+    if not rows:
+        return
     shown = [head, *rows[:_ROWS]]
     widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
     yield ""

@@ -23,7 +23,7 @@ _OTHERS: Final = Names(queue="(others)")
 
 
 class Side(NamedTuple):
-    """What one table makes of messages that are alike."""
+    """The result of one table for equal messages."""
 
     verdict: Verdict
     matched: int
@@ -45,11 +45,10 @@ class _ChangeKey(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Counted:
+class _TableCounts:
     by_line: Counter[int] = field(default_factory=Counter)
     by_target: Counter[tuple[Disposition, Names]] = field(default_factory=Counter)
     matched: int = 0
-    """Rules that matched any message, as bits."""
 
     def take(self, side: Side, count: int) -> None:
         verdict = side.verdict
@@ -59,7 +58,7 @@ class _Counted:
             target = verdict.target if len(self.by_target) < _TARGETS else _OTHERS
             self.by_target[verdict.disposition, target] += count
 
-    def add(self, other: _Counted) -> None:
+    def add(self, other: _TableCounts) -> None:
         self.by_line.update(other.by_line)
         self.by_target.update(other.by_target)
         self.matched |= other.matched
@@ -69,7 +68,7 @@ class Totals:
     """Counts messages by what two tables do with them; a value that processes can exchange."""
 
     def __init__(self) -> None:
-        self._old, self._new = _Counted(), _Counted()
+        self._old, self._new = _TableCounts(), _TableCounts()
         self.messages: Counter[Over] = Counter()
         self.matrix: Counter[Cell] = Counter()
         self._changes: Counter[_ChangeKey] = Counter()
@@ -77,7 +76,7 @@ class Totals:
         self._refused: Counter[tuple[Names, int, str]] = Counter()
 
     def count(self, old: Side, new: Side, count: int) -> None:
-        """Counts messages that are alike."""
+        """Counts equal messages."""
         was, becomes = old.verdict, new.verdict
         self._old.take(old, count)
         self._new.take(new, count)
@@ -89,18 +88,14 @@ class Totals:
             self._changes[_ChangeKey.of(was, becomes)] += count
 
     def samples(self, old: Side, new: Side) -> list[Sample] | None:
-        """Where messages of a kind of change are kept.
-
-        Returns:
-            None if nothing becomes different for them.
-        """
+        """Where samples of a kind of change are kept; None if nothing changes for them."""
         was, becomes = old.verdict, new.verdict
         if was.course == becomes.course:
             return None
         return self._samples.setdefault(_ChangeKey.of(was, becomes), [])
 
     def add(self, other: Totals) -> None:
-        """Adds what was counted of other messages."""
+        """Adds the counts of other messages."""
         self._old.add(other._old)
         self._new.add(other._new)
         self.messages.update(other.messages)
@@ -115,15 +110,7 @@ class Totals:
         """The kinds of changes: new discards first, then the most frequent."""
         order = sorted(self._changes.items(), key=lambda it: (it[0].loss, -it[1], it[0]))
         return tuple(
-            Change(
-                old=key.old,
-                old_line=key.old_line,
-                new=key.new,
-                new_line=key.new_line,
-                loss=key.loss,
-                count=count,
-                samples=tuple(self._samples[key]),
-            )
+            Change(**key._asdict(), count=count, samples=tuple(self._samples[key]))
             for key, count in order
         )
 
@@ -144,20 +131,14 @@ class Totals:
         """How many messages go where next, the most first."""
         old, new = self._old.by_target, self._new.by_target
         found = [
-            TargetCount(
-                disposition,
-                _shown(target, mask),
-                old[disposition, target],
-                new[disposition, target],
-            )
-            for disposition, target in {**old, **new}
+            TargetCount(key[0], _masked(key[1], mask), old[key], new[key]) for key in {**old, **new}
         ]
         return sorted(found, key=lambda it: (-max(it.old, it.new), it.disposition, it.target))
 
     def refused(self, mask: Mask) -> list[Refused]:
         """Puts of the new table that would fail now, the most frequent first."""
         return [
-            Refused(_shown(target, mask), reason, mask.text(detail), count)
+            Refused(_masked(target, mask), reason, mask.text(detail), count)
             for (target, reason, detail), count in self._refused.most_common()
         ]
 
@@ -168,7 +149,7 @@ class Totals:
                 yield rule.line, write_rule(rule)
 
 
-def _shown(target: Names, mask: Mask) -> Names:
+def _masked(target: Names, mask: Mask) -> Names:
     return Names(queue=mask.text(target.queue), queue_manager=mask.text(target.queue_manager))
 
 

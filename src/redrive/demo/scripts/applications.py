@@ -110,12 +110,7 @@ def _message(number: int, kind: Kind, chance: random.Random) -> Message:
 
 
 def dead_letter(record: Any, kind: Kind) -> Record:  # noqa: ANN401 - untyped client
-    """A record that an application failed to process: all its headers, then those of the failure.
-
-    Args:
-        record: The record, as kafka-python gives it.
-        kind: The application, and its failure.
-    """
+    """A record that an application failed to process: its headers, then those of the failure."""
     failure = Failure(
         record.topic, record.partition, record.offset, kind.error, kind.message, kind.stage
     )
@@ -123,9 +118,9 @@ def dead_letter(record: Any, kind: Kind) -> Record:  # noqa: ANN401 - untyped cl
     return Record(record.key, record.value, headers)
 
 
-def _stack(error: str, message: str) -> bytes:
+def _stack(error: str, message: str) -> str:
     frame = "\n\tat com.example.Application.process(Application.java:42)"
-    return (f"{error}: {message}" + frame * (_LONG // len(frame))).encode()
+    return f"{error}: {message}" + frame * (_LONG // len(frame))
 
 
 def _connect(it: Failure) -> Headers:
@@ -139,12 +134,9 @@ def _connect(it: Failure) -> Headers:
         "class.name": "io.confluent.connect.jdbc.JdbcSinkTask",
         "exception.class.name": it.error,
         "exception.message": it.message,
+        "exception.stacktrace": _stack(it.error, it.message),
     }
-    headers: Headers = [
-        (f"__connect.errors.{name}", text.encode()) for name, text in fields.items()
-    ]
-    stack = ("__connect.errors.exception.stacktrace", _stack(it.error, it.message))
-    return [*headers, stack]
+    return [(f"__connect.errors.{name}", text.encode()) for name, text in fields.items()]
 
 
 def _spring(prefix: str) -> _Writer:
@@ -154,7 +146,7 @@ def _spring(prefix: str) -> _Writer:
             (f"{prefix}exception-fqcn", wrapper.encode()),
             (f"{prefix}exception-cause-fqcn", it.error.encode()),
             (f"{prefix}exception-message", f"Listener failed; {it.message}".encode()),
-            (f"{prefix}exception-stacktrace", _stack(wrapper, it.message)),
+            (f"{prefix}exception-stacktrace", _stack(wrapper, it.message).encode()),
             (f"{prefix}original-topic", it.topic.encode()),
             (f"{prefix}original-partition", it.partition.to_bytes(4, "big")),
             (f"{prefix}original-offset", it.offset.to_bytes(8, "big")),
@@ -182,11 +174,9 @@ def _streams(it: Failure) -> Headers:
         "topic": it.topic,
         "partition": str(it.partition),
         "offset": str(it.offset),
+        "stacktrace": _stack(it.error, it.message),
     }
-    headers: Headers = [
-        (f"__streams.errors.{name}", text.encode()) for name, text in fields.items()
-    ]
-    return [*headers, ("__streams.errors.stacktrace", _stack(it.error, it.message))]
+    return [(f"__streams.errors.{name}", text.encode()) for name, text in fields.items()]
 
 
 _WRITERS: Final[dict[str, _Writer]] = {

@@ -26,14 +26,7 @@ class DeadLetterScript(Script):
     ends = ("forwarded", "retried", "discarded", "remaining")
 
     def __init__(self, messages: Sequence[Message], seed: int, rules: str, clause: str) -> None:
-        """Read the rules table.
-
-        Args:
-            messages: The dead letters.
-            seed: What they were generated from.
-            rules: Name of the rules table in this package.
-            clause: ``KEYWORD(value)``, which replaces each KEYWORD of the table.
-        """
+        """Read the rules table; ``clause`` replaces each of its keyword: ``RETRYINT(1)``."""
         self.messages = messages
         self._seed = seed
         self._rules_name = rules

@@ -179,7 +179,6 @@ class KafkaTeams(DeadLetterScript):
         return max(partitions.seconds(place), delay * (1 - JITTER))
 
     def _rows(self, traces: Sequence[Trace]) -> list[dict[str, Any]]:
-        """The kinds of dead letters, with how many there were and how many attempts failed."""
         number = Counter(one.message.kind for one in traces)
         failures = {kind.name: Counter[str]() for kind in KINDS}
         for one in traces:

@@ -91,12 +91,7 @@ class Load:
         self._write(operator, self._backlog)
 
     def move(self, operator: Operator, is_parked: Callable[[], bool]) -> None:
-        """Run until the job has ended.
-
-        Args:
-            operator: Puts, and stops this when the job has ended.
-            is_parked: Whether messages have been refused, those for the late queue among them.
-        """
+        """Run until the job has ended."""
         rest = len(self._messages) - self._backlog
         with closing(operator.cluster.consumer(ORDERS, SLOW_CONSUMER)) as consumer:
             began = last = time.monotonic()

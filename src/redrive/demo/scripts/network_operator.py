@@ -99,21 +99,13 @@ class NetworkOperator:
         self._wait("have come to rest", messages, self._rests)
 
     def wait_for_kept(self, stage: str, queue_manager: str, queue: str) -> int:
-        """Wait until messages are on a transmission queue, or at rest if it is not theirs.
-
-        Returns:
-            How many messages wait on that queue, those of other stages included.
-        """
+        """Wait for messages on a transmission queue, or at rest; returns how many are there."""
         topic = self._places.topic(queue=queue, queue_manager=queue_manager)
         self._wait(f"are on {queue} of {queue_manager}", self._of(stage), self._is_kept(topic))
         return self._operator.cluster.waiting(topic)
 
     def wait_for_refused(self, stage: str) -> int:
-        """Wait until the messages of a stage have failed once, or are at rest.
-
-        Returns:
-            How many have failed.
-        """
+        """Wait until messages have failed, or are at rest; returns how many have failed."""
         self._wait("were handled", self._of(stage), self._is_refused)
         return self._refused(stage)
 
@@ -152,7 +144,6 @@ class NetworkOperator:
         return self._places.rests(outcomes[-1])
 
     def _refused(self, stage: str) -> int:
-        """How many messages of a stage have failed so far."""
         outcomes = self._operator.cluster.outcomes()
         places = (self._operator.places.get(one.number, "") for one in self._of(stage))
         return sum(_has_failed(outcomes.get(place, ())) for place in places)

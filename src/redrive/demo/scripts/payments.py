@@ -23,11 +23,7 @@ class _BookingError(Exception):
 
 
 class PaymentService:
-    """Books each payment after as many failures as its message wants.
-
-    Args:
-        messages: The messages of the demo, by their numbers.
-    """
+    """Books each payment after the number of failures that its message has."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages

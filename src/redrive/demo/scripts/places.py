@@ -70,6 +70,5 @@ class Places:
         return End(DEAD_LETTERS if is_dead else ON_QUEUES, place)
 
     def _is_left(self, topic: str) -> bool:
-        """Whether a topic is one of a queue that the job does not read."""
         one = self.topics.get(topic)
         return one is not None and one.role is TopicRole.QUEUE and topic not in self._handled

@@ -101,12 +101,9 @@ class Example:
 
 
 def generate_puts(example: Example, messages: int, seed: int) -> list[Message]:
-    """Make the messages of a demo: stage by stage, those of one stage well mixed.
+    """The messages of a demo: stage by stage, those of one stage well mixed.
 
-    Args:
-        example: Its stages, in order.
-        messages: How many; at least one for each kind of each stage.
-        seed: Determines order, keys and bodies.
+    There is at least one for each kind of each stage; the seed determines order, keys and bodies.
     """
     chance = random.Random(seed)  # noqa: S311 - repeatable, and nothing secret
     stages = example.stages

@@ -35,8 +35,6 @@ LONGEST_AGE: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class _Platform:
-    """Where messages come from: how numbers and texts are written there."""
-
     representation: Representation
     application_type: str
     programs: tuple[str, ...]
@@ -85,12 +83,10 @@ KINDS: Final = tuple(Kind(**fields) for fields in read_kinds("samples.yaml"))
 
 
 def generate(count: int, seed: int, now: int) -> Iterator[Message]:
-    """Make samples of all kinds in a random order; the same for the same arguments.
+    """Samples of all kinds in a random order; the same for the same arguments.
 
-    Args:
-        count: How many; with at least ``len(KINDS)`` there is one of each kind.
-        seed: Seed of the generator.
-        now: Milliseconds since 1970; samples are up to ``LONGEST_AGE`` older.
+    From ``len(KINDS)`` on there is one of each kind. ``now`` is in milliseconds since 1970; samples
+    are up to ``LONGEST_AGE`` older.
     """
     chance = random.Random(seed)  # noqa: S311 - repeatable samples are wanted
     kinds = [kind for kind, size in zip(KINDS, _sizes(count), strict=True) for _ in range(size)]

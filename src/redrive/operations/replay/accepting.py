@@ -23,19 +23,13 @@ def accept(
 ) -> Replay:
     """Hands a plan to the job: instructions about what remains, or an order about what is parked.
 
-    Args:
-        job: The application.
-        cluster: Its cluster.
-        plan: The plan.
-        operator: Who applies it.
-        purpose: Why, in their words.
-        written: Told how many of its messages the job knows of, chunk by chunk.
+    ``written`` gets the number of messages that the job knows of, chunk by chunk.
 
     Returns:
         The plan as it is accepted; as it was, if it was accepted before.
 
     Raises:
-        UsageError: The plan is not one for this application.
+        UsageError: The plan is of another application, too old, or parks too many messages.
         TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.
         EnvironmentFault: The cluster refused to make a replay topic.
     """

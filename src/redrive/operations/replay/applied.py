@@ -32,7 +32,7 @@ class PlannedLane:
 
 
 class AppliedPlan:
-    """What is known of a plan that is applied, whatever kind of order it is."""
+    """A plan to apply, of any kind of order."""
 
     def __init__(
         self,
@@ -61,12 +61,6 @@ class AppliedPlan:
 
 
 def _lanes_of(job: JobConfiguration, plan: ReplayPlan) -> Iterator[PlannedLane]:
-    """The partitions that the messages of a plan came from.
-
-    Raises:
-        UsageError: The plan is one of another application, or of a handler that the settings do not
-            have.
-    """
     if plan.application != job.application:
         raise UsageError(
             f"this is a plan for the application {plan.application}, not {job.application}",

@@ -47,7 +47,6 @@ class Change:
     """What an edit changes in one message."""
 
     message: str
-    """Its identity."""
     lines: Sequence[str] = ()
     """Lines with ``-`` before, ``+`` after, or neither; none if nothing changes."""
     problem: str = ""
@@ -69,7 +68,6 @@ class Preview:
         facts: Facts,
         answers: Callable[[Questions], Answers],
     ) -> None:
-        """Take the job's deciders, by the names of their handlers."""
         self._cluster = cluster
         self._handlers = handlers
         self._deciders = deciders
@@ -77,15 +75,7 @@ class Preview:
         self._answers = answers
 
     def content(self, row: Row, order: Order) -> Content:
-        """What a replay without an edit would put.
-
-        Args:
-            row: The last outcome of the message.
-            order: The replay.
-
-        Raises:
-            RedriveError: The message can't be read, or would not be put.
-        """
+        """The content of a replay without an edit; raises ``RedriveError`` if there is none."""
         found = self._put(row, self._record(row), order, is_edited=False)
         if isinstance(found, str):
             raise RedriveError(
@@ -95,13 +85,7 @@ class Preview:
         return found
 
     def changes(self, rows: Sequence[Row], order: Order, mask: Mask) -> Iterator[Change]:
-        """What the edit of a replay changes in the first, the middle and the last of some messages.
-
-        Args:
-            rows: The last outcomes of the messages, at least one.
-            order: The replay.
-            mask: Hides secrets.
-        """
+        """What an edit changes in the first, the middle and the last of one or more messages."""
         for number in sorted({0, len(rows) // 2, len(rows) - 1}):
             row = rows[number]
             try:
@@ -122,10 +106,9 @@ class Preview:
     def _put(
         self, row: Row, record: StoredRecord, order: Order, *, is_edited: bool
     ) -> Content | str:
-        """What the job would put, or why it would not."""
         chosen = order if is_edited else replace(order, edit=NO_EDIT)
         replay = chosen.replay(str(is_edited))
-        _, decision, records = self._decided(row["handler"], record, replay)
+        _, decision, records = self._decide(row["handler"], record, replay)
         if not records:
             reason = f"{reason_name(decision.reason)}: " if decision.reason else ""
             return f"{reason}{decision.detail or f'the rules say {decision.result}'}"
@@ -134,7 +117,7 @@ class Preview:
         kept = takewhile(lambda pair: pair[0] != own.ID, put.headers or [])
         return Content(put.value, list(kept))
 
-    def _decided(self, handler: str, record: StoredRecord, replay: Replay) -> Decided:
+    def _decide(self, handler: str, record: StoredRecord, replay: Replay) -> Decided:
         decider = self._deciders[handler]
         is_letter = record.lane.topic == decider.identity.topic
         kind = SourceKind.DEAD_LETTERS if is_letter else SourceKind.REMAINING
@@ -156,14 +139,7 @@ class Preview:
 def change_of(
     message: str, before: Content | str, after: Content | str, mask: Mask = NO_MASK
 ) -> Change:
-    """The change of one message.
-
-    Args:
-        message: Its identity.
-        before: What would be put without an edit, or why nothing would be.
-        after: The same with the edit.
-        mask: Hides secrets.
-    """
+    """The change of one message, from what is put, or why nothing is, without and with the edit."""
     for one in (after, before):
         if isinstance(one, str):
             return Change(message, problem=mask.text(one))
@@ -176,7 +152,7 @@ def change_of(
 
 
 def _header_lines(before: Content, after: Content, mask: Mask) -> Iterator[str]:
-    for sign, (name, raw) in _compared(before.headers, after.headers, 0):
+    for sign, (name, raw) in _diff(before.headers, after.headers, 0):
         yield _cut(f"{sign} {name}: {header_text(mask.header(name, raw))}")
 
 
@@ -187,11 +163,11 @@ def _value_lines(before: bytes | None, after: bytes | None, mask: Mask) -> Itera
     if old == new:
         hidden = mask.bytes_or_none(before) == mask.bytes_or_none(after)
         yield "  value: changed where it is masked" if hidden else "  value: written differently"
-    for sign, line in _compared(old, new, _CONTEXT):
+    for sign, line in _diff(old, new, _CONTEXT):
         yield _cut(f"{sign} {mask.text(line)}")
 
 
-def _compared(
+def _diff(
     before: Sequence[_Item], after: Sequence[_Item], context: int
 ) -> Iterator[tuple[str, _Item]]:
     matcher = SequenceMatcher(None, before, after)

@@ -1,7 +1,7 @@
-"""The entries of accepted plans on the tables topic, and who may write the one of a plan.
+"""The entries of accepted plans on the tables topic.
 
-Every plan has a transactional id of its own: whoever applies it fences whoever does so at the same
-moment, so its entry and what is written with it come about once.
+Every plan has a transactional id of its own: commands that apply it at the same moment fence each
+other, so its entry, and what is written with it, is written once.
 """
 
 from __future__ import annotations
@@ -32,37 +32,33 @@ def read_accepted(job: JobConfiguration, cluster: Cluster) -> dict[str, Replay]:
     }
 
 
-def written_with_patience(
+def write_with_retry(
     job: JobConfiguration, cluster: Cluster, plan: str, write: Callable[[StatesWriter], Replay]
 ) -> Replay:
     """The result of ``write``, retried while the broker is silent or another command applies.
 
-    Args:
-        job: The application.
-        cluster: Its cluster.
-        plan: The id of the plan.
-        write: Writes what is not written yet, by a producer that fenced every other for the plan:
-            what an earlier one wrote is settled.
+    ``write`` gets a producer that fenced every other for the plan: what an earlier one wrote is
+    settled, and it writes what is not written yet.
 
     Raises:
         TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.
     """
     failing_since = time.monotonic()
     while True:
-        before = _instructed(job, cluster, plan)
+        before = _instructed_count(job, cluster, plan)
         try:
             with _writer(job, cluster, plan) as states:
                 return write(states)
         except (TransientFault, FencedFault, OutcomeUnknown):
             # Another command that applies the same plan now fences us, and we fence it.
-            if _instructed(job, cluster, plan) != before:
+            if _instructed_count(job, cluster, plan) != before:
                 failing_since = time.monotonic()
             if time.monotonic() - failing_since > PATIENCE:
                 raise
             time.sleep(AGAIN)
 
 
-def _instructed(job: JobConfiguration, cluster: Cluster, plan: str) -> int:
+def _instructed_count(job: JobConfiguration, cluster: Cluster, plan: str) -> int:
     with contextlib.suppress(TransientFault):
         accepted = read_accepted(job, cluster).get(plan)
         return 0 if accepted is None else accepted.instructed

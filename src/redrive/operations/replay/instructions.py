@@ -24,7 +24,7 @@ from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition, cuts
 from redrive.messages import own_headers as own
 from redrive.operations.replay.applied import AppliedPlan, PlannedLane
-from redrive.operations.replay.entries import read_accepted, written_with_patience
+from redrive.operations.replay.entries import read_accepted, write_with_retry
 from redrive.operations.replay.payloads import name_in_origins
 from redrive.operations.replay.placed import Look, PlannedMessages
 
@@ -38,24 +38,13 @@ Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 
 class Instructions(AppliedPlan):
-    """Writes the instructions of one plan.
-
-    This class is responsible for: that each message of the plan has one instruction at most,
-    whoever applies it and how often.
-    """
+    """Writes one instruction at most for each message of a plan, however often it is applied."""
 
     def write(self) -> Replay:
-        """Writes what is not written yet, and returns the accepted replay.
-
-        Raises:
-            TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.
-            EnvironmentFault: The cluster refused to make a replay topic, or the ledger can't be
-                read.
-            UsageError: The plan is too old: the outcomes of its messages are gone.
-        """
+        """Writes what is not written yet, and returns the replay; errors as for ``accept``."""
         self._ensure_topics()
         with collector_paused():
-            return written_with_patience(self._job, self._cluster, self._plan.plan, self._write_all)
+            return write_with_retry(self._job, self._cluster, self._plan.plan, self._write_all)
 
     def _ensure_topics(self) -> None:
         counts = self._cluster.topics()
@@ -94,7 +83,6 @@ class Instructions(AppliedPlan):
         return replay
 
     def _new(self) -> Replay:
-        """The plan before anything of it is written."""
         remaining = self._cluster.extents([one.remaining for one in self._lanes])
         ends = self._cluster.ends([one.replay for one in self._lanes], committed_only=False)
         return self._plan.order.replay(
@@ -130,7 +118,6 @@ class Instructions(AppliedPlan):
     def _chunks(
         self, lane: PlannedLane, span: Span, look: Look
     ) -> Iterator[tuple[list[OutputRecord], Span]]:
-        """What is still to be written for a lane, and how far it is then."""
         chunk: list[StoredRecord] = []
         size = 0
         for record in self._records(lane.remaining, span.read, span.until):
@@ -139,15 +126,15 @@ class Instructions(AppliedPlan):
             chunk.append(record)
             size += len(record.value or b"")
             if len(chunk) >= _CHUNK_RECORDS or size >= _CHUNK_BYTES:
-                yield self._instructed_by(lane, chunk), replace(span, read=record.offset + 1)
+                yield self._instructions_for(lane, chunk), replace(span, read=record.offset + 1)
                 chunk, size = [], 0
-        restored = self._restored(lane, look.restorable)
-        yield self._instructed_by(lane, chunk) + restored, replace(span, read=span.until + 1)
+        restored = self._restored_instructions(lane, look.restorable)
+        yield self._instructions_for(lane, chunk) + restored, replace(span, read=span.until + 1)
 
     def _records(self, lane: TopicPartition, start: int, end: int) -> Iterator[StoredRecord]:
         yield from self._cluster.read({lane: start}, {lane: end})
 
-    def _instructed_by(
+    def _instructions_for(
         self, lane: PlannedLane, chunk: Sequence[StoredRecord]
     ) -> list[OutputRecord]:
         """Instructions in the order in which the messages came to their dead-letter queue."""
@@ -162,10 +149,10 @@ class Instructions(AppliedPlan):
         headers: Iterable[tuple[str, bytes | None]],
     ) -> OutputRecord:
         now = int(time.time() * 1000)
-        told = [*headers, (own.REPLAY, self._plan.plan.encode())]
-        return OutputRecord(lane.replay.topic, key, value, told, now, lane.partition)
+        all_headers = [*headers, (own.REPLAY, self._plan.plan.encode())]
+        return OutputRecord(lane.replay.topic, key, value, all_headers, now, lane.partition)
 
-    def _restored(
+    def _restored_instructions(
         self, lane: PlannedLane, lost: Mapping[bytes, tuple[int, int]]
     ) -> list[OutputRecord]:
         """Instructions for messages whose copy is gone, from the dead letters themselves."""

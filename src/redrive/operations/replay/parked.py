@@ -19,7 +19,7 @@ from redrive.kafka.cluster import Extent
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
 from redrive.operations.replay.applied import AppliedPlan, PlannedLane
-from redrive.operations.replay.entries import read_accepted, written_with_patience
+from redrive.operations.replay.entries import read_accepted, write_with_retry
 from redrive.rules.backoff import PARTITIONS
 
 MOST_PARKED: Final = 100_000
@@ -33,19 +33,14 @@ class ParkedOrder(AppliedPlan):
     """
 
     def write(self) -> Replay:
-        """Accepts the plan, unless it was accepted before.
-
-        Raises:
-            UsageError: The plan names too many messages.
-            TransientFault: The broker gave no answer for a minute.
-        """
+        """Accepts the plan, unless it was accepted before; errors as for ``accept``."""
         if self._plan.count > MOST_PARKED:
             raise UsageError(
                 f"{self._plan.count} parked messages are more than one plan may name"
                 f" ({MOST_PARKED})",
                 hint=f"plan them in parts, with --limit {MOST_PARKED}",
             )
-        return written_with_patience(self._job, self._cluster, self._plan.plan, self._write)
+        return write_with_retry(self._job, self._cluster, self._plan.plan, self._write)
 
     def _write(self, states: StatesWriter) -> Replay:
         every = read_accepted(self._job, self._cluster)
@@ -66,17 +61,13 @@ class ParkedOrder(AppliedPlan):
             is_complete=True,
             spans=spans,
         )
-        for one in self._done_with(every):
+        for one in self._finished_replays(every):
             states.write([one.entry()])
         states.write([replay.entry()])
         return replay
 
     def _spans(self, lane: PlannedLane) -> Mapping[TopicPartition, Span]:
-        """Where the messages are parked now; those that are not any more are left out.
-
-        Raises:
-            TransientFault: That can't be known before the job has started again.
-        """
+        """Where the messages are parked now; those that are not any more are left out."""
         places = self._waiting_places(lane)
         committed = self._cluster.committed(self._job.application, places, stable=True)
         extents = self._cluster.extents(places)
@@ -103,7 +94,7 @@ class ParkedOrder(AppliedPlan):
         ]
         return [one for one in places if one.partition < existing.get(one.topic, 0)]
 
-    def _done_with(self, every: Mapping[str, Replay]) -> Iterator[Replay]:
+    def _finished_replays(self, every: Mapping[str, Replay]) -> Iterator[Replay]:
         """Earlier plans that were carried out, without the offsets that are no longer needed."""
         named = [one for one in every.values() if any(it.named for it in one.spans.values())]
         lanes = sorted({lane for one in named for lane in one.spans})

@@ -57,11 +57,7 @@ class Payloads:
         }
 
     def missing(self, rows: Sequence[Row]) -> MissingCopies:
-        """The messages without a remaining copy.
-
-        Args:
-            rows: Messages that remain, as the ledger tells; all of handlers of the job.
-        """
+        """Those of some remaining messages, of handlers of the job, that have no remaining copy."""
         found = MissingCopies()
         lost = []
         following = LiveCopies(self._cluster)
@@ -76,11 +72,11 @@ class Payloads:
                         found.taken_away.append(row)
         finally:
             following.close()
-        for row, is_there in zip(lost, self._are_there(lost), strict=True):
+        for row, is_there in zip(lost, self._still_present(lost), strict=True):
             (found.lost if is_there else found.gone).append(row)
         return found
 
-    def _are_there(self, rows: Sequence[Row]) -> Iterator[bool]:
+    def _still_present(self, rows: Sequence[Row]) -> Iterator[bool]:
         """Whether the dead-letter topic still has each message; a recreated topic has others."""
         places = [self._source_of(row) for row in rows]
         there = self._cluster.lanes(sorted({lane.topic for lane, _ in places}))
@@ -93,11 +89,7 @@ class Payloads:
             )
 
     def warnings(self, lost: Sequence[Row]) -> Iterator[Warned]:
-        """Notes about messages that only their dead-letter topics have.
-
-        Args:
-            lost: As ``missing`` told.
-        """
+        """Notes about messages that only their dead-letter topics have: ``MissingCopies.lost``."""
         by_topic = defaultdict(list)
         for row in lost:
             by_topic[self._source_of(row)[0].topic].append(row)
@@ -112,7 +104,6 @@ class Payloads:
                 yield Warned("expires", f"deleted from {topic} within {duration(within)}", soon)
 
     def _older_than(self, rows: Sequence[Row], age: float) -> int:
-        """How many dead letters are older than so many seconds, by their own timestamps."""
         places = [self._source_of(row) for row in rows]
         time = int(1000 * (datetime.now(UTC).timestamp() - age))
         bounds = self._cluster.offsets_at({lane: time for lane, _ in places})
@@ -120,13 +111,11 @@ class Payloads:
         return sum(bounds[lane] < 0 or offset < bounds[lane] for lane, offset in places)
 
     def _source_of(self, row: Row) -> tuple[TopicPartition, int]:
-        """Where a dead letter is on its dead-letter topic."""
         _, partition, offset = row["origin"].rsplit(":", 2)
         topic = self._handlers[row["handler"]].identity.topic
         return TopicPartition(topic, int(partition)), int(offset)
 
     def _by_lane(self, rows: Sequence[Row]) -> dict[TopicPartition, list[Row]]:
-        """Messages by the partition where their copies are."""
         found: defaultdict[TopicPartition, list[Row]] = defaultdict(list)
         for row in rows:
             partition = int(row["origin"].rsplit(":", 2)[1])

@@ -47,10 +47,7 @@ class Look:
 
 
 class PlannedMessages:
-    """Looks for the messages of one plan. It reads, and writes nothing.
-
-    This class is responsible for: that nothing is restored that had a final outcome.
-    """
+    """Looks for the messages of one plan; nothing is restored that had a final outcome."""
 
     def __init__(self, job: JobConfiguration, cluster: Cluster, plan: str) -> None:
         self._job = job
@@ -62,18 +59,11 @@ class PlannedMessages:
     ) -> dict[TopicPartition, Look]:
         """Looks for the messages of every lane that is still to do, before anything is written.
 
-        Args:
-            planned: The lanes of the plan.
-            spans: How far each of them is.
-            is_new: Whether the plan was not begun before.
-
         Returns:
             By the lane of instructions, what is known; lanes that are done with are left out.
 
         Raises:
             UsageError: Outcomes can't answer for a message that has no copy.
-            EnvironmentFault: The ledger is there and can't be read.
-            TransientFault: The broker gave no answer in time.
         """
         lanes = [one for one in planned if spans[one.replay].read <= spans[one.replay].until]
         last = {one.replay: self._last_places(one, spans[one.replay].until) for one in lanes}
@@ -84,7 +74,7 @@ class PlannedMessages:
         if not is_new:
             # The job may have carried out what this plan asked before.
             for one in lanes:
-                absent[one.replay] -= self._asked(one) if absent[one.replay] else set()
+                absent[one.replay] -= self._instructed_keys(one) if absent[one.replay] else set()
         outcomes = self._outcomes(absent)
         lost = {
             one.replay: {key for key in absent[one.replay] if key not in last[one.replay]}
@@ -121,7 +111,6 @@ class PlannedMessages:
         )
 
     def _is_placed(self, outcomes: LastOutcomes, key: bytes) -> bool:
-        """Whether anybody but this plan has dealt with a message for good."""
         known = outcomes.found.get(key.decode())
         return known is not None and known.result in FINAL and self._plan not in known.replays
 
@@ -141,8 +130,7 @@ class PlannedMessages:
                 found.pop(newer or b"", None)
         return found
 
-    def _asked(self, lane: PlannedLane) -> set[bytes]:
-        """The messages of a lane for which this plan has an instruction."""
+    def _instructed_keys(self, lane: PlannedLane) -> set[bytes]:
         ends = settled_ends(self._cluster, [lane.replay])
         return {
             record.key or b""
@@ -151,7 +139,6 @@ class PlannedMessages:
         }
 
     def _last_places(self, lane: PlannedLane, until: int) -> dict[bytes, int]:
-        """The offset of the last record of each message on the remaining topic."""
         return {
             key: offset if has_value else _NONE
             for key, offset, has_value in self._places(lane.remaining, 0, until)
@@ -161,6 +148,5 @@ class PlannedMessages:
     def _places(
         self, lane: TopicPartition, start: int, end: int
     ) -> Iterator[tuple[bytes | None, int, bool]]:
-        """Key and offset of each record, and whether it has a value."""
         for record in self._cluster.read({lane: start}, {lane: end}):
             yield record.key, record.offset, record.value is not None

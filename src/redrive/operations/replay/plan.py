@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -55,12 +55,7 @@ class Order:
         return f"{self._where}; {self.edit}" if self.edit else self._where
 
     def replay(self, plan: str, **accepted: Any) -> Replay:  # noqa: ANN401 - members of a replay
-        """The replay of a plan with this order.
-
-        Args:
-            plan: The id of the plan.
-            accepted: What is known of it once it is accepted, by the names of ``Replay``.
-        """
+        """The replay of a plan with this order; ``accepted`` has further members of ``Replay``."""
         return Replay(
             plan=plan,
             to=self.to,
@@ -106,7 +101,6 @@ class ReplayPlan:
     """Which messages, what to do with them, and what was seen when it was made."""
 
     plan: str
-    """Its id."""
     application: str
     cluster: str = ""
     """Kafka's id of its cluster; empty in plans of earlier versions."""
@@ -143,8 +137,7 @@ class ReplayPlan:
     def masked(self, mask: Mask) -> Self:
         """The same plan with secrets masked: applied, it does the same.
 
-        Args:
-            mask: What is not to be shown. The queue that the operator named is.
+        The queue that the operator named stays as it is.
         """
         return replace(
             self,
@@ -172,14 +165,12 @@ class ReplayPlan:
             "count": self.count,
             "bytes": self.size,
             "seconds": self.seconds,
-            "by_reason": _parts(self.reasons),
-            "by_exception": _parts(self.exceptions),
-            "by_group": _parts(self.groups),
-            "by_target": _parts(self.targets),
-            "by_handler": _parts(self.handlers),
-            "warnings": [
-                {"code": one.code, "text": one.text, "count": one.count} for one in self.warnings
-            ],
+            "by_reason": [*map(asdict, self.reasons)],
+            "by_exception": [*map(asdict, self.exceptions)],
+            "by_group": [*map(asdict, self.groups)],
+            "by_target": [*map(asdict, self.targets)],
+            "by_handler": [*map(asdict, self.handlers)],
+            "warnings": [*map(asdict, self.warnings)],
             **({"changes": [one.document() for one in self.changes]} if self.changes else {}),
             "notes": list(self.notes),
             "messages": {handler: dict(places) for handler, places in self.messages.items()},
@@ -266,11 +257,7 @@ def new_plan_id() -> str:
 
 
 def parse_target(text: str) -> tuple[To, Names]:
-    """``--to``: ``original``, ``group``, ``rules``, or ``QUEUE[@QM]``.
-
-    Raises:
-        UsageError: It is empty.
-    """
+    """``--to``: ``original``, ``group``, ``rules``, or ``QUEUE[@QM]``; raises ``UsageError``."""
     if text in {To.ORIGINAL, To.GROUP, To.RULES}:
         return To(text), NO_NAMES
     queue, _, manager = text.rpartition("@") if "@" in text else (text, "", "")
@@ -282,11 +269,7 @@ def parse_target(text: str) -> tuple[To, Names]:
 
 
 def parse_rate(text: str) -> float:
-    """``--rate``: messages a second, such as ``50/s`` or ``0.5/s``.
-
-    Raises:
-        UsageError: It is not a number above 0.
-    """
+    """``--rate``: messages a second, such as ``50/s`` or ``0.5/s``; raises ``UsageError``."""
     match = _RATE.fullmatch(text.strip())
     if match is None or float(match[1]) <= 0:
         raise UsageError(f"--rate {text} is no rate", hint="give messages a second, such as 50/s")
@@ -307,7 +290,3 @@ def _read_parts(document: Mapping[str, Any], name: str) -> tuple[Part, ...]:
         Part(str(one["name"]), int(one["count"]), str(one["example"]))
         for one in document.get(name, ())
     )
-
-
-def _parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    return [{"name": one.name, "count": one.count, "example": one.example} for one in parts]

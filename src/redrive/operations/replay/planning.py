@@ -38,8 +38,6 @@ _SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _Put:
-    """Where one message of a plan is to go."""
-
     handler: str
     names: Names
     text: str
@@ -60,15 +58,7 @@ class Planner:
         entries: Mapping[str, Mapping[str, Any]],
         states: States = NO_STATES,
     ) -> None:
-        """Take the job.
-
-        Args:
-            job: Its settings.
-            cluster: Its cluster.
-            answers: Says of the cluster what deciding has to know.
-            entries: Of the job's control topic; none before its first start.
-            states: Queues whose PUT was changed since they were defined.
-        """
+        """Take the job; ``entries`` are those of its control topic, none before its first start."""
         self._job = job
         self._cluster = cluster
         self._answers = answers
@@ -96,19 +86,15 @@ class Planner:
         notes: Sequence[str] = (),
         mask: Mask = NO_MASK,
     ) -> ReplayPlan:
-        """A plan.
+        """A plan for messages, as ``Inventory.places`` returns them.
 
-        Args:
-            rows: The messages, as ``Inventory.places`` tells them.
-            order: What to do with them.
-            notes: Why messages may be missing.
-            mask: Hides secrets in what an edit changes.
+        ``notes`` say why messages may be missing.
         """
         mine = [row for row in rows if row["handler"] in self._handlers]
-        told = [*notes]
+        notes = [*notes]
         if len(mine) < len(rows):
             others = sorted({row["handler"] for row in rows} - set(self._handlers))
-            told.append(
+            notes.append(
                 f"{len(rows) - len(mine)} messages are left out: no handler of these settings keeps"
                 f" them ({', '.join(others[:3])}); `redrive queue release` puts again what a queue"
                 " manager could put nowhere"
@@ -117,10 +103,10 @@ class Planner:
         found = MissingCopies() if order.to.is_about_parked else payloads.missing(mine)
         left_out = {row["origin"] for row in (*found.taken_away, *found.gone)}
         mine = [row for row in mine if row["origin"] not in left_out]
-        told += found.notes()
+        notes += found.notes()
         if order.to is To.GROUP and (without := sum(not row["consumer_group"] for row in mine)):
             mine = [row for row in mine if row["consumer_group"]]
-            told.append(f"{without} messages are left out: no consumer group of theirs is known")
+            notes.append(f"{without} messages are left out: no consumer group of theirs is known")
         puts = self._puts(mine, order)
         return ReplayPlan(
             plan=new_plan_id(),
@@ -130,18 +116,18 @@ class Planner:
             order=order,
             messages=_messages(mine),
             size=sum(row["body_size"] or 0 for row in mine),
-            reasons=_parts(mine, _reason_of),
-            exceptions=_told(mine, "error_class"),
-            groups=_told(mine, "consumer_group"),
-            targets=_parts_of(mine, [put.text for put in puts]),
-            handlers=_parts(mine, lambda row: str(row["handler"])),
+            reasons=_parts(mine, [_reason_of(row) for row in mine]),
+            exceptions=_column_parts(mine, "error_class"),
+            groups=_column_parts(mine, "consumer_group"),
+            targets=_parts(mine, [put.text for put in puts]),
+            handlers=_parts(mine, [str(row["handler"]) for row in mine]),
             warnings=[
                 *self._about_targets(puts, order),
                 *self._about_messages(mine, order),
                 *payloads.warnings(found.lost),
             ],
             changes=[*self.preview.changes(mine, order, mask)] if order.edit and mine else (),
-            notes=told,
+            notes=notes,
         )
 
     # -- where messages go -----------------------------------------------------------------------
@@ -165,17 +151,11 @@ class Planner:
         attempts = attempts_of([row], decider.table)
         profile = message.profile or NO_PROFILE
         fields = tuple(profile.fields.items())
-        key = (
-            row["handler"],
-            profile.scheme,
-            fields,
-            profile.view.consumer_group,
-            attempts,
-            message.hops,
-        )
+        group = profile.view.consumer_group
+        key = row["handler"], profile.scheme, fields, group, attempts, message.hops
         put = known.get(key)
         if put is None:
-            if why := self._not_known(order, decider, attempts):
+            if why := self._why_undecidable(order, decider, attempts):
                 put = known[key] = _Put(row["handler"], Names(), f"as the rules say then: {why}")
             else:
                 decision = facts.cache.decide(decider, profile, attempts, message, replay)
@@ -185,7 +165,7 @@ class Planner:
         return put
 
     @staticmethod
-    def _not_known(order: Order, decider: RulesDecider, attempts: Attempts) -> str:
+    def _why_undecidable(order: Order, decider: RulesDecider, attempts: Attempts) -> str:
         """Why outcomes do not tell what the rules say of a message; empty if they do."""
         if order.to not in {To.RULES, To.ATTEMPT}:
             return ""
@@ -197,7 +177,7 @@ class Planner:
         return ""
 
     def _about_targets(self, puts: Sequence[_Put], order: Order) -> Iterator[Warned]:
-        blank = sum(1 for put in puts if order.to is To.ORIGINAL and not put.names.queue)
+        blank = sum(order.to is To.ORIGINAL and not put.names.queue for put in puts)
         if blank:
             text = "no original destination: they will remain"
             yield Warned("no-original", text, blank)
@@ -240,7 +220,7 @@ class Planner:
             times = f"up to {max(again)} times" if max(again) > 1 else "once"
             text = f"replayed before ({times}), and remain again"
             yield Warned("replayed-before", text, len(again))
-        invalid = sum(1 for row in rows if row["form"] == NO_VALID_SCHEME)
+        invalid = sum(row["form"] == NO_VALID_SCHEME for row in rows)
         if invalid and order.to is To.RULES:
             yield Warned("no-header", "no dead-letter header, so no rule applies", invalid)
         if order.to is To.RULES:
@@ -266,9 +246,8 @@ class Planner:
             text = "the job decides by another table than the settings name: redrive restart first"
             yield Warned("other-table", text, other)
         same = sum(
-            1
+            self._deciders[row["handler"]].table.hash.startswith(row["table_hash"] or "-")
             for row in rows
-            if self._deciders[row["handler"]].table.hash.startswith(row["table_hash"] or "-")
         )
         if same:
             text = "left by the same table, which decides the same unless the targets changed"
@@ -276,7 +255,6 @@ class Planner:
 
 
 def _text(decision: Decision, order: Order) -> str:
-    """Where a message goes, or what happens instead, in words."""
     if order.to is To.DISCARD:
         return "discarded"
     if order.to is To.REMAIN:
@@ -298,11 +276,11 @@ def _messages(rows: Sequence[Row]) -> dict[str, dict[str, list[int]]]:
     return {handler: places_of(found) for handler, found in sorted(origins.items())}
 
 
-def _told(rows: Sequence[Row], column: str) -> Sequence[Part]:
-    """The parts by what dead letters tell in a column; none if none of them tells it."""
+def _column_parts(rows: Sequence[Row], column: str) -> Sequence[Part]:
+    """The parts by the value of a column; none if no dead letter has one."""
     if not any(row[column] for row in rows):
         return ()
-    return _parts(rows, lambda row: str(row[column] or "none told"))
+    return _parts(rows, [str(row[column] or "none told") for row in rows])
 
 
 def _reason_of(row: Row) -> str:
@@ -311,11 +289,7 @@ def _reason_of(row: Row) -> str:
     return f"{row['field_reason']} {reason_name(row['field_reason'])}"
 
 
-def _parts(rows: Sequence[Row], name_of: Callable[[Row], str]) -> list[Part]:
-    return _parts_of(rows, [name_of(row) for row in rows])
-
-
-def _parts_of(rows: Sequence[Row], names: Sequence[str]) -> list[Part]:
+def _parts(rows: Sequence[Row], names: Sequence[str]) -> list[Part]:
     """The most frequent names with their counts and an example, the rest in one."""
     counts = Counter(names)
     examples: dict[str, str] = {}

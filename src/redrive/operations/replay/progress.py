@@ -1,4 +1,4 @@
-"""How far replays are: what their entries, the committed offsets and the ledger tell."""
+"""Progress of replays, from their entries, committed offsets and the ledger."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class ReplayStatus:
     """Instructions that the job has not carried out, at most: offsets count ends of transactions
     too."""
     results: Mapping[str, int] = field(default_factory=dict)
-    """How many of its messages had which result."""
 
     @property
     def is_done(self) -> bool:
@@ -45,7 +44,7 @@ class ReplayStatus:
 
     @property
     def gone(self) -> int:
-        """Messages of the plan that were not where it wants them any more when it was applied."""
+        """Messages of the plan that did not remain, or were not parked, when it was applied."""
         replay = self.replay
         return replay.planned - replay.instructed - replay.placed if replay.is_complete else 0
 
@@ -79,13 +78,9 @@ def statuses(
     plan: str = "",
     results: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Sequence[ReplayStatus]:
-    """Where replays stand, the one accepted last coming first.
+    """The status of replays, the last accepted first; of one plan if its id is given.
 
-    Args:
-        job: The application.
-        cluster: Its cluster.
-        plan: The id of one plan; empty for all.
-        results: How many messages of each plan had which result, where that is known.
+    ``results`` has the number of messages by result of each plan, where that is known.
     """
     accepted = read_accepted(job, cluster)
     chosen = [one for one in accepted.values() if plan in {"", one.plan}]
@@ -116,12 +111,7 @@ def _waiting(cluster: Cluster, lane: TopicPartition, span: Span, committed: int,
 
 
 def find_replay(job: JobConfiguration, cluster: Cluster, plan: str) -> Replay:
-    """The accepted replay of a plan.
-
-    Raises:
-        UsageError: There is none.
-        TransientFault: The broker gave no answer in time.
-    """
+    """The accepted replay of a plan; raises ``UsageError`` if there is none."""
     accepted = read_accepted(job, cluster)
     if plan not in accepted:
         raise UsageError(
@@ -131,14 +121,9 @@ def find_replay(job: JobConfiguration, cluster: Cluster, plan: str) -> Replay:
 
 
 def cancel(job: JobConfiguration, cluster: Cluster, plan: str, operator: str) -> Replay:
-    """Cancels what is left of a replay; what was carried out stays so.
+    """Cancels what is left of a replay, and returns it as it was.
 
-    Returns:
-        The replay as it was.
-
-    Raises:
-        UsageError: There is none.
-        ProtocolError: The broker gave no answer.
+    Errors are as for ``find_replay`` and ``write_states``.
     """
     replay = find_replay(job, cluster, plan)
     if not replay.cancelled_by:
