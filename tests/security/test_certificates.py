@@ -12,6 +12,7 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 from pyspark.sql import SparkSession
 from tests.conftest import PATIENCE, eventually
+from tests.security.conftest import assert_every_client_is_let_in
 from tests.security.secure_broker import CERTIFICATES, KEY_PASSWORD, SecureBroker
 
 from redrive.engine.names import instances_group
@@ -19,7 +20,6 @@ from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.heartbeat import Heartbeat
-from redrive.streaming.kafka_options import kafka_options
 
 RIGHT = [("client.pem", "client.key", ""), ("client.pem", "encrypted.key", KEY_PASSWORD)]
 WRONG = [
@@ -35,12 +35,7 @@ def test_the_right_certificate_is_let_in(
 ) -> None:
     """By each of the three clients; the key may be encrypted."""
     connection = secure.certified(*given)
-    check_access(connection)
-    admin = KafkaAdminClient(**connection.kafka_python())
-    assert isinstance(admin.list_topics(), list)
-    admin.close()
-    options = {**kafka_options(spark, connection), "subscribePattern": ".*"}
-    assert spark.read.format("kafka").options(**options).load().count() >= 0
+    assert_every_client_is_let_in(connection, spark)
 
 
 @pytest.mark.parametrize(("certificate", "key", "said"), WRONG)

@@ -6,15 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient
 from pyspark.sql import SparkSession
+from tests.security.conftest import assert_every_client_is_let_in
 from tests.security.secure_broker import CERTIFICATES, SecureBroker
 from tests.security.token_server import SECRET, token_server
 
 from redrive.errors import EnvironmentFault
 from redrive.kafka.access import check_access
 from redrive.kafka.tokens import TokenProvider
-from redrive.streaming.kafka_options import kafka_options
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True])
@@ -28,12 +27,7 @@ def test_each_client_gets_a_token_and_is_let_in(
             oauth_endpoint=f"{address}/token",
             oauth_ca_file=str(CERTIFICATES / "authority.pem") if is_encrypted else "",
         )
-        check_access(connection)
-        admin = KafkaAdminClient(**connection.kafka_python())
-        assert isinstance(admin.list_topics(), list)
-        admin.close()
-        options = {**kafka_options(spark, connection), "subscribePattern": ".*"}
-        assert spark.read.format("kafka").options(**options).load().count() >= 0
+        assert_every_client_is_let_in(connection, spark)
 
 
 @pytest.mark.parametrize(
