@@ -90,8 +90,8 @@ def location_in(
     """
     start, piece = pieces[max(0, bisect_right(pieces, offset, key=itemgetter(0)) - 1)]
     into = offset - start
-    rest = max(1, min(length, piece.length - into))
-    return replace(piece, column=piece.column + into, length=rest)
+    length = max(1, min(length, piece.length - into))
+    return replace(piece, column=piece.column + into, length=length)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -175,14 +175,13 @@ def _enumerate(coordinates: list[str]) -> str:
 def _fetch(
     java: Java, scratch: Path, jars: Sequence[Jar], progress: Callable[[int, int], None]
 ) -> None:
-    """Run Ivy until it has retrieved every jar into ``scratch/jars``."""
     description = scratch / "ivy.xml"
     description.write_bytes(_ivy_description(jars))
     log = jar_directory().parent / "fetch.log"
     for _ in range(_ATTEMPTS):
         if _run_ivy(_ivy_command(java, description, scratch), log, len(jars), progress):
             return
-    raise _explain(log)
+    raise _fetch_fault(log)
 
 
 def _ivy_description(jars: Sequence[Jar]) -> bytes:
@@ -264,7 +263,7 @@ def _run_ivy(
     return ivy.returncode == 0
 
 
-def _explain(log: Path) -> EnvironmentFault:
+def _fetch_fault(log: Path) -> EnvironmentFault:
     report = log.read_text(encoding="utf-8")
     missing = re.findall(r":: (\S+)#(\S+);(\S+): not found", report)
     missing += re.findall(r"\[(?:FAILED|NOT FOUND) *\] (\S+)#(\S+);([^\s!]+)!", report)

@@ -83,7 +83,6 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def _machine_java(environ: Mapping[str, str]) -> Java | None:
-    """The first supported Java that the environment names."""
     candidates = []
     if home := environ.get("JAVA_HOME"):
         candidates.append(("JAVA_HOME", str(Path(home) / "bin" / "java")))

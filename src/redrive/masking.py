@@ -45,16 +45,14 @@ class Mask:
 
     @staticmethod
     def problem_with(pattern: str) -> str:
-        """Why an expression can't be used; empty if it can.
-
-        Args:
-            pattern: The expression.
-        """
+        """Why an expression can't be used; empty if it can."""
         try:
             found = _compiled(pattern).search(b"")
         except re2.error as error:
-            told = error.args[0] if error.args else ""
-            return told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+            problem = error.args[0] if error.args else ""
+            if isinstance(problem, bytes):
+                return problem.decode("utf-8", "replace")
+            return str(problem)
         return "it is found everywhere, in an empty text too" if found else ""
 
     @cached_property
@@ -82,20 +80,11 @@ class Mask:
         return None if data is None else self.data(data)
 
     def hides(self, name: str) -> bool:
-        """Whether the whole value of a header is masked.
-
-        Args:
-            name: Its name.
-        """
+        """Whether the whole value of a header is masked."""
         return any(fnmatchcase(name.lower(), one) for one in self._names)
 
     def header(self, name: str, raw: bytes | None) -> bytes | None:
-        """The value of a header without secrets.
-
-        Args:
-            name: Its name.
-            raw: Its value.
-        """
+        """The value of a header without secrets."""
         if raw is not None and self.hides(name):
             return MASK.encode()
         return self.bytes_or_none(raw)

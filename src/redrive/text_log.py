@@ -26,8 +26,8 @@ class TextFormatter(logging.Formatter):
             f"  {name}={_readable(value)}" for name, value in extra_of(record, "facts").items()
         )
         # One line, whatever a message named its queue: it moves no cursor and forges no line.
-        told = printable(f"{record.getMessage()}{facts}").replace("\n", _LINE_END)
-        line = f"{stamp} {record.levelname:<7} {told}"
+        message = printable(f"{record.getMessage()}{facts}").replace("\n", _LINE_END)
+        line = f"{stamp} {record.levelname:<7} {message}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
