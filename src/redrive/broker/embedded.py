@@ -180,11 +180,7 @@ class EmbeddedBroker:
         self.resume()  # a paused process would never see the signal
 
     def await_gone(self, timeout: float) -> bool:
-        """Wait until the broker's process has ended; False if it still runs.
-
-        Args:
-            timeout: Seconds to wait.
-        """
+        """Wait some seconds until the broker's process has ended; False if it still runs."""
         note = self._folder.note()
         return note is None or wait_until_gone(note.pid, self._folder.mark, timeout)
 

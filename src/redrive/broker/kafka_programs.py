@@ -43,14 +43,9 @@ def format_data(folder: BrokerFolder, cluster_id: str) -> None:
 
 
 def start_kafka(folder: BrokerFolder, heap: str) -> int:
-    """Start the broker's process.
+    """Start the broker's process; returns its id.
 
-    Args:
-        folder: The broker's folder, configured and formatted.
-        heap: Size of the Java heap as Java writes it.
-
-    Returns:
-        The process id.
+    The folder is configured and formatted; the size of the heap is as Java writes it.
     """
     command = _java_command(folder, "kafka.Kafka", folder.configuration.name, heap=heap)
     return spawn(command, folder.log, folder=folder.path)

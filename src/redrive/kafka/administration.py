@@ -113,9 +113,6 @@ class TopicAdministration:
     def delete(self, names: Sequence[str]) -> None:
         """Deletes topics with all their records; those that do not exist are fine.
 
-        Args:
-            names: The topics.
-
         Raises:
             EnvironmentFault: The cluster refused, or gave no answer in time.
         """

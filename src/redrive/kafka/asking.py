@@ -77,13 +77,10 @@ class AskingClients:
         return self._admin
 
     def connected_admin(self, seconds: float) -> AdminClient:
-        """The admin client, once it has been answered by a broker.
+        """The admin client, once it has been answered by a broker, within some seconds.
 
         For questions to partition leaders: a client that is not connected yet finds none, and
         retries only one second and then three seconds later.
-
-        Args:
-            seconds: How long to wait for that.
 
         Raises:
             KafkaException: No broker answers.

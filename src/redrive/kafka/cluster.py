@@ -134,19 +134,13 @@ class Cluster:
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """Kafka's id of each topic, which changes if the topic is recreated (KIP-516).
 
-        Args:
-            topics: The topics. Missing topics, and those that this user may not describe, are
-                omitted.
+        Missing topics, and those that this user may not describe, are omitted.
         """
         described = self.descriptions(topics)
         return {name: str(one.topic_id) for name, one in described.items() if one is not None}
 
     def descriptions(self, names: Collection[str], *, with_rights: bool = False) -> dict[str, Any]:
-        """The client's descriptions of topics.
-
-        Args:
-            names: The topics.
-            with_rights: Whether to ask what this user may do with them.
+        """The client's descriptions of topics, if wanted with what this user may do with them.
 
         Returns:
             None for a topic that does not exist, or not for this user.
@@ -178,8 +172,7 @@ class Cluster:
     def led(self, topics: Iterable[str]) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
         """The partitions of topics that can be asked, and those without a leader now.
 
-        Args:
-            topics: Topics; those that did not exist at the last look are omitted.
+        Topics that did not exist at the last look are omitted.
         """
         lanes = self.lanes(topics)
         silent = self.leaderless(lanes)
@@ -242,11 +235,7 @@ class Cluster:
         return self._offsets(dict.fromkeys(lanes, _LATEST), level)
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The first offset whose timestamp is not before a time; -1 if there is none.
-
-        Args:
-            times: Milliseconds since 1970 for each partition.
-        """
+        """The first offset whose timestamp is not before some milliseconds since 1970; else -1."""
         asked = {lane: OffsetSpec.for_timestamp(time_) for lane, time_ in times.items()}
         return self._offsets(asked)
 

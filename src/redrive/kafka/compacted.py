@@ -22,7 +22,8 @@ class CompactedTopic:
     """Follows a compacted topic; close it at the end.
 
     This class is responsible for one consumer that keeps reading, and for knowing when it has read
-    everything that was written before a call.
+    everything that was written before a call. Every question raises ``TransientFault`` if the
+    broker gives no answer in time.
     """
 
     def __init__(self, cluster: Cluster, lane: TopicPartition) -> None:
@@ -43,9 +44,6 @@ class CompactedTopic:
         A commit returns before readers see it, so this reads up to the very end and misses nothing
         that was committed before the call. The topic may be long: the time is over when nothing
         more arrives.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         yield from self._runs_up_to(self.very_end())
 
@@ -54,9 +52,6 @@ class CompactedTopic:
 
         The broker that leads the partition never moves that offset back, so a later look sees at
         least as much.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         for run in self._runs_up_to(self._cluster.ends([self._lane])[self._lane]):
             yield from run.records()
@@ -68,11 +63,7 @@ class CompactedTopic:
                 yield from run.records()
 
     def very_end(self) -> int:
-        """The offset behind the present last record, including open transactions.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+        """The offset behind the present last record, including open transactions."""
         return self._cluster.ends([self._lane], committed_only=False)[self._lane]
 
     @property

@@ -32,9 +32,6 @@ class LiveCopies:
 
         The first question reads the whole partition, later ones only new records.
 
-        Args:
-            lane: A partition of a remaining topic, which exists.
-
         Raises:
             TransientFault: The broker gave no answer in time.
         """

@@ -105,11 +105,7 @@ def unanswered() -> list[str]:
 
 @contextmanager
 def under_way(step: str) -> Iterator[None]:
-    """Lists a step as unanswered while its block runs.
-
-    Args:
-        step: What is being done: ``the running batch``.
-    """
+    """Lists a step, such as ``the running batch``, as unanswered while its block runs."""
     number = next(_numbers)
     _under_way[number] = time.monotonic(), step
     try:
@@ -231,9 +227,7 @@ def within(step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
 def close_client(client: Closable, what: str) -> None:
     """Closes a client; if it does not return, it is abandoned and ends with the process.
 
-    Args:
-        client: A consumer.
-        what: What it reads: ``the consumer of orders.dlq``.
+    ``what`` is what it reads: ``the consumer of orders.dlq``.
     """
     with suppress(OutcomeUnknown):
         within(f"closing {what}", CLOSE, client.close)

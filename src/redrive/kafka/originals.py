@@ -24,10 +24,6 @@ _Answers = dict[RecordQuestion, Original | Gone]
 def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> _Answers:
     """Fetch records by topic, partition and offset.
 
-    Args:
-        cluster: Answers.
-        questions: The records.
-
     Returns:
         The records, or why they cannot be read. Some are omitted if they would be too large
         together, but never the first.

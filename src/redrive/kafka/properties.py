@@ -12,9 +12,10 @@ _LARGEST: Final = 2_147_483_647
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """One property; a client without a name for it does not have it."""
+    """One property, which librdkafka has; another client without a name for it does not have it."""
 
-    librdkafka: str
+    librdkafka: str = ""
+    """Its name in librdkafka, if that differs."""
     java: bool = True
     """Whether Java clients have it, by its own name."""
     kafka_python: str = ""
@@ -40,22 +41,15 @@ class Property:
 
 PROPERTIES: Final[Mapping[str, Property]] = {
     "client.dns.lookup": Property(
-        librdkafka="client.dns.lookup",
         kafka_python="client_dns_lookup",
         choices=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     ),
-    "client.id": Property(librdkafka="client.id", kafka_python="client_id"),
-    "client.rack": Property(librdkafka="client.rack"),
-    "connections.max.idle.ms": Property(
-        librdkafka="connections.max.idle.ms", kafka_python="connections_max_idle_ms", minimum=60_000
-    ),
-    "enable.metrics.push": Property(librdkafka="enable.metrics.push", choices=("true", "false")),
-    "metadata.max.age.ms": Property(
-        librdkafka="metadata.max.age.ms", kafka_python="metadata_max_age_ms", minimum=1_000
-    ),
-    "metadata.recovery.strategy": Property(
-        librdkafka="metadata.recovery.strategy", choices=("none", "rebootstrap")
-    ),
+    "client.id": Property(kafka_python="client_id"),
+    "client.rack": Property(),
+    "connections.max.idle.ms": Property(kafka_python="connections_max_idle_ms", minimum=60_000),
+    "enable.metrics.push": Property(choices=("true", "false")),
+    "metadata.max.age.ms": Property(kafka_python="metadata_max_age_ms", minimum=1_000),
+    "metadata.recovery.strategy": Property(choices=("none", "rebootstrap")),
     "receive.buffer.bytes": Property(
         librdkafka="socket.receive.buffer.bytes",
         kafka_python="receive_buffer_bytes",
@@ -65,16 +59,10 @@ PROPERTIES: Final[Mapping[str, Property]] = {
         librdkafka="socket.send.buffer.bytes", kafka_python="send_buffer_bytes", minimum=16_384
     ),
     # Java clients always do.
-    "socket.keepalive.enable": Property(
-        librdkafka="socket.keepalive.enable", java=False, choices=("true", "false")
-    ),
-    "socket.connection.setup.timeout.ms": Property(
-        librdkafka="socket.connection.setup.timeout.ms", minimum=1_000
-    ),
+    "socket.keepalive.enable": Property(java=False, choices=("true", "false")),
+    "socket.connection.setup.timeout.ms": Property(minimum=1_000),
     "ssl.endpoint.identification.algorithm": Property(
-        librdkafka="ssl.endpoint.identification.algorithm",
-        kafka_python="ssl_check_hostname",
-        choices=("https", "none"),
+        kafka_python="ssl_check_hostname", choices=("https", "none")
     ),
 }
 
@@ -140,7 +128,7 @@ def for_java(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def for_librdkafka(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The properties by their names in librdkafka."""
     for name, value in properties.items():
-        yield PROPERTIES[name].librdkafka, value
+        yield PROPERTIES[name].librdkafka or name, value
 
 
 def for_kafka_python(properties: Mapping[str, str]) -> Iterator[tuple[str, str | int | bool]]:

@@ -53,17 +53,11 @@ class StoredRecord:
 
 
 def headers_of(message: Message) -> Headers:
-    """The headers of a record; nothing that it holds makes this raise.
+    """The headers of a record, in their order; nothing that it holds makes this raise.
 
     Kafka's header names are UTF-8, but brokers do not check it. Like Java's and Spark's clients,
     this replaces invalid bytes with U+FFFD. As that changes the name, ``redrive.unreadable``
-    follows and says which header it was.
-
-    Args:
-        message: The client's message; its headers are read only once.
-
-    Returns:
-        Names and values in their order.
+    follows and says which header it was. The headers of a message are read only once.
     """
     try:
         headers: Any = _ask_headers(message)
@@ -76,11 +70,8 @@ def _repaired(message: Message, first: bytes) -> Headers:
     """The headers of a record with names that the client can't decode.
 
     The second call of the client returns its list, with pairs that have no name. Unpacking such a
-    pair would crash the process; its referents can be listed.
-
-    Args:
-        message: The record.
-        first: The first name that is not UTF-8, if the client reported it.
+    pair would crash the process; its referents can be listed. ``first`` is the first name that is
+    not UTF-8, if the client reported it.
     """
     try:
         pairs: Any = _ask_headers(message)

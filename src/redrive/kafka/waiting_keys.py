@@ -27,7 +27,8 @@ class LiveOrder:
     """Follows the topics where messages of handlers with ORDER(KEY) wait.
 
     This class is responsible for answers that are never too short: a message that waits is missing
-    only if what ended its waiting was committed before the question.
+    only if what ended its waiting was committed before the question. Every question raises
+    ``TransientFault`` if the broker gives no answer in time.
     """
 
     def __init__(self, cluster: Cluster, group: str) -> None:
@@ -41,11 +42,7 @@ class LiveOrder:
         """Targets of the last rounds that this user may not read."""
 
     def waiting(self, question: WaitingQuestion) -> WaitingKeys:
-        """What waits for the keys of a partition; the same mapping changes with every question.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+        """What waits for the keys of a partition; the same mapping changes with every question."""
         followed = self._followed.setdefault(question, _Followed(question))
         try:
             followed.follow(self._cluster, self._group)
@@ -58,9 +55,6 @@ class LiveOrder:
         """By partition, the first record that the job has not passed; markers do not count.
 
         Partitions that the job has never read are missing.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         return self._passed(self._group, lanes)
 
@@ -68,12 +62,6 @@ class LiveOrder:
         """How far rounds are now: the group has to pass the put, then the job what came back.
 
         Each end is read after what it has to cover, so it may be passed late, but never early.
-
-        Args:
-            rounds: The rounds, as far as they were noted.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
         """
         if not rounds:
             return {}

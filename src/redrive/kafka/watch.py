@@ -36,12 +36,7 @@ class Watch:
         )
 
     def wait(self, ends: Mapping[TopicPartition, int], seconds: float) -> None:
-        """Waits until a record arrives.
-
-        Args:
-            ends: The partitions, and the offset from which a record counts as new.
-            seconds: The longest wait.
-        """
+        """Waits some seconds for a record at one of the ends."""
         if self._watched != ends:
             self._watched = dict(ends)
             self._consumer.assign([ClientPartition(*lane, end) for lane, end in ends.items()])

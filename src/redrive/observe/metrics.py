@@ -112,13 +112,7 @@ class InputMetrics:
         registry.register(self.ages)
 
     def count(self, inputs: Mapping[OutcomeKind, int], *, invalid: int, rows: int) -> None:
-        """Counts inputs.
-
-        Args:
-            inputs: Inputs by their result.
-            invalid: Those without a valid dead-letter header.
-            rows: Rows that Spark read for them.
-        """
+        """Counts inputs by their result, those without a valid header, and the rows of Spark."""
         for kind, count in inputs.items():
             rule = str(kind.rule_line or "")
             self._inputs.add(kind.handler, (rule, kind.result, _reason(kind.reason)), count)

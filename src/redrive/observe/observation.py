@@ -45,11 +45,7 @@ class Observation:
             )
 
     def start(self, control: JobControl) -> None:
-        """Begins to observe the job, to serve pages, and to ask for backlogs.
-
-        Args:
-            control: Commands the job.
-        """
+        """Begins to observe the job, to serve pages, and to ask for backlogs."""
         self._survey = Survey(
             self._configuration, control, self.observer.metrics.waiting, self._mask
         )

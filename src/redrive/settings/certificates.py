@@ -32,11 +32,7 @@ _VALIDITY: Final = 3
 def check_certificate(section: Section, certificate: Path, key: Path, password: str) -> None:
     """Report a certificate or key that a client can't use, and a pair that does not match.
 
-    Args:
-        section: The table with ``ssl_certificate_file`` and ``ssl_key_file``.
-        certificate: An existing file.
-        key: An existing file.
-        password: Of the key; empty if there is none or it could not be read.
+    Both files exist. The password is empty if there is none or it could not be read.
     """
     is_readable = _check_dates(section, certificate)
     match = _KEY.search(_text(key))

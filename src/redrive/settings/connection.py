@@ -133,9 +133,7 @@ def _oauth(section: Section) -> _SignIn:
 def read_clusters(section: Section, application: str) -> dict[str, Connection]:
     """The connections of the table ``[clusters]`` by name; errors are reported in the section.
 
-    Args:
-        section: The table.
-        application: The application, whose consumer group its clients use.
+    Their clients use the consumer group of the application.
     """
     for name in section.data:
         if not CLUSTER_NAME.fullmatch(name):

@@ -71,7 +71,6 @@ class HandlersReader:
         return tuple(handlers), tuple(subscriptions)
 
     def _check_list(self, section: Section, queues: Sequence[str]) -> None:
-        """Reports what does not go with several queues, or only with them."""
         is_open = any(expression_of(one) is not None for one in queues)
         if (is_open or len(queues) > 1) and section.has("name"):
             section.error(
@@ -106,7 +105,6 @@ class HandlersReader:
                     )
 
     def _subscription(self, section: Section, queues: Sequence[str]) -> Subscription:
-        """The handlers of all topics that match."""
         written = [one for one in queues if expression_of(one) is not None]
         shown = written[0] if len(written) == 1 else f"{written[0]} and {len(written) - 1} more"
         handler = self._handler(section.with_value("queue", ""), subscription=shown)

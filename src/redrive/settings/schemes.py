@@ -79,7 +79,6 @@ def _read_part(part: str, words: str) -> Part:
 
 
 def _check(section: Section, path: tuple[str, ...], read: Callable[[str], Any]) -> None:
-    """Report a place that can't be parsed."""
     place: Any = section.data
     for key in path:
         place = place.get(key) if isinstance(place, Mapping) else None

@@ -112,7 +112,6 @@ def read_topology(section: Section) -> TopologySettings:
 
 
 def _check_kind(section: Section, kind: str, topology: Topology) -> None:
-    """Report files that define no queue managers, or those of another kind."""
     defined = {"mq": bool(topology.mq.queue_managers), "mqe": bool(topology.mqe_managers)}
     kinds = [one for one, is_there in defined.items() if is_there]
     if not kinds:
@@ -127,7 +126,6 @@ def _check_kind(section: Section, kind: str, topology: Topology) -> None:
 
 
 def _texts(section: Section) -> Iterator[SourceText]:
-    """The content of the files, those of a folder by name."""
     for index, written in enumerate(section.data.get("files", ())):
         path = (*section.path, "files", index)
         for source in _sources(section.findings, path, written) if written else ():

@@ -217,7 +217,7 @@ class BatchProcessor:
             self._busy.release()
 
     def commit_again(self) -> None:
-        """Commits all lane positions: now, or right after the running batch.
+        """Commits all lane positions, now or right after the running batch.
 
         Raises:
             TransientFault: The broker gave no answer in time.

@@ -40,9 +40,6 @@ _PATIENCE: Final = 900.0
 def archive_path(java: Java) -> Path:
     """Path of the archive that fits a Java and the jars of this installation, if it exists.
 
-    Args:
-        java: The Java that starts Spark.
-
     Raises:
         EnvironmentFault: A jar is missing.
     """
@@ -132,11 +129,7 @@ def _write_archive(path: Path) -> str:
 
 
 def train(path: Path) -> None:
-    """Starts Spark, runs it like the job does, and writes the archive at its end.
-
-    Args:
-        path: The archive, which does not exist yet.
-    """
+    """Starts Spark, runs it like the job does, and writes the archive, which does not exist yet."""
     from redrive.streaming.session import start_session  # noqa: PLC0415 - needs pyspark
 
     with tempfile.TemporaryDirectory(prefix="redrive-classes-") as folder:
@@ -164,9 +157,7 @@ def train(path: Path) -> None:
 def exercise(session: SparkSession, directory: Path) -> None:
     """Lets Spark do once what it does for a job, so that Java has loaded and compiled it.
 
-    Args:
-        session: The session.
-        directory: A folder for a checkpoint, which does not exist yet.
+    The directory is for a checkpoint, and does not exist yet.
     """
     session.range(0, 2, 1, 2).mapInArrow(_pass_on, "id long").collect()
     session.readStream.format("kafka").options(

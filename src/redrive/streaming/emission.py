@@ -137,13 +137,7 @@ class EmissionOrder:
 
     @classmethod
     def of(cls, configuration: JobConfiguration, run: RunIdentity, start: Start) -> Self:
-        """The emission config of a run from its start.
-
-        Args:
-            configuration: The job.
-            run: The run.
-            start: The start positions.
-        """
+        """The emission config of a run from its start."""
         return cls(
             configuration, run, start.incarnations, start.replayed, start.released, start.late
         )
@@ -260,11 +254,7 @@ class Emission:
         return self._order.run
 
     def change_tables(self, order: EmissionOrder) -> None:
-        """Decides by the tables of another order of the same run, from the next batch on.
-
-        Args:
-            order: The emission config, which differs in rules tables and what they set free.
-        """
+        """Decides by the rules tables of another order of the same run, from the next batch on."""
         self._order, self._configuration = order, order.configuration
         self._factory = DeciderFactory(self._configuration, self._facts)
         self._deciders = self._factory.deciders(self._states)

@@ -72,10 +72,7 @@ class Forwarding:
     ) -> None:
         """Begin to forward, if this instance has the part of the topics that all share.
 
-        Args:
-            configuration: The job.
-            run: The run; a later one ends this.
-            control: Is notified of clusters that messages wait for.
+        A later run ends this one; ``control`` is notified of clusters that messages wait for.
         """
         self._ended = threading.Event()
         clusters = configuration.clusters if configuration.share.is_first else {}

@@ -58,10 +58,7 @@ class HeldKeysTopic:
     ) -> None:
         """Begin to write, if a handler wants it and this instance has what all share.
 
-        Args:
-            configuration: The job.
-            run: The run; a later one ends this.
-            control: Is warned while nothing can be written.
+        A later run ends this one; ``control`` is warned while nothing can be written.
         """
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -160,12 +157,7 @@ class HeldKeysTopic:
 
 
 def changes(written: _Entries, entries: _Entries) -> Iterator[tuple[bytes, bytes | None]]:
-    """The records that make the topic say something else; positions come last.
-
-    Args:
-        written: What it says.
-        entries: What it has to say.
-    """
+    """The records by which what is written becomes the entries; positions come last."""
     gone = ((key, None) for key in written.keys() - entries.keys())
     fresh = ((key, value) for key, value in entries.items() if written.get(key) != value)
     yield from gone

@@ -158,19 +158,9 @@ class HeldReader(DataSourceStreamReader):
         watched: Iterable[TopicPartition],
         rate: float | None = None,
     ) -> None:
-        """Take the partitions; clients are opened when first needed, in the planning process.
+        """Take the partitions; arguments as for ``options``.
 
-        Args:
-            held: The partitions to read.
-            connection: The cluster.
-            max_rows: Rows one batch takes at most.
-            clock: That of the run.
-            application: The application, whose name is the consumer group of the job.
-            share: The share of the instance.
-            run: The number of its run.
-            watched: Partitions of the query's other sources: an idle system waits here for their
-                records.
-            rate: The most messages per second that a changed table evaluates again; None for any.
+        Clients are opened when first needed, in the planning process.
         """
         self._held = held
         self._connection = connection
@@ -286,7 +276,7 @@ class _Planner:
         time.sleep(AGAIN)
 
     def _follow_tables(self) -> None:
-        """Goes on by changed tables.
+        """Uses changed tables.
 
         Once the ends are known: whatever a new table parked below them, and each instruction that
         came after it, is then read by what that table says.

@@ -23,10 +23,6 @@ def kafka_options(spark: SparkSession, connection: Connection) -> dict[str, str]
 
     Certificates are read each time, so that a query that starts uses renewed ones.
 
-    Args:
-        spark: The session.
-        connection: The cluster.
-
     Raises:
         TransientFault: A certificate or its key is not there, as while it is renewed.
     """
@@ -66,11 +62,7 @@ def _decrypted(spark: SparkSession, key: str, password: str) -> str:
 
 
 def executor_options(configuration: JobConfiguration) -> dict[str, str]:
-    """Properties by which Java on other machines may ask for tokens, with the user's own options.
-
-    Args:
-        configuration: The job.
-    """
+    """Properties by which Java on other machines may ask for tokens, and the user's own options."""
     if configuration.is_local or not configuration.connection.uses_oauth:
         return {}
     name = "spark.executor.extraJavaOptions"

@@ -63,13 +63,7 @@ class KeptLane:
 def owned_lanes(
     configuration: JobConfiguration, topic: str, layout: Mapping[str, int]
 ) -> list[TopicPartition]:
-    """The lanes of a topic that belong to this instance's share.
-
-    Args:
-        configuration: The job.
-        topic: The topic.
-        layout: Partitions of the topics that exist.
-    """
+    """The lanes of a topic of the layout that belong to this instance's share."""
     lanes = (TopicPartition(topic, number) for number in range(layout.get(topic, 0)))
     return [lane for lane in lanes if configuration.share.owns(lane)]
 
@@ -229,12 +223,7 @@ def held_until_due(
 def held_until_ordered(
     kept: Iterable[KeptLane], positions: Mapping[TopicPartition, int]
 ) -> Iterator[HeldPartition]:
-    """Parked messages of a run for replays only: none is due, some may be named by a plan.
-
-    Args:
-        kept: Every kept lane of the run.
-        positions: Where each lane starts.
-    """
+    """Parked messages of a run for replays only: none is due, some may be named by a plan."""
     for one in kept:
         for lane in (one.retry, *one.backoff):
             if lane is not None:
@@ -244,19 +233,13 @@ def held_until_ordered(
 def instructions(
     kept: Iterable[KeptLane], positions: Mapping[TopicPartition, int]
 ) -> Iterator[HeldPartition]:
-    """The instructions of replays, which wait until their copies were evaluated.
-
-    Args:
-        kept: Every kept lane of the run.
-        positions: Where each lane starts.
-    """
+    """The instructions of replays, which wait until their copies were evaluated."""
     for one in kept:
         if one.replay is not None:
             yield HeldPartition(*one.replay, positions[one.replay], 0, None, behind=one.remaining)
 
 
 def _backoff_lanes(source: int, topic: str, table: RulesTable) -> dict[TopicPartition, float]:
-    """Lanes where a partition's dead letters wait by BACKOFF, and how long."""
     numbers = range(source * PARTITIONS, (source + 1) * PARTITIONS)
     return {
         TopicPartition(topic, number): table.backoff_partitions.seconds(number)

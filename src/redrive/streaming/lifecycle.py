@@ -228,11 +228,7 @@ class JobControl:
         return request if self._stop is None else self._stop
 
     def load(self, restart: Restart) -> JobConfiguration | None:
-        """The configuration to continue with; None if it was refused, which observers learn.
-
-        Args:
-            restart: The request.
-        """
+        """The configuration to continue with; None if it was refused, which observers learn."""
         try:
             return restart.load()
         except RedriveError as error:
@@ -261,12 +257,7 @@ class EndDeadline:
     """
 
     def __init__(self, control: JobControl, end_process: Callable[[int], None] | None) -> None:
-        """Watch nothing yet.
-
-        Args:
-            control: Knows whether a stop was requested, and receives what did not answer.
-            end_process: Ends this process at once with an exit code; None to let it hang.
-        """
+        """Watch nothing yet; ``end_process`` ends this process at once with an exit code."""
         self._control = control
         self._end_process = end_process
         self._error: RedriveError | None = None
@@ -279,11 +270,7 @@ class EndDeadline:
             threading.Thread(target=self._watch, name="redrive-end", daemon=True).start()
 
     def begin(self, error: RedriveError | None = None) -> None:
-        """The job ends by itself.
-
-        Args:
-            error: The error that ends it; None for WAIT, or for a requested stop.
-        """
+        """The job ends by itself; ``error`` is None for WAIT, or for a requested stop."""
         self._error = error
         self._begun = self._begun or time.monotonic()
 

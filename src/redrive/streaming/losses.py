@@ -105,10 +105,7 @@ class Losses:
         return self._resume_or_stop(lane, lost)
 
     def record(self, lanes: Collection[TopicPartition]) -> None:
-        """Writes what was found about some lanes to the control topic, if it changed.
-
-        Args:
-            lanes: All that were looked at.
+        """Writes what was found about the lanes, if it changed, to the control topic.
 
         Raises:
             TransientFault: As for ``ControlTopic.write``.

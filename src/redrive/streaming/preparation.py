@@ -182,11 +182,6 @@ class Preparation:
 
         All that does not need the border of two batches is done before it.
 
-        Args:
-            configuration: What is to be from now on.
-            start: The lanes of the run.
-            processor: Its batches.
-
         Returns:
             The lanes, with what the tables set free; None if it takes another run, since more is to
             change or something went wrong.
@@ -221,9 +216,6 @@ class Preparation:
 
     def assigned_share(self, start: Start) -> Share | None:
         """The share that this instance is to have now; None to stand by.
-
-        Args:
-            start: The lanes of the run.
 
         Raises:
             TransientFault: The broker gave no answer in time.

@@ -80,15 +80,9 @@ def start_query(
     run: RunIdentity,
     checkpoint: Path,
 ) -> StreamingQuery:
-    """Starts the query.
+    """Starts the query, with a new folder for the checkpoint of this run only.
 
-    Args:
-        spark: The session.
-        configuration: The job.
-        start: Where each lane begins.
-        batch: Handles one micro-batch; its frame has the columns of ``rows.SCHEMA``.
-        run: The run.
-        checkpoint: A new folder, for this run only.
+    ``batch`` handles one micro-batch, whose frame has the columns of ``rows.SCHEMA``.
 
     Raises:
         PySparkException: Spark does not start it.

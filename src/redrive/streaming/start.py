@@ -140,14 +140,7 @@ class StartFinder:
         cluster: Cluster,
         entries: ControlTopic,
     ) -> None:
-        """Take the configuration.
-
-        Args:
-            configuration: The job.
-            control: Is notified of what operators should know.
-            cluster: Answers questions.
-            entries: The application's control topic, open for writing.
-        """
+        """Take the configuration, and the control topic of the application, open for writing."""
         self._configuration = configuration
         self._control = control
         self._cluster = cluster
@@ -179,11 +172,6 @@ class StartFinder:
 
         No batch of the run may be under way, and none may begin by the old tables after this call,
         even if it fails: nobody knows then whether the new ones are recorded.
-
-        Args:
-            start: The lanes of the run.
-            kept: Those where messages wait.
-            run: The run.
 
         Returns:
             The lanes, with what the new tables set free.

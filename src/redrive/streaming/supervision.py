@@ -154,11 +154,8 @@ class Supervisor(JobObserver):
     ) -> None:
         """Prepare the watch; ``start`` begins it.
 
-        Args:
-            configuration: The job.
-            control: Is notified of a stall.
-            end_process: Ends this process at once with an exit code; None if the caller of the job
-                must survive a hang.
+        ``end_process`` ends this process at once with an exit code; it is None if the caller of the
+        job must survive a hang.
         """
         self._configuration = configuration
         self._control = control
@@ -235,12 +232,7 @@ class Supervisor(JobObserver):
         self._ledger = problem
 
     def clusters_wait(self, problem: str, forwards: Mapping[str, int]) -> None:
-        """Notes why messages wait for other clusters, and how many. That is not a stall.
-
-        Args:
-            problem: Why; empty if none does.
-            forwards: How many, by cluster.
-        """
+        """Notes why messages wait for other clusters, and how many for each; that is no stall."""
         self._clusters, self._forwards = problem, forwards
 
     def _watch(self) -> None:

@@ -74,12 +74,7 @@ def own_topics(
 def check_own_topics(
     cluster: Cluster, wanted: Sequence[NewTopic], existing: Container[str]
 ) -> None:
-    """Refuses own topics whose settings would lose messages.
-
-    Args:
-        cluster: Answers.
-        wanted: The topics that the job needs.
-        existing: Topics that exist.
+    """Refuses own topics that exist and whose settings would lose messages.
 
     Raises:
         ConfigurationError: Topics with a wrong cleanup policy; all of them are named.

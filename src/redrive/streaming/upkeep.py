@@ -70,7 +70,8 @@ class Upkeep:
     """The chores of one run.
 
     This class is responsible for when each is due. A chore that fails temporarily is done again the
-    next time, and ends nothing.
+    next time, and ends nothing; ``FatalFault`` is raised if another run took over, or the broker
+    refuses for good.
     """
 
     def __init__(
@@ -131,41 +132,24 @@ class Upkeep:
         ]
 
     def look(self) -> None:
-        """Does the chores that are due.
-
-        Raises:
-            FatalFault: Another run took over, or the broker refuses for good.
-        """
+        """Does the chores that are due."""
         for chore in self._chores:
             if time.monotonic() - chore.done_at >= chore.age:
                 self._attempt(chore.do)
                 chore.done_at = time.monotonic()
 
     def change(self, configuration: JobConfiguration, start: Start) -> None:
-        """Goes on by changed tables.
-
-        Args:
-            configuration: The job.
-            start: The lanes of the run, with what these set free.
-        """
+        """Uses changed tables, with what they set free."""
         self._configuration, self.start = configuration, start
         self.backlog.change(start)
 
     def is_last_run(self) -> bool:
-        """Whether the topics are still those of this run, now that nothing is left on them.
-
-        Raises:
-            FatalFault: As for ``look``.
-        """
+        """Whether the topics are still those of this run, now that nothing is left on them."""
         self._attempt(self._check_layout)
         return not self.ends_run
 
     def end(self) -> None:
-        """Commits behind markers a last time, once the last batch has ended.
-
-        Raises:
-            FatalFault: As for ``look``.
-        """
+        """Commits behind markers a last time, once the last batch has ended."""
         self._attempt(self.backlog.pass_markers)
 
     def close(self) -> None:
