@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Mapping
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
-from redrive.configuration import OnUndeliverable
+from redrive.configuration import HandlerConfiguration, JobConfiguration, OnUndeliverable
 from redrive.engine.commands import NO_STATES, States
 from redrive.engine.deciders import Decider
-from redrive.engine.facts import NewTopicQuestion
+from redrive.engine.facts import Facts, NewTopicQuestion
 from redrive.engine.names import (
     HandlerIdentity,
     cluster_topic,
@@ -28,18 +28,9 @@ from redrive.rules import RulesTable, is_topic_name, parse
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.kafka import KafkaResolver
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.put import Destination, Discovered, Refusal
-from redrive.topology.receiving import receiving_queue_managers, resolver_of
-from redrive.topology.triggers import triggers_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
-
-    from redrive.configuration import HandlerConfiguration, JobConfiguration
-    from redrive.engine.facts import Facts
-    from redrive.topology.put import Resolver
-    from redrive.topology.receiving import ReceivingQueueManager
-    from redrive.topology.triggers import Trigger
+from redrive.topology.put import Destination, Discovered, Refusal, Resolver
+from redrive.topology.receiving import ReceivingQueueManager, receiving_queue_managers, resolver_of
+from redrive.topology.triggers import Trigger, triggers_of
 
 Deciders = dict[str, tuple[Decider, SourceKind]]
 """Topic -> decider, source kind."""

@@ -15,8 +15,6 @@ from redrive.topology.names import MAX_TOPIC_NAME, is_reserved, unescape
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration
 
-__all__ = ["MAX_TOPICS", "Subscription", "expression_of", "problem_with"]
-
 MAX_TOPICS: Final = 500
 """Topics that a subscription takes at most, unless the settings say otherwise: each has topics of
 its own."""

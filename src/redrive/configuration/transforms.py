@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from redrive.engine.transforms import FunctionTransform, PatchTransform
+from redrive.engine.edits import Content
+from redrive.engine.transforms import FunctionTransform, PatchTransform, Transform
 from redrive.entry_point import imported
 from redrive.messages.json_patch import JsonPatch, read_json
-
-if TYPE_CHECKING:
-    from redrive.engine.edits import Content
-    from redrive.engine.transforms import Transform
-    from redrive.topology.put import Refusal
+from redrive.topology.put import Refusal
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,10 @@ the records before them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from redrive.kafka.cluster import next_offsets
-
-if TYPE_CHECKING:
-    from redrive.kafka.cluster import Cluster
-    from redrive.messages import TopicPartition
-    from redrive.streaming.batch import BatchProcessor
-    from redrive.streaming.start import Start
+from redrive.kafka.cluster import Cluster, next_offsets
+from redrive.messages import TopicPartition
+from redrive.streaming.batch import BatchProcessor
+from redrive.streaming.start import Start
 
 
 class Backlog:

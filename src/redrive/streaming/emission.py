@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
@@ -23,6 +23,7 @@ from redrive.checkpoints.figures import EmissionFigures
 from redrive.checkpoints.protocol import Emitter, FailedTry
 from redrive.checkpoints.states import StatesFollower
 from redrive.collector import collector_paused
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.breaker import NO_BREAKERS, BreakerCounts, BreakerKey, OpenBreaker
 from redrive.engine.commands import NO_STATES, Replay, States, orders_on
@@ -42,9 +43,6 @@ from redrive.messages.schemes import SchemeTable
 from redrive.outcomes.followed import FollowedReplays
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from redrive.configuration import JobConfiguration
     from redrive.streaming.start import Start
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -430,6 +428,3 @@ def _log_failed_try(failed: FailedTry) -> None:
             }
         },
     )
-
-
-__all__ = ["Emission", "EmissionOrder", "Emitted", "GroupCluster", "SystemClock"]

@@ -17,11 +17,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.own_topics import cluster_topic as own_topic
 from redrive.checkpoints.protocol import Emitter
+from redrive.configuration import JobConfiguration
 from redrive.engine.facts import Answers, Questions
 from redrive.engine.names import cluster_topic
 from redrive.errors import FatalFault, RedriveError, TransientFault
@@ -30,17 +31,14 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import AGAIN, ONE_TRY
 from redrive.kafka.errors import UNANSWERED_REASON
 from redrive.kafka.producer import KafkaProducer
+from redrive.kafka.records import StoredRecord
 from redrive.kafka.watch import Watch
 from redrive.messages import OutputRecord, Refused, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import Form, add_header, new_header
 from redrive.messages.reasons import Reason
 from redrive.streaming.emission import SystemClock
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.kafka.records import StoredRecord
-    from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.lifecycle import JobControl
 
 _AT_ONCE: Final = 2_000
 """The most records of one transaction."""

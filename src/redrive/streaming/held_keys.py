@@ -13,11 +13,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from redrive.checkpoints.control import commit_records
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.protocol import Emitter
+from redrive.configuration import JobConfiguration
 from redrive.engine.facts import WaitingQuestion
 from redrive.engine.names import HandlerIdentity, held_keys_topic
 from redrive.errors import FatalFault, FencedFault, RedriveError
@@ -28,12 +29,7 @@ from redrive.kafka.producer import KafkaProducer
 from redrive.kafka.waiting_keys import LiveOrder
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.streaming.emission import GroupCluster, SystemClock
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.streaming.lifecycle import JobControl
-
-__all__ = ["HeldKeysTopic"]
+from redrive.streaming.lifecycle import JobControl
 
 _LOOK: Final = 1.0
 """Seconds between two looks at what waits."""

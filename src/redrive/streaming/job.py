@@ -449,6 +449,3 @@ class _QueryFailed(Exception):
         super().__init__(text)
         self.fault = fault
         self.text = text
-
-
-__all__ = ["Job", "run"]

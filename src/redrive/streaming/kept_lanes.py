@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
 
+from redrive.checkpoints.control import TableIdentity
 from redrive.checkpoints.held import HeldPartition
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import (
     identity_of,
     sources_of,
@@ -20,14 +21,10 @@ from redrive.configuration.deciders import (
     topology_of,
 )
 from redrive.messages import TopicPartition
+from redrive.rules import RulesTable
 from redrive.rules.backoff import PARTITIONS
 from redrive.topology.layout import QueueTopic, TopicRole
 from redrive.topology.mq.objects import LocalQueue
-
-if TYPE_CHECKING:
-    from redrive.checkpoints.control import TableIdentity
-    from redrive.configuration import JobConfiguration
-    from redrive.rules import RulesTable
 
 
 @dataclass(frozen=True, slots=True)

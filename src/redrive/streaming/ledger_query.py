@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from redrive.outcomes.inventory import Engine
     from redrive.outcomes.rows import Row
 
-__all__ = ["spark_engine"]
-
 
 @contextmanager
 def spark_engine(

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from redrive.operations.supervision import SupervisionState
     from redrive.streaming.emission import Emitted
 
-__all__ = ["BatchSummary", "EndDeadline", "JobControl", "JobObserver", "Request", "Restart", "Stop"]
-
 _Arguments = ParamSpec("_Arguments")
 
 _END: Final = 15.0

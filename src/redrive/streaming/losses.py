@@ -10,17 +10,15 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from redrive.checkpoints.control import ControlTopic, LostPosition
 from redrive.configuration import DataLoss, JobConfiguration
 from redrive.engine.commands import Resume, ResumeFrom
+from redrive.kafka.cluster import Cluster, Extent
+from redrive.messages import TopicPartition
 from redrive.operations.states import read_states
-
-if TYPE_CHECKING:
-    from redrive.kafka.cluster import Cluster, Extent
-    from redrive.messages import TopicPartition
-    from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.lifecycle import JobControl
 
 
 class StoppedTopic(NamedTuple):

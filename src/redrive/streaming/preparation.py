@@ -10,10 +10,11 @@ import random
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from redrive.checkpoints.control import ControlTopic
-from redrive.checkpoints.epoch import instance_key
+from redrive.checkpoints.epoch import RunIdentity, instance_key
+from redrive.checkpoints.instances import Share
 from redrive.checkpoints.registry import Registration
 from redrive.checkpoints.tables import RunningTable, keep_tables
 from redrive.configuration import Conflict, HandlerConfiguration, JobConfiguration
@@ -31,18 +32,14 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import COORDINATOR, PATIENCE, PAUSE, DeadlineThread
 from redrive.operations.process import this_user
 from redrive.operations.rights import check_start
+from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.kept_lanes import inhibited_queues, kept_lanes
+from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.losses import StoppedTopic
 from redrive.streaming.start import Start, StartFinder, read_topics
+from redrive.streaming.supervision import Supervisor
 from redrive.streaming.topics import check_own_topics, own_topics
-
-if TYPE_CHECKING:
-    from redrive.checkpoints.epoch import RunIdentity
-    from redrive.checkpoints.instances import Share
-    from redrive.streaming.batch import BatchProcessor
-    from redrive.streaming.lifecycle import JobControl
-    from redrive.streaming.supervision import Supervisor
-    from redrive.streaming.wait import WaitRule
+from redrive.streaming.wait import WaitRule
 
 _MISSING_AGE: Final = 1.0
 """Seconds between two checks for dead-letter topics while there are none."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from redrive.checkpoints.clock import SteadyClock, begin_clock
 from redrive.checkpoints.control import (
@@ -21,6 +21,7 @@ from redrive.checkpoints.control import (
     changed_entry,
     changed_key,
 )
+from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import HeldPartition
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import sources_of
@@ -37,12 +38,9 @@ from redrive.streaming.kept_lanes import (
     kept_lanes,
     owned_lanes,
 )
+from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.losses import Losses, StoppedTopic
 from redrive.topology.layout import TopicRole
-
-if TYPE_CHECKING:
-    from redrive.checkpoints.epoch import RunIdentity
-    from redrive.streaming.lifecycle import JobControl
 
 _SHOWN: Final = 3
 """The most lanes that a message names."""

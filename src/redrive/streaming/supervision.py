@@ -17,30 +17,27 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.checkpoints.states import StatesFollower
+from redrive.configuration import JobConfiguration
 from redrive.diagnostics import Severity
+from redrive.engine.breaker import BreakerState
 from redrive.engine.commands import NO_STATES
+from redrive.engine.flood import FloodState
 from redrive.errors import EXIT_STALLED, ConfigurationError, ProtocolError, RedriveError
 from redrive.kafka.cluster import Cluster, next_offsets
 from redrive.kafka.deadline import MOST_ABANDONED, ONE_TRY, abandoned_calls
+from redrive.messages import TopicPartition
 from redrive.operations.supervision import (
     Activity,
     SupervisionState,
     supervision_file,
     write,
 )
-from redrive.streaming.lifecycle import JobObserver
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.engine.breaker import BreakerState
-    from redrive.engine.flood import FloodState
-    from redrive.messages import TopicPartition
-    from redrive.streaming.lifecycle import JobControl
-    from redrive.streaming.start import Start
+from redrive.streaming.lifecycle import JobControl, JobObserver
+from redrive.streaming.start import Start
 
 _STATE_AGE: Final = 2.0
 """Seconds between two writings of the state."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from redrive.checkpoints.own_topics import (
     cluster_topic,
@@ -15,15 +15,13 @@ from redrive.checkpoints.own_topics import (
     retry_topic,
     tables_topic,
 )
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import identity_of, sources_of, table_of
 from redrive.engine import names
 from redrive.errors import ConfigurationError
 from redrive.kafka.administration import NewTopic
+from redrive.kafka.cluster import Cluster
 from redrive.rules.backoff import PARTITIONS
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.kafka.cluster import Cluster
 
 _POLICY: Final = "cleanup.policy"
 

@@ -13,7 +13,7 @@ from redrive.checkpoints.states import StatesFollower
 from redrive.errors import FatalFault, ProtocolError, RedriveError
 from redrive.operations.dynamic_queues import delete_overdue, is_overdue
 from redrive.streaming.backlog import Backlog
-from redrive.streaming.start import read_topics
+from redrive.streaming.start import Start, read_topics
 from redrive.streaming.workers import keep_warm
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from redrive.streaming.batch import BatchProcessor
     from redrive.streaming.lifecycle import JobControl
     from redrive.streaming.query import RunningQuery
-    from redrive.streaming.start import Start
 
 _LAYOUT_AGE: Final = 10.0
 """Seconds between two looks for new topics and partitions."""

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import sources_of, table_of
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
 
 
 class WaitRule:
