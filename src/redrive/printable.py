@@ -20,8 +20,7 @@ _SHOWN_AS_THEY_ARE: Final = "\n\t"
 def printable(text: str) -> str:
     """A text of the same length that a terminal shows and does not obey.
 
-    Args:
-        text: Any text; line ends and tabs stay as they are.
+    Line ends and tabs stay as they are.
     """
     if text.isprintable():
         return text
@@ -42,12 +41,7 @@ def _shown(character: str) -> str:
 
 
 def plain_text(data: bytes, besides: str = "\t\r\n") -> str | None:
-    """Bytes as text; None if they are not UTF-8, or hold a control character.
-
-    Args:
-        data: The bytes.
-        besides: Control characters that may be there.
-    """
+    """Bytes as text; None if not UTF-8, or with a control character that is not in ``besides``."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -37,11 +37,7 @@ def extra_of(record: logging.LogRecord, name: str) -> Mapping[str, Any]:
 
 
 def log_to_standard_error(level: int) -> None:
-    """Lets a process that Spark started write lines as the job does.
-
-    Args:
-        level: The least severe lines.
-    """
+    """Lets a process that Spark started write lines of at least this level as the job does."""
     logger = logging.getLogger("redrive")
     if any(handler.name == _HANDLER for handler in logger.handlers):
         return

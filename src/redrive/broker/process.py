@@ -14,15 +14,9 @@ _POLL_INTERVAL = 0.02  # seconds
 
 
 def spawn(command: Sequence[str], log: Path, *, folder: Path) -> int:
-    """Start a process of its own session, which no terminal signal reaches.
+    """Start a process of its own session, which no terminal signal reaches; returns its id.
 
-    Args:
-        command: Program and arguments.
-        log: File that takes its standard output and error.
-        folder: Its working folder.
-
-    Returns:
-        The process id.
+    Its standard output and error go to the log.
     """
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -41,11 +35,8 @@ def spawn(command: Sequence[str], log: Path, *, folder: Path) -> int:
 def is_alive(pid: int, mark: str) -> bool:
     """Whether a process runs and is the one meant, not a later one with the same id.
 
-    A process that is ending counts as alive until it has released its files and ports.
-
-    Args:
-        pid: The process id.
-        mark: A text in the command line of the process meant, such as its folder.
+    A process that is ending counts as alive until it has released its files and ports. The mark is
+    a text in the command line of the process meant, such as its folder.
     """
     _reap(pid)
     if not _PROC.joinpath("self").exists():

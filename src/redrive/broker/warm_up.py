@@ -8,6 +8,7 @@ transaction pays a second for the creation of the internal topic.
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
@@ -19,34 +20,17 @@ _PAUSE = 0.05  # seconds
 def warm_up(bootstrap_servers: str, deadline: float) -> bool:
     """Ask for a transaction and for committed offsets until both are served.
 
-    Args:
-        bootstrap_servers: Where the broker answers.
-        deadline: Point of ``time.monotonic()`` at which to give up.
-
     Returns:
-        Whether both were served before the deadline.
+        Whether both were served before the deadline, a point of ``time.monotonic()``.
     """
+    client = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
     while time.monotonic() < deadline:
         try:
-            _begin_transactions(bootstrap_servers)
-            _ask_offsets(bootstrap_servers)
+            Producer({**client, "transactional.id": _NAME}).init_transactions(_REQUEST_TIMEOUT)
+            with closing(Consumer({**client, "group.id": _NAME})) as consumer:
+                consumer.committed([TopicPartition(_NAME, 0)], timeout=_REQUEST_TIMEOUT)
         except KafkaException:
             time.sleep(_PAUSE)
         else:
             return True
     return False
-
-
-def _begin_transactions(bootstrap_servers: str) -> None:
-    producer = Producer(
-        {"bootstrap.servers": bootstrap_servers, "transactional.id": _NAME, "log_level": 0}
-    )
-    producer.init_transactions(_REQUEST_TIMEOUT)
-
-
-def _ask_offsets(bootstrap_servers: str) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": _NAME, "log_level": 0})
-    try:
-        consumer.committed([TopicPartition(_NAME, 0)], timeout=_REQUEST_TIMEOUT)
-    finally:
-        consumer.close()

@@ -207,12 +207,9 @@ class JobConfiguration:
         )
 
     def with_topics(self, existing: Collection[str]) -> JobConfiguration:
-        """The configuration with a handler for each topic that a subscription matches.
+        """The configuration with a handler for each existing topic that a subscription matches.
 
         A topic that has a handler already keeps that one.
-
-        Args:
-            existing: Every topic of the cluster.
         """
         handlers = {one.identity.topic: one for one in self.handlers if not one.is_subscribed}
         for subscription in self.subscriptions:

@@ -215,11 +215,7 @@ class DeciderFactory:
     def resolver_for(
         self, settings: HandlerConfiguration, states: States
     ) -> Callable[[str, str, int], Destination | Refusal]:
-        """What leads the puts of a handler to topics.
-
-        Args:
-            settings: The handler.
-            states: Queues whose PUT was changed since they were defined.
+        """What leads the puts of a handler to topics, with the states that operators set.
 
         Returns:
             A function of queue manager, queue and seed; what it has to know of the cluster it asks
@@ -250,10 +246,7 @@ class DeciderFactory:
     ) -> Destination | Refusal:
         """Where a message waits until it is put on a topic of another cluster.
 
-        Args:
-            name: ``cluster:topic``.
-            cluster: The cluster.
-            dead_letters: The topic to which the message returns if it can't be put.
+        ``name`` is ``cluster:topic``; a message that can't be put returns to ``dead_letters``.
         """
         topic = name.removeprefix(f"{cluster}:")
         if cluster not in self._configuration.clusters:

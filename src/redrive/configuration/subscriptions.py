@@ -45,10 +45,6 @@ class Subscription:
         A topic that is gone keeps its handler as long as the handler's own topics exist: messages
         may wait there. Topics that have been handled before come first, so that the bound never
         takes one away for a new one.
-
-        Args:
-            application: Name of the application.
-            existing: Every topic of the cluster.
         """
         topics = [topic for _, topic in sorted(self._matching(application, existing))]
         handlers = [

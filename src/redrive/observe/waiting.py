@@ -152,12 +152,7 @@ class WaitingMetrics:
     def show_open(
         self, handlers: Iterable[str], found: Mapping[tuple[str, State], Standing]
     ) -> None:
-        """Shows what is parked, what remains, and what is in quarantine.
-
-        Args:
-            handlers: The handlers of the job; those without anything are shown with 0.
-            found: What stands where, by handler and state.
-        """
+        """Shows what is parked, what remains, and what is in quarantine; 0 for nothing."""
         for state, gauge in self._open.items():
             ours = {*handlers, *(handler for handler, where in found if where is state)}
             for gone in self._shown[state] - ours:

@@ -31,10 +31,6 @@ def with_environment(document: Document, environ: Mapping[str, str]) -> Document
     character that is not a letter or digit becomes an underscore. It holds one text, number or
     boolean; tables with names of their own, such as [clusters.eu], have to be in the document. An
     empty variable counts as not set. A secret stays in its variable: the document refers to it.
-
-    Args:
-        document: The settings of the file.
-        environ: Environment variables.
     """
     settings = _settings(document)
     for name, value in _variables(environ):

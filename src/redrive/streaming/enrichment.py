@@ -55,11 +55,7 @@ class Enrichment:
         return _CheckedEnrichment(configuration.enrichment, function)
 
     def applied(self, frame: DataFrame) -> DataFrame:
-        """The frame for the decision.
-
-        Args:
-            frame: A batch with the columns of ``redrive.streaming.rows.SCHEMA``.
-        """
+        """The frame for the decision, as the batch with the columns of ``rows.SCHEMA``."""
         return frame
 
     def check_fetched(self, batches: Sequence[pa.RecordBatch]) -> None:
@@ -116,10 +112,7 @@ class _CheckedEnrichment(Enrichment):
 
 
 def numbered_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches, if their rows still have the numbers from before the enrichment.
-
-    Args:
-        batches: Rows; without the column of numbers there was no enrichment.
+    """The batches, if their rows still have the numbers from before an enrichment.
 
     Raises:
         FatalFault: Rows are missing, duplicated or reordered. No row after the first such row is

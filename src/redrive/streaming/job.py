@@ -356,8 +356,9 @@ class Job:
                 return None
             if self._projection is not None:
                 self._projection.look()
-                self._supervisor.ledger_waits(self._projection.problem)
-            self._supervisor.clusters_wait(one.forwarding.problem, one.forwarding.waiting)
+                self._supervisor.ledger_problem = self._projection.problem
+            self._supervisor.clusters_problem = one.forwarding.problem
+            self._supervisor.forwards = one.forwarding.waiting
             if self._wait.ends and time.monotonic() - checked_work_at > _IDLE_AGE:
                 checked_work_at = time.monotonic()
                 if self._is_done(one) and one.upkeep.is_last_run():

@@ -96,10 +96,7 @@ def kept_lanes(
 ) -> list[KeptLane]:
     """Every lane of this instance's share whose messages may wait.
 
-    Args:
-        configuration: The job.
-        layout: Partitions of the topics that are read and exist.
-        existing: All topics that exist, including the job's own.
+    The layout has the topics that are read; ``existing`` are all, with the job's own.
     """
     return [
         *_kept_by_handlers(configuration, layout, existing),
@@ -157,13 +154,7 @@ def held_by_channels(
     kept: Iterable[KeptLane],
     positions: Mapping[TopicPartition, int],
 ) -> Iterator[HeldPartition]:
-    """Held partitions that channels move while they run.
-
-    Args:
-        channels: Lanes of transmission queues, and the queues.
-        kept: Every kept lane of the run.
-        positions: Where each lane starts.
-    """
+    """Held partitions that channels move while they run: lanes of transmission queues."""
     kept_by_source = {one.source: one for one in kept}
     for lane, source in channels:
         yield HeldPartition(
@@ -184,13 +175,7 @@ def held_until_due(
     positions: Mapping[TopicPartition, int],
     tables: Mapping[TopicPartition, TableIdentity],
 ) -> Iterator[HeldPartition]:
-    """Held partitions that wait for their time, or for another table.
-
-    Args:
-        kept: Every kept lane of the run.
-        positions: Where each lane starts.
-        tables: The table that decides each lane, and what it set free.
-    """
+    """Held partitions that wait for their time, or for another table than the one of each lane."""
     for one in kept:
         identity = tables[one.source]
         # Operators release what managers could not put anywhere; see operations.undelivered.

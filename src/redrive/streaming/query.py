@@ -17,7 +17,7 @@ from redrive.kafka.deadline import SILENCE
 from redrive.messages import TopicPartition
 from redrive.streaming import held_source
 from redrive.streaming.kafka_options import kafka_options
-from redrive.streaming.rows import selected
+from redrive.streaming.rows import COLUMNS
 from redrive.streaming.session import Spark
 
 if TYPE_CHECKING:
@@ -139,4 +139,4 @@ def _kafka_frame(
         "kafka.max.poll.records": "5000",
         "kafkaConsumer.pollTimeoutMs": "30000",
     }
-    return selected(spark.readStream.format("kafka").options(**options).load())
+    return spark.readStream.format("kafka").options(**options).load().select(*COLUMNS)

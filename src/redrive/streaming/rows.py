@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from redrive.messages import Headers, Records, TopicPartition
+from redrive.messages import Headers, Records, TopicPartition
 
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Columns of Spark's Kafka source, in the order of ``SCHEMA``."""
@@ -32,11 +29,6 @@ _ARROW: Final = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
-
-
-def selected(frame: DataFrame) -> DataFrame:
-    """The columns that a decision needs."""
-    return frame.select(*COLUMNS)
 
 
 def arrow_batch(lane: TopicPartition, records: Records) -> pa.RecordBatch:

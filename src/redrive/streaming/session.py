@@ -189,10 +189,6 @@ class Spark:
     def translated(self, step: str, ask: Callable[[], _Answer]) -> _Answer:
         """The result of a call that asks Java in this thread, without its own deadline.
 
-        Args:
-            step: What is asked for.
-            ask: The call.
-
         Raises:
             RestartRequired: Java is gone, or does not answer.
             EnvironmentFault: Spark does not start.

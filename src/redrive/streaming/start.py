@@ -6,7 +6,7 @@ topics that a channel or a home-server queue empties, and waiting copies on the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
@@ -238,6 +238,8 @@ class StartFinder:
             kept, {lane: extent.end for lane, extent in current.extents.items()}
         )
         self._record_tables(changed)
+        # When one of them is created, it is read from its start.
+        awaited = {name: TopicIdentity("") for name in missing if not self._entries.topic_of(name)}
         return replace(
             start,
             positions={lane: current.positions[lane] for lane in free},
@@ -247,7 +249,7 @@ class StartFinder:
                 *start.held,
             ),
             moved=current.moved,
-            topics={**current.topics, **self._awaited_topics(missing)},
+            topics={**current.topics, **awaited},
             begins=current.begins,
         )
 
@@ -329,10 +331,6 @@ class StartFinder:
         )
         found = positions_from_outcomes(self._configuration, self._cluster, lanes)
         return {lane: found.get(lane, self._entries.begin_of(lane) or 0) for lane in lanes}
-
-    def _awaited_topics(self, missing: Iterable[str]) -> dict[str, TopicIdentity]:
-        """Missing topics: when one of them is created, it is read from its start."""
-        return {name: TopicIdentity("") for name in missing if not self._entries.topic_of(name)}
 
     def _tables_of(
         self, kept: Collection[KeptLane], ends: Mapping[TopicPartition, int]

@@ -165,8 +165,13 @@ class Supervisor(JobObserver):
         self._silence: Trouble | None = None
         self._waits_for = ""
         self._stands_by = False
-        self._ledger = self._clusters = self._refused = ""
-        self._forwards: Mapping[str, int] = {}
+        self._refused = ""
+        self.ledger_problem = ""
+        """Why the ledger is not written; empty if it is. That is no stall."""
+        self.clusters_problem = ""
+        """Why messages wait for other clusters; empty if none does. That is no stall."""
+        self.forwards: Mapping[str, int] = {}
+        """How many messages wait for each."""
         self._stopped: Mapping[str, str] = {}
         self.breakers: tuple[BreakerState, ...] = ()
         """The breakers that are not closed."""
@@ -224,14 +229,6 @@ class Supervisor(JobObserver):
         first = next((one for one in findings if one.severity is Severity.ERROR), None)
         self._refused = error.message if first is None else f"{first}: {first.message}"
 
-    def ledger_waits(self, problem: str) -> None:
-        """Notes why the ledger is not written; empty if it is. That is not a stall."""
-        self._ledger = problem
-
-    def clusters_wait(self, problem: str, forwards: Mapping[str, int]) -> None:
-        """Notes why messages wait for other clusters, and how many for each; that is no stall."""
-        self._clusters, self._forwards = problem, forwards
-
     def _watch(self) -> None:
         while not self._ended.wait(_STATE_AGE):
             if not self._control.is_stopping and abandoned_calls() > MOST_ABANDONED:
@@ -282,10 +279,10 @@ class Supervisor(JobObserver):
     def _report(self, now: float) -> None:
         state = replace(
             self._state(now),
-            ledger=self._ledger,
+            ledger=self.ledger_problem,
             refused=self._refused,
-            clusters=self._clusters,
-            forwards=self._forwards,
+            clusters=self.clusters_problem,
+            forwards=self.forwards,
             stopped=self._stopped,
             breakers=self.breakers,
             floods=self.floods,

@@ -77,11 +77,9 @@ def emit_task(
 def refuse_second_attempt(attempt: int) -> None:
     """Refuses a task's second attempt: the first may still be alive.
 
-    Args:
-        attempt: The number of times that Spark started the task before.
-
     Raises:
-        TransientFault: It has; a new run, which fences the first attempt, repeats the rows.
+        TransientFault: Spark started it before; a new run, which fences the first attempt, repeats
+            the rows.
     """
     if attempt > 0:
         raise TransientFault("an executor was lost; its tasks are done again by a new run")
