@@ -167,8 +167,8 @@ def _is_sound(path: Path, jar: Jar, compare: bool) -> bool:  # noqa: FBT001 - pr
 def _enumerate(coordinates: list[str]) -> str:
     """A few names and the number of the others, with the verb."""
     names = ", ".join(coordinates[:_NAMED])
-    if (others := len(coordinates) - _NAMED) > 0:
-        names += f" and {others} more"
+    if (more := len(coordinates) - _NAMED) > 0:
+        names += f" and {more} more"
     return f"{names} {'is' if len(coordinates) == 1 else 'are'}"
 
 

@@ -138,5 +138,5 @@ def test_an_error_that_comes_at_once_is_asked_again_at_growing_intervals() -> No
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
 
     with pytest.raises(TransientFault):
-        clients.asked("offsets", ask)
+        clients.answer("offsets", ask)
     assert 2 <= len(tries) <= 7  # after 0, 0.1, 0.3, 0.7, 1.5, 3.0 seconds

@@ -142,7 +142,7 @@ class AskingClients:
                         hint="check that it runs, bootstrap_servers and the security settings",
                     ) from exception
 
-    def asked(self, step: str, ask: Callable[[float], _Answer]) -> _Answer:
+    def answer(self, step: str, ask: Callable[[float], _Answer]) -> _Answer:
         """The answer to a question, which fresh clients repeat until one comes or the time is over.
 
         The first try is short: a client that lost its coordinator never answers, and a slow broker

@@ -115,7 +115,7 @@ class Cluster:
 
     def topics(self) -> Mapping[str, int]:
         """Every topic that exists now, with its number of partitions."""
-        self._topics = self._clients.asked("list of topics", self._list_topics)
+        self._topics = self._clients.answer("list of topics", self._list_topics)
         return self._topics
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
@@ -159,9 +159,9 @@ class Cluster:
 
     def leaderless(self, lanes: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """The partitions among these that have no leader now and cannot be asked."""
-        asked = frozenset(lanes)
-        described = self.descriptions(sorted({lane.topic for lane in asked}))
-        return asked & {
+        lanes = frozenset(lanes)
+        described = self.descriptions(sorted({lane.topic for lane in lanes}))
+        return lanes & {
             TopicPartition(name, one.id)
             for name, topic in described.items()
             if topic is not None
@@ -194,7 +194,7 @@ class Cluster:
                 found[name] = {key: entry.value for key, entry in (entries or {}).items()}
             return found
 
-        return self._clients.asked("settings of topics", ask)
+        return self._clients.answer("settings of topics", ask)
 
     def create(self, topic: NewTopic, *, validate_only: bool) -> KafkaError | None:
         """Creates a topic; one that exists by now is fine.
@@ -216,16 +216,16 @@ class Cluster:
                 raise KafkaException(error)
             return error
 
-        return self._clients.asked(f"creation of topic {topic.name}", ask)
+        return self._clients.answer(f"creation of topic {topic.name}", ask)
 
     # -- offsets -------------------------------------------------------------------------------
 
     def extents(self, lanes: Iterable[TopicPartition]) -> dict[TopicPartition, Extent]:
         """The offsets of partitions now."""
-        asked = list(lanes)
-        first = self._offsets(dict.fromkeys(asked, _EARLIEST))
-        end = self.ends(asked)
-        return {lane: Extent(first[lane], end[lane]) for lane in asked}
+        lanes = list(lanes)
+        first = self._offsets(dict.fromkeys(lanes, _EARLIEST))
+        end = self.ends(lanes)
+        return {lane: Extent(first[lane], end[lane]) for lane in lanes}
 
     def ends(
         self, lanes: Iterable[TopicPartition], *, committed_only: bool = True
@@ -236,8 +236,7 @@ class Cluster:
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The first offset whose timestamp is not before some milliseconds since 1970; else -1."""
-        asked = {lane: OffsetSpec.for_timestamp(time_) for lane, time_ in times.items()}
-        return self._offsets(asked)
+        return self._offsets({lane: OffsetSpec.for_timestamp(at) for lane, at in times.items()})
 
     def committed(
         self, group: str, lanes: Iterable[TopicPartition], *, stable: bool = False
@@ -269,7 +268,7 @@ class Cluster:
             return answer
 
         try:
-            answer = self._clients.asked(f"committed offsets of {group}", ask)
+            answer = self._clients.answer(f"committed offsets of {group}", ask)
         except TransientFault as fault:
             if not stable:
                 raise
@@ -290,11 +289,11 @@ class Cluster:
         Raises:
             TransientFault: The broker refused, or gave no answer in time.
         """
-        asked = [ClientPartition(*lane, end) for lane, end in below.items() if end]
-        if not asked:
+        ends = [ClientPartition(*lane, end) for lane, end in below.items() if end]
+        if not ends:
             return
         with translated("deletion of old records"):
-            answers = self._clients.admin.delete_records(asked, request_timeout=self._timeout)
+            answers = self._clients.admin.delete_records(ends, request_timeout=self._timeout)
             for answer in answers.values():
                 answer_of(answer, self._timeout)
 
@@ -311,7 +310,7 @@ class Cluster:
     def members(self, application: str) -> tuple[str, ...]:
         """Client ids of the instances that run now; ``TransientFault`` without an answer."""
         group = instances_group(application)
-        described = self._clients.asked(
+        described = self._clients.answer(
             f"members of {group}",
             lambda seconds: answer_of(
                 self._clients.admin.describe_consumer_groups([group], request_timeout=seconds)[
@@ -388,16 +387,16 @@ class Cluster:
             )
             return {name: read(answer, seconds) for name, answer in answers.items()}
 
-        return self._clients.asked(step, ask)
+        return self._clients.answer(step, ask)
 
     def _offsets(
         self,
-        asked: Mapping[TopicPartition, OffsetSpec],
+        specs: Mapping[TopicPartition, OffsetSpec],
         level: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[TopicPartition, int]:
-        if not asked:
+        if not specs:
             return {}
-        places = {ClientPartition(*lane): spec for lane, spec in asked.items()}
+        places = {ClientPartition(*lane): spec for lane, spec in specs.items()}
 
         def ask(seconds: float) -> dict[TopicPartition, int]:
             answers = self._clients.connected_admin(seconds).list_offsets(
@@ -408,7 +407,7 @@ class Cluster:
                 for place, answer in answers.items()
             }
 
-        return self._clients.asked("offsets of partitions", ask)
+        return self._clients.answer("offsets of partitions", ask)
 
 
 def settled_ends(

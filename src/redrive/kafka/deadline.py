@@ -99,8 +99,8 @@ def abandoned_calls() -> int:
 
 def unanswered() -> list[str]:
     """The steps that were abandoned, then those under way, the longest one first."""
-    begun = list(_under_way.values())  # a copy: other threads begin and end steps meanwhile
-    return [*_abandoned, *(step for _, step in sorted(begun))]
+    steps = list(_under_way.values())  # a copy: other threads begin and end steps meanwhile
+    return [*_abandoned, *(step for _, step in sorted(steps))]
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def _readable_offsets(
     """The offsets of each partition, in order; unreadable ones get an answer that says why."""
     legal = {one.topic for one in questions if LEGAL_NAME.fullmatch(one.topic)}
     topics = cluster.descriptions(sorted(legal), with_rights=True)
-    asked: defaultdict[TopicPartition, list[int]] = defaultdict(list)
+    wanted: defaultdict[TopicPartition, list[int]] = defaultdict(list)
     for one in sorted(questions):
         topic = topics.get(one.topic)
         if topic is None or not 0 <= one.partition < len(topic.partitions):
@@ -61,11 +61,11 @@ def _readable_offsets(
         elif topic.authorized_operations and AclOperation.READ not in topic.authorized_operations:
             found[one] = Gone(f"this user may not read {one.topic}", may_come=True)
         else:
-            asked[TopicPartition(one.topic, one.partition)].append(one.offset)
-    stable = cluster.extents(asked)
-    written = cluster.ends(asked, committed_only=False) if asked else {}
+            wanted[TopicPartition(one.topic, one.partition)].append(one.offset)
+    stable = cluster.extents(wanted)
+    written = cluster.ends(wanted, committed_only=False) if wanted else {}
     there: defaultdict[TopicPartition, list[int]] = defaultdict(list)
-    for lane, offsets in asked.items():
+    for lane, offsets in wanted.items():
         for offset in offsets:
             if stable[lane].first <= offset < stable[lane].end:
                 there[lane].append(offset)

@@ -70,7 +70,11 @@ class KafkaProducer:
         self._failed: list[FailedRecord] = []
         self._abort_required = False
         self._with_reports = True
-        self._may_arrive_late = False
+        self.may_arrive_late = False
+        """See ``protocol.Producer.may_arrive_late``.
+
+        The client does not report that it resent a request, but it waits before it does.
+        """
         self._thread = DeadlineThread(f"redrive-producer-{transactional_id}")
         config = _producer_config(client, transactional_id, batching)
         self._producer = Producer(config, logger=_CLIENT_LOGGER)
@@ -82,14 +86,6 @@ class KafkaProducer:
     def has_returned(self) -> bool:
         """Whether the abandoned call has returned."""
         return self._thread.has_returned
-
-    @property
-    def may_arrive_late(self) -> bool:
-        """See ``protocol.Producer.may_arrive_late``.
-
-        The client does not report that it resent a request, but it waits before it does.
-        """
-        return self._may_arrive_late
 
     def initialise(self) -> None:
         """See ``protocol.Producer.initialise``."""
@@ -142,7 +138,7 @@ class KafkaProducer:
         """
         if not self._with_reports:
             return self._producer.flush(seconds)
-        begun = last_progress = time.monotonic()
+        began = last_progress = time.monotonic()
         left = -1
         while True:
             before, left = left, self._producer.flush(PAUSE)
@@ -150,7 +146,7 @@ class KafkaProducer:
             if left != before:
                 last_progress = now
             is_stuck = bool(self._failed) and now - last_progress > GLIMPSE
-            if not left or is_stuck or now - begun > seconds:
+            if not left or is_stuck or now - began > seconds:
                 return left
 
     def send_offsets(self, ends: Mapping[TopicPartition, int]) -> TransactionReport:
@@ -210,7 +206,7 @@ class KafkaProducer:
         try:
             self._wait(step, call)
         finally:
-            self._may_arrive_late |= time.monotonic() - began >= _SENT_ONCE
+            self.may_arrive_late |= time.monotonic() - began >= _SENT_ONCE
 
     def _unless_refused(self, step: str, call: Callable[[], None]) -> TransactionReport:
         """Takes a step that the client refuses after refused records in the transaction."""

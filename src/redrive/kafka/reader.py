@@ -135,7 +135,7 @@ class Reader:
     ) -> Iterator[Run]:
         """Lanes side by side; arguments and errors as for ``Readers.read``."""
         self.assign(starts)
-        begun = last_progress = time.monotonic()
+        began = last_progress = time.monotonic()
         while self.positions:
             for run in self.take(self._missing(ends), LOOK):
                 if run.lane not in self.positions:
@@ -152,7 +152,7 @@ class Reader:
             now = time.monotonic()
             if self.positions and now - last_progress > SILENCE:
                 raise TransientFault(self._stuck())
-            if self.positions and seconds is not None and now - begun > seconds:
+            if self.positions and seconds is not None and now - began > seconds:
                 left = len(self.positions)
                 raise TransientFault(f"{left} partitions were not read to their end")
 
@@ -187,8 +187,8 @@ class Reader:
     def _stuck(self) -> str:
         lane, position = next(iter(self.positions.items()))
         count = len(self.positions) - 1
-        others = f" and {count} other partitions" if count else ""
-        return f"{lane} gave nothing from offset {position} on for {SILENCE:g} s{others}"
+        more = f" and {count} other partitions" if count else ""
+        return f"{lane} gave nothing from offset {position} on for {SILENCE:g} s{more}"
 
 
 class Readers:
@@ -259,13 +259,13 @@ _readers: Final[dict[tuple[int, Connection], Readers]] = {}
 
 
 def read_parts(
-    connection: Connection, asked: Iterable[OffsetRange]
+    connection: Connection, ranges: Iterable[OffsetRange]
 ) -> Iterator[tuple[TopicPartition, Records]]:
     """The committed records of ranges, read by this process's cached readers.
 
     Args:
         connection: The cluster.
-        asked: The ranges, each of another partition. Records that retention deleted are never
+        ranges: The ranges, each of another partition. Records that retention deleted are never
             skipped silently.
 
     Yields:
@@ -275,7 +275,7 @@ def read_parts(
         TransientFault: A range can't be read: the broker sent nothing for too long, or records are
             gone.
     """
-    for run in _runs(connection, asked):
+    for run in _runs(connection, ranges):
         messages = run.messages
         keys: Any = [*map(Message.key, messages)]
         values: Any = [*map(Message.value, messages)]
@@ -286,33 +286,34 @@ def read_parts(
 
 
 def surviving_offsets(
-    connection: Connection, asked: Iterable[OffsetRange], advance: Callable[[int], None]
+    connection: Connection, ranges: Iterable[OffsetRange], advance: Callable[[int], None]
 ) -> dict[TopicPartition, frozenset[int]]:
     """The offsets that compaction must keep: the last of each key, if it has a value.
 
     Args:
         connection: The cluster.
-        asked: Whole partitions of compacted topics.
+        ranges: Whole partitions of compacted topics.
         advance: Called with the number of records read since the last call.
 
     Raises:
         TransientFault: As ``read_parts``.
     """
     last: defaultdict[TopicPartition, dict[Any, Any]] = defaultdict(dict)
-    taken_away: defaultdict[TopicPartition, set[Any]] = defaultdict(set)
-    for run in _runs(connection, asked):
+    deleted: defaultdict[TopicPartition, set[Any]] = defaultdict(set)
+    for run in _runs(connection, ranges):
         offsets = map(Message.offset, run.messages)
         last[run.lane].update(zip(map(Message.key, run.messages), offsets, strict=True))
-        taken_away[run.lane].update(it.offset() for it in run.messages if it.value() is None)
+        deleted[run.lane].update(it.offset() for it in run.messages if it.value() is None)
         advance(len(run.messages))
-    return {lane: frozenset(offsets.values()) - taken_away[lane] for lane, offsets in last.items()}
+    return {lane: frozenset(offsets.values()) - deleted[lane] for lane, offsets in last.items()}
 
 
-def _runs(connection: Connection, asked: Iterable[OffsetRange]) -> Iterator[Run]:
+def _runs(connection: Connection, ranges: Iterable[OffsetRange]) -> Iterator[Run]:
     readers = _readers.setdefault((os.getpid(), connection), Readers(connection))
-    ranges = {TopicPartition(one.topic, one.partition): one for one in asked}
-    starts = {lane: one.start for lane, one in ranges.items()}
-    return readers.read(starts, {lane: it.end for lane, it in ranges.items()}, passes_gone=False)
+    by_lane = {TopicPartition(one.topic, one.partition): one for one in ranges}
+    starts = {lane: one.start for lane, one in by_lane.items()}
+    ends = {lane: one.end for lane, one in by_lane.items()}
+    return readers.read(starts, ends, passes_gone=False)
 
 
 def _set_idle(reader: Reader, idle: list[Reader]) -> None:

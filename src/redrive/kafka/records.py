@@ -78,15 +78,15 @@ def _repaired(message: Message, first: bytes) -> Headers:
     except _CLIENT_FAULTS:
         return [(own.UNREADABLE, b"the client gives none of the headers")]
     headers: Headers = []
-    wrong: list[str] = []
+    undecodable: list[str] = []
     for number, pair in enumerate(pairs, 1):
         name, value = _parts(gc.get_referents(pair))
         if name is None:
-            raw = b"" if wrong else first
-            wrong.append(f"{number} ({ascii(raw)[2:-1]})" if raw else str(number))
+            raw = b"" if undecodable else first
+            undecodable.append(f"{number} ({ascii(raw)[2:-1]})" if raw else str(number))
             name = raw.decode(errors="replace") or "\ufffd"
         headers.append((name, value))
-    problem = f"the name of header {', '.join(wrong)} is not UTF-8"
+    problem = f"the name of header {', '.join(undecodable)} is not UTF-8"
     return [*headers, (own.UNREADABLE, problem.encode())]
 
 

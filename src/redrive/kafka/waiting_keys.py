@@ -78,8 +78,8 @@ class LiveOrder:
             for group, topics in _processing(now).items()
         }
         processed = {one for one, known in now.items() if _is_processed(known, ends, passed)}
-        letters = {one.letters for one in processed}
-        returned, decided = self._ends(letters), self._passed(self._group, letters)
+        returned_to = {one.letters for one in processed}
+        returned, decided = self._ends(returned_to), self._passed(self._group, returned_to)
         return {
             one: _returned(now[one], returned, decided) if one in processed else now.get(one, one)
             for one in rounds
@@ -210,12 +210,12 @@ class _Followed:
     def _take(self, record: StoredRecord) -> None:
         lane = record.lane
         place = Place(lane, record.offset)
-        mine = own.read_own(record.headers)
+        headers = own.read_own(record.headers)
         if lane == self._question.remaining:
             origin = record.key or b""
             if origin in self._remaining:
                 self._remove(*self._remaining.pop(origin))
-            key = None if record.value is None else mine.key
+            key = None if record.value is None else headers.key
             if key is not None:
                 self._remaining[origin] = place, key
         else:
@@ -224,7 +224,7 @@ class _Followed:
                 self._parked.setdefault(lane, {})[record.offset] = key
         if key is not None:
             here = own.identity(*lane, record.offset)
-            position = position_of(mine.identity or here)
+            position = position_of(headers.identity or here)
             self.keys[key][place] = Waiting(position, record.timestamp)
 
     def _pass(self, lane: TopicPartition, position: int) -> None:

@@ -91,9 +91,9 @@ class _JsonFormatter(logging.Formatter):
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         # Before it is JSON: a pattern with a quotation mark would not match an escaped one.
-        shown = self._mask.plain(entry) if self._mask else entry
+        masked = self._mask.plain(entry) if self._mask else entry
         return orjson.dumps(
-            shown, default=lambda it: self._mask.text(str(it)), option=orjson.OPT_NON_STR_KEYS
+            masked, default=lambda it: self._mask.text(str(it)), option=orjson.OPT_NON_STR_KEYS
         ).decode()
 
 

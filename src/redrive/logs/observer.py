@@ -124,10 +124,10 @@ class LogObserver(JobObserver):
         parts = []
         if configuration.handlers:
             queues = [handler.identity.queue for handler in configuration.handlers]
-            shown = ", ".join(queues[:_SHOWN])
+            names = ", ".join(queues[:_SHOWN])
             if len(queues) > _SHOWN:
-                shown = f"{len(queues)} queues, {shown}, ..."
-            parts.append(f"handling the dead letters of {shown}")
+                names = f"{len(queues)} queues, {names}, ..."
+            parts.append(f"handling the dead letters of {names}")
         if configuration.topology and configuration.routes_puts:
             files = ", ".join(Path(source.name).name for source in configuration.topology)
             parts.append(f"routing puts by {files}")

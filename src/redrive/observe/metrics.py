@@ -231,11 +231,11 @@ class StateMetrics:
     def show_alarms(self, breakers: Iterable[BreakerState], floods: Iterable[FloodState]) -> None:
         """Shows open breakers and floods; a handler that had one is shown with 0."""
         counts = CounterOf(one.handler for one in breakers)
-        kept = {one.handler: one.kept for one in floods}
-        self._alarmed |= {*counts, *kept}
+        remaining = {one.handler: one.kept for one in floods}
+        self._alarmed |= {*counts, *remaining}
         for handler in self._alarmed:
             self._breakers.labels(handler).set(counts[handler])
-            self._floods.labels(handler).set(kept.get(handler, 0))
+            self._floods.labels(handler).set(remaining.get(handler, 0))
 
 
 class _OfApplication(Collector):

@@ -125,10 +125,10 @@ class Survey(JobObserver):
     def _run(self) -> None:
         wait = _FIRST
         while not self._ended.wait(wait):
-            begun = time.monotonic()
+            began = time.monotonic()
             self.look()
             age = _AGE if self._configuration.listen else _ALARM_AGE
-            wait = max(age, _SHARE * (time.monotonic() - begun))
+            wait = max(age, _SHARE * (time.monotonic() - began))
         if self._follower is not None:
             self._follower.close()
 

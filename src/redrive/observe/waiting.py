@@ -90,7 +90,7 @@ class WaitingMetrics:
             for state in states
         }
         self._shown: dict[State, set[str]] = {state: set() for state in states}
-        self._letters = Capped(
+        self._dead_letters = Capped(
             Counter(
                 "redrive_dead_letters",
                 "Dead letters that came, by the ledger.",
@@ -143,7 +143,7 @@ class WaitingMetrics:
         for one in causes:
             cause = printable(one.cause)
             labels = cause, printable(one.destination), printable(one.group)
-            self._letters.add(one.handler, labels, one.count)
+            self._dead_letters.add(one.handler, labels, one.count)
             key = one.handler, cause
             if key in known or len(known) < MOST_CAUSES:
                 known[key] = min(one.first, known.get(key, one.first))
@@ -154,12 +154,12 @@ class WaitingMetrics:
     ) -> None:
         """Shows what is parked, what remains, and what is in quarantine; 0 for nothing."""
         for state, gauge in self._open.items():
-            ours = {*handlers, *(handler for handler, where in found if where is state)}
-            for gone in self._shown[state] - ours:
-                for shown in (gauge, self._oldest[state], *self._further[state]):
-                    shown.remove(gone)
-            self._shown[state] = ours
-            for handler in ours:
+            names = {*handlers, *(handler for handler, where in found if where is state)}
+            for gone in self._shown[state] - names:
+                for each in (gauge, self._oldest[state], *self._further[state]):
+                    each.remove(gone)
+            self._shown[state] = names
+            for handler in names:
                 one = found.get((handler, state), _NOTHING)
                 gauge.labels(handler).set(one.count)
                 if state is State.PARKED:

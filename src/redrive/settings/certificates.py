@@ -127,9 +127,9 @@ def _end_of(certificate: bytes) -> datetime:
         ValueError: It is damaged.
         IndexError: It is cut short.
     """
-    [(_, whole)] = _elements(certificate)
-    [(_, body), *_] = _elements(whole)
-    fields = [content for tag, content in _elements(body) if tag != _VERSION]
+    [(_, content)] = _elements(certificate)
+    [(_, body), *_] = _elements(content)
+    fields = [field for tag, field in _elements(body) if tag != _VERSION]
     _, (tag, end) = _elements(fields[_VALIDITY])
     form = "%y%m%d%H%M%SZ" if tag == _SHORT_TIME else "%Y%m%d%H%M%SZ"
     return datetime.strptime(end.decode("ascii"), form).replace(tzinfo=UTC)

@@ -218,11 +218,11 @@ class _Lines:
         return self.location(line, span.start - self._starts[line - 1] + 1, span.end - span.start)
 
     def location(self, line: int, column: int, length: int = 1) -> SourceLocation:
-        shown = _without_secret(self._lines[line - 1].removesuffix("\r"))
-        if column > len(shown) + 1:
-            shown = ""  # the location itself is hidden
+        visible = _without_secret(self._lines[line - 1].removesuffix("\r"))
+        if column > len(visible) + 1:
+            visible = ""  # the location itself is hidden
         return SourceLocation(
-            self._name, line, column, max(1, min(length, len(shown) - column + 1)), shown
+            self._name, line, column, max(1, min(length, len(visible) - column + 1)), visible
         )
 
 

@@ -106,8 +106,8 @@ class HandlersReader:
 
     def _subscription(self, section: Section, queues: Sequence[str]) -> Subscription:
         written = [one for one in queues if expression_of(one) is not None]
-        shown = written[0] if len(written) == 1 else f"{written[0]} and {len(written) - 1} more"
-        handler = self._handler(section.with_value("queue", ""), subscription=shown)
+        name = written[0] if len(written) == 1 else f"{written[0]} and {len(written) - 1} more"
+        handler = self._handler(section.with_value("queue", ""), subscription=name)
         return Subscription(
             expressions=tuple(filter(None, map(expression_of, written))),
             exclude=tuple(
@@ -274,15 +274,15 @@ class HandlersReader:
         return HandlerIdentity.of(self.application, topic, name=name, queue=queue, manager=manager)
 
     def _check_unique(self, section: Section, key: str, value: str, manager: str = "") -> None:
-        shown = f"{value}@{manager}".removesuffix("@")
-        first = self._first_use.setdefault((key, shown), section.path)
+        full_name = f"{value}@{manager}".removesuffix("@")
+        first = self._first_use.setdefault((key, full_name), section.path)
         if first == section.path or (key == "name" and not section.has("name")):
             return
         line = section.findings.document.at_value((*first, key)).line
         section.error(
             key,
             "DUPLICATE",
-            f"{key} {shown} has a handler already, the one at line {line}",
+            f"{key} {full_name} has a handler already, the one at line {line}",
             expected="one handler for each queue, each with its own name",
         )
 
