@@ -19,30 +19,22 @@ from confluent_kafka import KafkaError, KafkaException
 from redrive.errors import FatalFault, FencedFault, OutcomeUnknown, ProtocolError, TransientFault
 from redrive.kafka.reports import FailureKind
 from redrive.kafka.token_function import token_problem, tokens_are_used
-from redrive.messages.constants import constant_value
-
-
-def _reason(name: str) -> int:
-    value = constant_value(name)
-    if value is None:
-        raise LookupError(name)
-    return value
-
+from redrive.messages.reasons import Reason
 
 _CERTIFICATE_REFUSED: Final = re.compile(r"alert (.*certificate.*|unknown ca): SSL alert number")
 """OpenSSL's words for the alert of a broker that refuses a client certificate, or misses one."""
 
 CULPRITS: Final = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART: _reason("MQRC_UNKNOWN_OBJECT_NAME"),
-    KafkaError._UNKNOWN_TOPIC: _reason("MQRC_UNKNOWN_OBJECT_NAME"),
-    KafkaError._UNKNOWN_PARTITION: _reason("MQRC_UNKNOWN_OBJECT_NAME"),
-    KafkaError.TOPIC_EXCEPTION: _reason("MQRC_UNKNOWN_REMOTE_Q_MGR"),
-    KafkaError.POLICY_VIOLATION: _reason("MQRC_UNKNOWN_REMOTE_Q_MGR"),
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: _reason("MQRC_NOT_AUTHORIZED"),
-    KafkaError.MSG_SIZE_TOO_LARGE: _reason("MQRC_MSG_TOO_BIG_FOR_Q"),
-    KafkaError.INVALID_MSG_SIZE: _reason("MQRC_MSG_TOO_BIG_FOR_Q"),
-    KafkaError.INVALID_RECORD: _reason("MQRC_FORMAT_ERROR"),
-    KafkaError.INVALID_TIMESTAMP: _reason("MQRC_FORMAT_ERROR"),
+    KafkaError.UNKNOWN_TOPIC_OR_PART: Reason.UNKNOWN_OBJECT_NAME.value,
+    KafkaError._UNKNOWN_TOPIC: Reason.UNKNOWN_OBJECT_NAME.value,
+    KafkaError._UNKNOWN_PARTITION: Reason.UNKNOWN_OBJECT_NAME.value,
+    KafkaError.TOPIC_EXCEPTION: Reason.UNKNOWN_REMOTE_Q_MGR.value,
+    KafkaError.POLICY_VIOLATION: Reason.UNKNOWN_REMOTE_Q_MGR.value,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: Reason.NOT_AUTHORIZED.value,
+    KafkaError.MSG_SIZE_TOO_LARGE: Reason.MSG_TOO_BIG_FOR_Q.value,
+    KafkaError.INVALID_MSG_SIZE: Reason.MSG_TOO_BIG_FOR_Q.value,
+    KafkaError.INVALID_RECORD: Reason.FORMAT_ERROR.value,
+    KafkaError.INVALID_TIMESTAMP: Reason.FORMAT_ERROR.value,
 }
 """Codes that condemn one record, with the reason code of its failed attempt."""
 
@@ -56,7 +48,7 @@ UNANSWERED: Final = frozenset(
 )
 """Codes of a partition that took nothing for as long as a record may wait."""
 
-UNANSWERED_REASON: Final = _reason("MQRC_RESOURCE_PROBLEM")
+UNANSWERED_REASON: Final = Reason.RESOURCE_PROBLEM.value
 
 INNOCENTS: Final = frozenset(
     {

@@ -56,9 +56,9 @@ class Backlog:
         unknown = {
             lane: positions[lane] for lane in unread if self._at_record.get(lane) != positions[lane]
         }
-        found = next_offsets(self._cluster, unknown, unread)
-        self._at_record.update(found)
-        ahead = {lane: offset for lane, offset in found.items() if offset > positions[lane]}
+        records = next_offsets(self._cluster, unknown, unread)
+        self._at_record.update(records)
+        ahead = {lane: offset for lane, offset in records.items() if offset > positions[lane]}
         if ahead:
             self._processor.commit_positions(ahead)
         after = dict(self._processor.positions)

@@ -295,8 +295,8 @@ class Emission:
         try:
             with collector_paused():
                 for parts, size in self._slices(batches):
-                    done = self._emit_slice(parts, settings, emitted)
-                    settings = _next_settings(settings, done)
+                    summaries = self._emit_slice(parts, settings, emitted)
+                    settings = _next_settings(settings, summaries)
                     emitted.size += size
         finally:
             emitted.figures.add(self.emitter.take_figures())
@@ -330,18 +330,18 @@ class Emission:
         settings = self._configuration
         parts: list[PartitionRecords] = []
         rows = size = 0
-        begun = time.monotonic()
+        began = time.monotonic()
         for piece in _pieces(batches, settings.slice_records, settings.slice_bytes):
             is_full = (
                 rows + piece.num_rows > settings.slice_records
                 or size + piece.nbytes > settings.slice_bytes
-                or time.monotonic() - begun > settings.slice_seconds
+                or time.monotonic() - began > settings.slice_seconds
             )
             if parts and is_full:
                 yield parts, size
                 parts, rows, size = [], 0, 0
             if not parts:
-                begun = time.monotonic()
+                began = time.monotonic()
             parts += self._parts(piece)
             rows, size = rows + piece.num_rows, size + piece.nbytes
         if parts:
@@ -371,9 +371,9 @@ class Emission:
         self._states = states
 
 
-def _next_settings(settings: SliceSettings, done: Iterable[Summary]) -> SliceSettings:
+def _next_settings(settings: SliceSettings, summaries: Iterable[Summary]) -> SliceSettings:
     """The settings of the next slice: with the arrivals of those before, without their probes."""
-    for summary in done:
+    for summary in summaries:
         if summary.probed:
             breakers = {
                 key: one._replace(may_probe=one.may_probe and key not in summary.probed)

@@ -90,10 +90,10 @@ class Start:
     @property
     def stopped(self) -> dict[str, StoppedTopic]:
         """The topics whose handlers are stopped, with the first reason for each."""
-        found = {topic: StoppedTopic.denied(topic) for topic in sorted(self.denied)}
+        stopped = {topic: StoppedTopic.denied(topic) for topic in sorted(self.denied)}
         for one in self.lost.values():
-            found.setdefault(one.source, StoppedTopic(one.problem, one.hint))
-        return found
+            stopped.setdefault(one.source, StoppedTopic(one.problem, one.hint))
+        return stopped
 
     @property
     def late(self) -> float:
@@ -182,9 +182,9 @@ class StartFinder:
         waiting = [lane for one in kept for lane in one.waiting]
         ends = self._cluster.ends(waiting, committed_only=False)
         tables, changed = self._tables_of(kept, ends)
-        found = {one.lane: one for one in held_until_due(kept, start.every_position, tables)}
-        held = tuple(found.get(one.lane, one) for one in start.held)
-        waits = {lane: Wait(one.release, one.interval) for lane, one in found.items()}
+        due = {one.lane: one for one in held_until_due(kept, start.every_position, tables)}
+        held = tuple(due.get(one.lane, one) for one in start.held)
+        waits = {lane: Wait(one.release, one.interval) for lane, one in due.items()}
         entry = {changed_key(str(run.share)): changed_entry(run.number, waits)}
         self._record_tables(changed, entry if changed else {})
         # Asked now that planners see the entry: what they planned before holds no instruction that
@@ -329,8 +329,8 @@ class StartFinder:
             "committed offsets are gone; where the job stood is found again in the outcomes",
             lanes=", ".join(map(str, islice(lanes, _SHOWN))) + ", ..." * (len(lanes) > _SHOWN),
         )
-        found = positions_from_outcomes(self._configuration, self._cluster, lanes)
-        return {lane: found.get(lane, self._entries.begin_of(lane) or 0) for lane in lanes}
+        known = positions_from_outcomes(self._configuration, self._cluster, lanes)
+        return {lane: known.get(lane, self._entries.begin_of(lane) or 0) for lane in lanes}
 
     def _tables_of(
         self, kept: Collection[KeptLane], ends: Mapping[TopicPartition, int]
