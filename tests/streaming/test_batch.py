@@ -16,10 +16,10 @@ from redrive.checkpoints.positions import PositionsOnly
 from redrive.configuration import EmitterChoice, JobConfiguration, LedgerConfiguration
 from redrive.kafka.connection import Connection
 from redrive.messages import TopicPartition
-from redrive.streaming.backlog import Backlog
 from redrive.streaming.batch import LARGEST_RESULT, BatchProcessor
 from redrive.streaming.emission import EmissionOrder
 from redrive.streaming.start import Start
+from redrive.streaming.upkeep import Backlog
 
 LIMIT = 5_000
 SMALL, LARGE = 500.0, 1_000_000.0

@@ -50,7 +50,7 @@ class BrokerFolder:
 
     @property
     def mark(self) -> str:
-        """What tells this broker's process from any other, in its command line."""
+        """The text in its command line that identifies this broker's process."""
         return f"-Dredrive.broker={self.path}"
 
     @contextlib.contextmanager

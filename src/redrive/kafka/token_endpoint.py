@@ -78,7 +78,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_arguments: object) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
 def token_endpoint(name: str) -> TokenEndpoint:

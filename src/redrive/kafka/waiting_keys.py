@@ -184,10 +184,10 @@ class _Followed:
         self._read: dict[TopicPartition, int] = {}
 
     def follow(self, cluster: Cluster, group: str) -> None:
-        """Takes in everything that was committed before this call.
+        """Reads everything that was committed before this call.
 
-        The job's positions are read first. Whoever moves a message commits the new position and
-        the new copy together, so a message is in what is read then, by its old copy or its new one.
+        The job's positions are read first. Whoever moves a message commits the new position and the
+        new copy together, so a message is in what is read then, by its old copy or its new one.
         """
         parked = self._lanes(cluster)
         committed = cluster.committed(group, parked, stable=True)

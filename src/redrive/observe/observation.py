@@ -16,7 +16,6 @@ class Observation:
     """The metrics of a job, their page and the survey; a context, which ends what was begun."""
 
     def __init__(self, configuration: JobConfiguration, mask: Mask = NO_MASK) -> None:
-        """Prepare; nothing is begun yet."""
         self._configuration = configuration
         self._mask = mask
         self.observer = MetricsObserver(configuration, mask)

@@ -63,7 +63,6 @@ class Survey(JobObserver):
         metrics: WaitingMetrics,
         mask: Mask = NO_MASK,
     ) -> None:
-        """Prepare; ``start`` begins."""
         self._configuration = configuration
         self._mask = mask
         self._causes = CauseCounter()

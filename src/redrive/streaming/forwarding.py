@@ -68,7 +68,7 @@ class Forwarding:
     def __init__(
         self, configuration: JobConfiguration, run: RunIdentity, control: JobControl
     ) -> None:
-        """Begin to forward, if this instance has the part of the topics that all share.
+        """Begin to forward, if this instance has the topics that all instances share.
 
         A later run ends this one; ``control`` is notified of clusters that messages wait for.
         """
@@ -189,7 +189,7 @@ class Forwarder:
                 self._position = end
 
     def _begin(self, first: int) -> None:
-        """Finds the position, and makes the topic there that stands for the one here."""
+        """Finds the position, and creates the topic of the same name in the other cluster."""
         if self._topic not in self._there.topics():
             TopicAdministration(self._connections[1]).ensure([own_topic(self._topic)])
         self._forward.open()  # ends what an older run left open, which would hide its offset
@@ -208,7 +208,7 @@ class Forwarder:
                 return
 
     def _move(self, records: Sequence[StoredRecord]) -> None:
-        """Forwards records in their order, or returns them: a run of those alike at a time."""
+        """Forwards or returns records in their order, one run of either kind at a time."""
         now = time.monotonic()
         self._refused_topics = {
             it: (why, at) for it, (why, at) in self._refused_topics.items() if at > now
@@ -241,7 +241,7 @@ class Forwarder:
         return self._refused_records.get(record.offset)
 
     def _note_refused(self, part: Sequence[StoredRecord], refused: Sequence[Refused]) -> bool:
-        """Notes refused records; False if a smaller part has to say which one is meant.
+        """Notes refused records; False if smaller parts have to show which one is meant.
 
         Raises:
             TransientFault: The other cluster did not take them in time.
@@ -261,7 +261,7 @@ class Forwarder:
         raise _Refusal
 
     def _dead_letter(self, record: StoredRecord) -> OutputRecord:
-        """The dead letter as which a record returns."""
+        """The dead letter that returns to the queue that a record comes from."""
         forward = _forward_of(record)
         refused = self._refusal_of(record)
         if forward is None or refused is None:
@@ -379,7 +379,7 @@ class _Offset(_Part):
         self._lane, self._end, self.has_to_be_split = lane, offset, False
 
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
-        """The offset is committed whatever was."""
+        """Commits the offset whatever was committed before."""
 
     def ends(self) -> Mapping[TopicPartition, int]:
         return {self._lane: self._end}

@@ -52,7 +52,7 @@ class HeldKeysTopic:
     def __init__(
         self, configuration: JobConfiguration, run: RunIdentity, control: JobControl
     ) -> None:
-        """Begin to write, if a handler wants it and this instance has what all share.
+        """Begin to write, if a handler wants it and this instance has the topics that all share.
 
         A later run ends this one; ``control`` is warned while nothing can be written.
         """
@@ -98,7 +98,7 @@ class HeldKeysTopic:
             self._cluster.close()
 
     def _write_changes(self) -> None:
-        """Follows what waits until the run ends, or an answer is lost."""
+        """Writes changes until the run ends, or an answer is lost."""
         producer = self._emitter.open()  # another writer's last transaction is settled by that
         written = self._read()
         while not self._ended.is_set():
@@ -122,9 +122,9 @@ class HeldKeysTopic:
         return {key: value for key, value in latest.items() if value is not None}
 
     def _entries(self, written: _Entries) -> dict[bytes, bytes]:
-        """What the topic has to say now.
+        """The present entries of the topic.
 
-        Positions are asked first: what is decided before them has made its messages wait by then.
+        Positions are read first: what was decided before them already waits.
         """
         partitions = self._cluster.topics()
         lanes = {

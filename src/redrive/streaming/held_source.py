@@ -276,10 +276,10 @@ class _Planner:
         time.sleep(AGAIN)
 
     def _follow_tables(self) -> None:
-        """Uses changed tables.
+        """Uses changed tables, once the ends are known.
 
-        Once the ends are known: whatever a new table parked below them, and each instruction that
-        came after it, is then read by what that table says.
+        Whatever a new table parked below them, and each instruction that came after it, is then
+        read by that table.
         """
         waits = self._tables.waits()
         if waits is not self._waits:

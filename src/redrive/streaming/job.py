@@ -401,7 +401,7 @@ class Job:
         self._wait = wait_rule(self._configuration)
 
     def _take_subscribed_topics(self) -> None:
-        """Goes on with the handlers that the preparation found for the topics of subscriptions."""
+        """Takes the handlers that the preparation found for the topics of subscriptions."""
         before, fresh = self._configuration, self._preparation.configuration
         if fresh is before:
             return

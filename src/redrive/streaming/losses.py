@@ -70,7 +70,7 @@ class Losses:
         identity: str,
         is_anew: bool,
     ) -> int:
-        """Where a lane begins; a lane that can't go on is noted, and must be left out.
+        """Where a lane begins; a lane that can't go on is noted in ``lost``, and must be left out.
 
         Args:
             lane: The lane.
