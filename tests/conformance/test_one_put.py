@@ -114,8 +114,7 @@ def written_by_put(one: Numbered, monkeypatch: pytest.MonkeyPatch) -> tuple[Outp
     """The record that ``redrive put`` writes, and whether it warns that it reaches no queue."""
     written: list[OutputRecord] = []
 
-    def write(_: object, records: Iterable[OutputRecord], *, timeout: float) -> Delivery:
-        assert timeout > 0
+    def write(_: object, records: Iterable[OutputRecord]) -> Delivery:
         written.extend(records)
         return Delivery(tuple(f"{record.topic}:0:0" for record in written))
 

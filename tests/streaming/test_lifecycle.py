@@ -76,10 +76,10 @@ class Heard(JobObserver):
 def test_requests_come_one_after_the_other() -> None:
     """Restarts are handed over in order, and then there is nothing."""
     control = JobControl()
-    control.request_restart(load, "first")
-    control.request_restart(load, "second")
-    assert control.next_request() == Restart(load, "first")
-    assert control.next_request() == Restart(load, "second")
+    control.request_restart(load)
+    control.request_restart(refuse)
+    assert control.next_request() == Restart(load)
+    assert control.next_request() == Restart(refuse)
     assert control.next_request() is None
 
 
@@ -111,10 +111,10 @@ def test_a_waiting_job_wakes_up_for_a_request() -> None:
 def test_a_signal_handler_may_interrupt_the_job_that_waits() -> None:
     """Requests from a handler on the waiting thread itself arrive and block nothing."""
     control = JobControl()
-    before = signal.signal(signal.SIGALRM, lambda *_: control.request_restart(load, "SIGALRM"))
+    before = signal.signal(signal.SIGALRM, lambda *_: control.request_restart(load))
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
-        assert control.next_request(timeout=60) == Restart(load, "SIGALRM")
+        assert control.next_request(timeout=60) == Restart(load)
     finally:
         signal.signal(signal.SIGALRM, before)
 

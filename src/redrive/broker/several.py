@@ -15,6 +15,7 @@ from redrive.broker.embedded import START_TIMEOUT, BrokerStatus, EmbeddedBroker
 from redrive.broker.ports import free_port
 from redrive.errors import UsageError
 
+_HEAP: Final = "384m"
 _STOP_TOGETHER: Final = 8.0
 """Seconds that brokers have to end in order, all at once."""
 
@@ -39,16 +40,10 @@ class EmbeddedCluster:
         directory: Where it keeps everything; made if missing. A later start goes on with the data.
         brokers: How many; a later start has as many as the first.
         properties: Broker properties beyond, or instead of, the ones that are needed.
-        heap: Size of each broker's Java heap as Java writes it.
     """
 
     def __init__(
-        self,
-        directory: Path,
-        brokers: int = 3,
-        *,
-        properties: Mapping[str, str] | None = None,
-        heap: str = "384m",
+        self, directory: Path, brokers: int = 3, *, properties: Mapping[str, str] | None = None
     ) -> None:
         self._directory = directory.resolve()
         self._plan = _read_plan(self._directory) or _new_plan(brokers)
@@ -61,7 +56,7 @@ class EmbeddedCluster:
                 self._directory / f"broker-{node}",
                 port=port,
                 properties=properties,
-                heap=heap,
+                heap=_HEAP,
                 quorum=Quorum(node, controllers, self._plan.cluster_id),
             )
             for node, port in enumerate(self._plan.ports, start=1)

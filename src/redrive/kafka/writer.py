@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka.connection import Connection
-from redrive.kafka.deadline import ANSWER, GRACE, PAUSE, within
+from redrive.kafka.deadline import ANSWER, GRACE, PAUSE, SILENCE, within
 from redrive.kafka.errors import translated
 from redrive.messages import OutputRecord
 from redrive.messages.own_headers import identity
@@ -75,15 +75,10 @@ class Appender:
         )
 
 
-def write_records(
-    connection: Connection, records: Iterable[OutputRecord], *, timeout: float
-) -> Delivery:
-    """Write records and wait until the cluster has them or has refused them.
+def write_records(connection: Connection, records: Iterable[OutputRecord]) -> Delivery:
+    """Write records, and wait until the cluster has them or has refused them, for ``SILENCE`` each.
 
-    Args:
-        connection: The cluster.
-        records: The records; equal keys keep their order.
-        timeout: Seconds that each may take.
+    Equal keys keep their order.
     """
     positions: list[str] = []
     errors: list[KafkaError] = []
@@ -99,7 +94,7 @@ def write_records(
         {
             **connection.librdkafka(),
             "enable.idempotence": True,
-            "message.timeout.ms": int(timeout * 1000),
+            "message.timeout.ms": int(SILENCE * 1000),
             "message.max.bytes": _LARGEST_RECORD,
             "partitioner": "murmur2_random",  # as Java: all clients agree on a partition
             "log_level": 2,
@@ -122,7 +117,7 @@ def write_records(
                 continue
             break
         producer.poll(0)
-    most = timeout + GRACE
+    most = SILENCE + GRACE
     try:
         within("flush of what was written", most + GRACE, lambda: producer.flush(most))
     except OutcomeUnknown as unknown:

@@ -12,7 +12,6 @@ from typing import Final
 from uuid import uuid4
 
 from redrive.errors import UsageError
-from redrive.kafka.deadline import SILENCE
 from redrive.kafka.writer import Delivery, write_records
 from redrive.messages import MQMD, FieldType, Headers, OutputRecord, constant_value
 from redrive.messages import own_headers as own
@@ -188,7 +187,7 @@ def put(network: Network, topic: str, message: NewMessage, body: bytes, *, count
     records: Iterable[OutputRecord] = repeat(record, count)
     if message.new_correl_id:
         records = (_with_new_correl_id(record) for record in records)
-    return write_records(network.connection, records, timeout=SILENCE)
+    return write_records(network.connection, records)
 
 
 def _with_new_correl_id(record: OutputRecord) -> OutputRecord:

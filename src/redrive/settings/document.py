@@ -93,9 +93,9 @@ class Document:
         )
 
     @classmethod
-    def empty(cls, name: str = COMMAND_LINE) -> Self:
+    def empty(cls) -> Self:
         """A document without any setting, relative to the working directory."""
-        return cls(name=name, directory=Path(), data={}, keys={}, values={})
+        return cls(name=COMMAND_LINE, directory=Path(), data={}, keys={}, values={})
 
     def with_options(self, command: str, options: Sequence[Option]) -> Document:
         """The document with the options of a command such as ``redrive run``, which win."""

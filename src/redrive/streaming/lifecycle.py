@@ -49,8 +49,6 @@ class Restart:
 
     load: Callable[[], JobConfiguration]
     """Reads and checks them; raises ``RedriveError`` if they must not start a job."""
-    reason: str = ""
-    """Why, for the log."""
 
 
 Request: TypeAlias = Stop | Restart
@@ -192,10 +190,10 @@ class JobControl:
             self._stop = Stop(reason)
             self._requests.put(self._stop)
 
-    def request_restart(self, load: Callable[[], JobConfiguration], reason: str = "") -> None:
+    def request_restart(self, load: Callable[[], JobConfiguration]) -> None:
         """Asks to continue with the result of ``load``; ignored once the job stops."""
         if self._stop is None:
-            self._requests.put(Restart(load, reason))
+            self._requests.put(Restart(load))
 
     @property
     def is_stopping(self) -> bool:
