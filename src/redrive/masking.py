@@ -90,11 +90,7 @@ class Mask:
         return self.bytes_or_none(raw)
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """An outcome without secrets: its key, its details, its targets, the message's fields.
-
-        Args:
-            row: The outcome by columns of the ledger.
-        """
+        """An outcome without secrets: its key, its details, its targets, the message's fields."""
         return {
             name: self.plain(value) if _OF_MESSAGES.fullmatch(name) else value
             for name, value in row.items()

@@ -16,11 +16,7 @@ _FORMAT_TIMEOUT: Final = 240.0
 
 
 def format_data(folder: BrokerFolder, cluster_id: str) -> None:
-    """Make a fresh data folder one of Kafka's; one that has been used stays as it is.
-
-    Args:
-        folder: The broker's folder, configured.
-        cluster_id: The cluster that the data belong to.
+    """Make a fresh data folder one of a cluster's; one that has been used stays as it is.
 
     Raises:
         EnvironmentFault: Kafka's tool refused, or there are no jars.

@@ -129,11 +129,7 @@ class DeciderFactory:
         self._facts = facts
 
     def deciders(self, states: States = NO_STATES) -> Deciders:
-        """Everything that decides.
-
-        Args:
-            states: Queues whose PUT was changed since they were defined, and what was stopped.
-        """
+        """Everything that decides, with the states of queues and channels that operators set."""
         deciders: Deciders = {}
         for settings in self._configuration.handlers:
             decider = self._rules_decider(settings, states)

@@ -197,11 +197,7 @@ class Cluster:
         return self._clients.answer("settings of topics", ask)
 
     def create(self, topic: NewTopic, *, validate_only: bool) -> KafkaError | None:
-        """Creates a topic; one that exists by now is fine.
-
-        Args:
-            topic: The topic.
-            validate_only: Only ask whether the cluster would create it.
+        """Creates a topic, or only asks whether the cluster would; one that exists by now is fine.
 
         Returns:
             Why the cluster refuses; None if it does not.
@@ -418,13 +414,8 @@ def settled_ends(
     A commit returns before readers see it, and an open transaction hides what others committed
     behind it. A reader that reaches it has read all that was committed before this call.
 
-    Args:
-        cluster: Answers.
-        lanes: The partitions.
-        seconds: How long to wait for transactions that are open.
-
     Raises:
-        TransientFault: The broker gave no answer in time, or a transaction did not end.
+        TransientFault: The broker gave no answer, or a transaction did not end in some seconds.
     """
     written = cluster.ends(lanes, committed_only=False)
     deadline = time.monotonic() + seconds

@@ -234,11 +234,7 @@ def close_client(client: Closable, what: str) -> None:
 
 
 def answer_of(future: Future[_Answer], seconds: float) -> _Answer:
-    """The result of a future of the admin client.
-
-    Args:
-        future: The future of a request that has its own timeout.
-        seconds: That timeout.
+    """The result of a future of the admin client, whose request has its own timeout in seconds.
 
     Raises:
         TimeoutError: The client broke its own timeout.

@@ -22,13 +22,9 @@ class Heartbeat:
     """One member of the group of an application's live instances."""
 
     def __init__(self, connection: Connection, application: str, name: str, topic: str) -> None:
-        """Join the group, in a thread of its own.
+        """Join the group, in a thread of its own, with a client id that ends in ``@host:process``.
 
-        Args:
-            connection: The cluster.
-            application: The name of the application.
-            name: The member's client id, which ends in ``@host:process``.
-            topic: A topic to subscribe to, which a group needs.
+        The topic is only subscribed to, which a group needs.
         """
         self._settings = {
             **connection.librdkafka(),

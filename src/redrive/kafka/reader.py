@@ -210,16 +210,9 @@ class Readers:
         committed_only: bool = True,
         passes_gone: bool = True,
     ) -> Iterator[Run]:
-        """Records of several lanes, which are read in parallel.
+        """Records of several lanes, which are read in parallel; arguments as for ``Cluster.read``.
 
         A short range is slow because of the wait for its first records.
-
-        Args:
-            starts: Where to begin in each lane.
-            ends: The offset behind the last record to read in each; None for all records.
-            seconds: The longest time for reading; None for as long as records arrive.
-            committed_only: As for ``Reader``.
-            passes_gone: As for ``Reader``.
 
         Yields:
             Some records of one lane at a time, never none, in offset order.

@@ -44,7 +44,7 @@ class Appender:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        producer, self._producer = self._producer or self._opened(), None
+        producer, self._producer = self._producer or self._new_producer(), None
         problems: list[KafkaError | None] = []
         with translated(f"writing to {topic}"):
             producer.produce(topic, value, key, 0, lambda error, _: problems.append(error))
@@ -60,7 +60,7 @@ class Appender:
         """Drops the client: nothing is in flight between two records."""
         self._producer = None
 
-    def _opened(self) -> Producer:
+    def _new_producer(self) -> Producer:
         return Producer(
             {
                 **self._connection.librdkafka(),
@@ -114,8 +114,8 @@ def write_records(connection: Connection, records: Iterable[OutputRecord]) -> De
                 )
             except BufferError:
                 producer.poll(PAUSE)
-                continue
-            break
+            else:
+                break
         producer.poll(0)
     most = SILENCE + GRACE
     try:
