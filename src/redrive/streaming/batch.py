@@ -90,11 +90,8 @@ class BatchProcessor:
         """Until the end of the first batch by changed tables, which may have been planned before
         these were known."""
         self._waiting = [held.lane for held in bounded]
-        self._follower = (
-            StatesFollower(cluster, configuration.application)
-            if any(held.behind for held in bounded)
-            else None
-        )
+        follows = any(held.behind for held in bounded)
+        self._follower = StatesFollower(cluster, configuration.application) if follows else None
         self._done = done
         self._emitted = emitted
         self._enrichment = Enrichment.of(configuration)

@@ -237,11 +237,8 @@ class _Planner:
         self._application = application
         self._watched = watched
         self._watch = Watch(connection)
-        self._follower = (
-            StatesFollower(self._cluster, application)
-            if any(one.follows_states for one in held)
-            else None
-        )
+        follows = any(one.follows_states for one in held)
+        self._follower = StatesFollower(self._cluster, application) if follows else None
         self._tables = TableFollower(self._cluster, control_topic(application), share, run)
         self._waits: Mapping[TopicPartition, Wait] = {}
         self._instructions = [one.lane for one in held if one.behind is not None]

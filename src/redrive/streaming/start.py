@@ -238,7 +238,7 @@ class StartFinder:
             kept, {lane: extent.end for lane, extent in current.extents.items()}
         )
         self._record_tables(changed)
-        # When one of them is created, it is read from its start.
+        # When a missing topic is created, it is read from its start.
         awaited = {name: TopicIdentity("") for name in missing if not self._entries.topic_of(name)}
         return replace(
             start,
@@ -312,6 +312,7 @@ class StartFinder:
         )
 
     def _is_known(self, lane: TopicPartition) -> bool:
+        """Whether an earlier run has committed a position of this lane."""
         entries = self._entries
         return entries.begin_of(lane) is not None or entries.table_of(lane) is not None
 

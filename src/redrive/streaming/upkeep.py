@@ -104,11 +104,8 @@ class Upkeep:
         """Records that are still to be read."""
         self.ends_run = False
         """Whether another run has to begin: topics, leaders, the clock or the share changed."""
-        self._follower = (
-            StatesFollower(cluster, configuration.application)
-            if configuration.topology or start.lost
-            else None
-        )
+        follows = configuration.topology or start.lost
+        self._follower = StatesFollower(cluster, configuration.application) if follows else None
         self._deletion: Thread | None = None
         self._warn_at = 0.0
         self._silence = _LEADERLESS_AGE
