@@ -16,7 +16,7 @@ _FORMAT_TIMEOUT: Final = 240.0
 
 
 def format_data(folder: BrokerFolder, cluster_id: str) -> None:
-    """Make a fresh data folder one of a cluster's; one that has been used stays as it is.
+    """Format a fresh data folder for a cluster; one that has been used stays as it is.
 
     Raises:
         EnvironmentFault: Kafka's tool refused, or there are no jars.

@@ -77,7 +77,7 @@ class AskingClients:
         return self._admin
 
     def connected_admin(self, seconds: float) -> AdminClient:
-        """The admin client, once it has been answered by a broker, within some seconds.
+        """The admin client, once a broker has answered it, for which it waits ``seconds``.
 
         For questions to partition leaders: a client that is not connected yet finds none, and
         retries only one second and then three seconds later.

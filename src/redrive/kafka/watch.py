@@ -36,7 +36,7 @@ class Watch:
         )
 
     def wait(self, ends: Mapping[TopicPartition, int], seconds: float) -> None:
-        """Waits some seconds for a record at one of the ends."""
+        """Waits up to ``seconds`` for a record at or behind one of the ends."""
         if self._watched != ends:
             self._watched = dict(ends)
             self._consumer.assign([ClientPartition(*lane, end) for lane, end in ends.items()])

@@ -99,10 +99,7 @@ class Settings:
             "transforms": [one.name for one in job.transforms],
             "topology": [text.name for text in job.topology],
             "on_undeliverable": job.on_undeliverable.value,
-            "job": _described("job", job),
-            "retry": _described("retry", job),
-            "supervision": _described("supervision", job),
-            "observe": _described("observe", job),
+            **{name: _described(name, job) for name in ("job", "retry", "supervision", "observe")},
             "ledger": _described("ledger", job.ledger),
             "log": _described("log", self.log),
         }

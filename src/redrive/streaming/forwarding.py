@@ -261,7 +261,7 @@ class Forwarder:
         raise _Refusal
 
     def _dead_letter(self, record: StoredRecord) -> OutputRecord:
-        """The dead letter that returns to the queue that a record comes from."""
+        """The dead letter that returns to the queue a record came from."""
         forward = _forward_of(record)
         refused = self._refusal_of(record)
         if forward is None or refused is None:

@@ -153,7 +153,7 @@ class HeldKeysTopic:
 
 
 def changes(written: _Entries, entries: _Entries) -> Iterator[tuple[bytes, bytes | None]]:
-    """The records by which what is written becomes the entries; positions come last."""
+    """The records that turn what is written into the entries; positions come last."""
     gone = ((key, None) for key in written.keys() - entries.keys())
     fresh = ((key, value) for key, value in entries.items() if written.get(key) != value)
     yield from gone

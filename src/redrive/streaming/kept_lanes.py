@@ -175,7 +175,7 @@ def held_until_due(
     positions: Mapping[TopicPartition, int],
     tables: Mapping[TopicPartition, TableIdentity],
 ) -> Iterator[HeldPartition]:
-    """Held partitions that wait for their time, or for another table than the one of each lane."""
+    """Held partitions that wait for their time, or until the table of their lane changes."""
     for one in kept:
         identity = tables[one.source]
         # Operators release what managers could not put anywhere; see operations.undelivered.

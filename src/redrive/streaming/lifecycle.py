@@ -147,7 +147,7 @@ class JobObserver:
 def _to_observers(
     method: Callable[Concatenate[JobObserver, _Arguments], None],
 ) -> Callable[Concatenate[JobControl, _Arguments], None]:
-    """The method of ``JobControl`` that calls one of each observer."""
+    """A method of ``JobControl`` that calls the same method of every observer."""
 
     def call(self: JobControl, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> None:
         for observer in self._observers:

@@ -376,7 +376,7 @@ def _projection(
     most: int,
     superseded: Callable[[], None],
 ) -> tuple[_Writer, DataStreamWriter]:
-    """What writes the ledger, and the query from where it ends, ready to start."""
+    """The writer of the ledger, and its query, which begins where the ledger ends."""
     table = LedgerTable.create(configuration.ledger.path)
     writer = _writer(spark, configuration, table, superseded)
     positions = table.positions()
