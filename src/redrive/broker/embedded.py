@@ -180,7 +180,7 @@ class EmbeddedBroker:
         self.resume()  # a paused process would never see the signal
 
     def await_gone(self, timeout: float) -> bool:
-        """Wait some seconds until the broker's process has ended; False if it still runs."""
+        """Wait ``timeout`` seconds for the broker's process to end; False if it still runs."""
         note = self._folder.note()
         return note is None or wait_until_gone(note.pid, self._folder.mark, timeout)
 

@@ -140,7 +140,7 @@ class Cluster:
         return {name: str(one.topic_id) for name, one in described.items() if one is not None}
 
     def descriptions(self, names: Collection[str], *, with_rights: bool = False) -> dict[str, Any]:
-        """The client's descriptions of topics, if wanted with what this user may do with them.
+        """The client's descriptions of topics; ``with_rights`` adds what this user may do there.
 
         Returns:
             None for a topic that does not exist, or not for this user.
@@ -231,7 +231,7 @@ class Cluster:
         return self._offsets(dict.fromkeys(lanes, _LATEST), level)
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The first offset whose timestamp is not before some milliseconds since 1970; else -1."""
+        """By partition, the first offset at or after a time (ms since 1970); -1 if none is."""
         return self._offsets({lane: OffsetSpec.for_timestamp(at) for lane, at in times.items()})
 
     def committed(
@@ -415,7 +415,7 @@ def settled_ends(
     behind it. A reader that reaches it has read all that was committed before this call.
 
     Raises:
-        TransientFault: The broker gave no answer, or a transaction did not end in some seconds.
+        TransientFault: The broker gave no answer, or a transaction did not end in ``seconds``.
     """
     written = cluster.ends(lanes, committed_only=False)
     deadline = time.monotonic() + seconds
