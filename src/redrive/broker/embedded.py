@@ -186,10 +186,8 @@ class EmbeddedBroker:
 
     def kill(self) -> None:
         """End the broker's process at once, as a power cut would."""
-        note = self._folder.note()
-        if note is not None:
-            send_signal(note.pid, self._folder.mark, signal.SIGKILL)
-            wait_until_gone(note.pid, self._folder.mark, STOP_TIMEOUT)
+        self._signal(signal.SIGKILL)
+        self.await_gone(STOP_TIMEOUT)
 
     def pause(self) -> None:
         """Stop the broker's process where it is (SIGSTOP): connections stay, nothing answers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import Counter
 
@@ -10,16 +10,10 @@ OTHER: Final = "other"
 """The label of what is not counted apart any more."""
 
 
-class _Labelled(Protocol):
-    """A metric with labels, as far as it is used here."""
-
-    def labels(self, *values: str) -> Counter: ...
-
-
 class Capped:
     """A counter whose series are bounded: from the last on, they share one for each handler."""
 
-    def __init__(self, counter: _Labelled, most: int) -> None:
+    def __init__(self, counter: Counter, most: int) -> None:
         self._counter = counter
         self._most = most
         self._known: set[tuple[str, ...]] = set()
