@@ -21,12 +21,14 @@ from prometheus_client.registry import Collector
 from redrive.checkpoints.figures import EmissionFigures
 from redrive.engine.breaker import BreakerState
 from redrive.engine.flood import FloodState
-from redrive.engine.statistics import Ages, Distribution, Failure, OutcomeKind
+from redrive.engine.statistics import Ages, Distribution
+from redrive.masking import Mask
 from redrive.messages.constants import reason_name
 from redrive.observe.series import Capped
 from redrive.observe.waiting import WaitingMetrics
 from redrive.operations.supervision import Activity
 from redrive.printable import printable
+from redrive.streaming.emission import Emitted
 
 MOST_SERIES: Final = 5_000
 """Combinations of handler, rule, result and reason that are counted apart."""
@@ -108,28 +110,23 @@ class InputMetrics:
             "redrive_invalid_inputs", "Inputs without a valid dead-letter header."
         )
         self._rows = counter("redrive_spark_rows", "Rows that Spark read for batches.")
-        self.ages = AgesCollector()
-        registry.register(self.ages)
+        self._ages = AgesCollector()
+        registry.register(self._ages)
 
-    def count(self, inputs: Mapping[OutcomeKind, int], *, invalid: int, rows: int) -> None:
-        """Counts inputs by their result, those without a valid header, and the rows of Spark."""
-        for kind, count in inputs.items():
+    def count(self, emitted: Emitted, mask: Mask) -> None:
+        """Counts what was committed; targets of failed puts are shown without secrets."""
+        for kind, count in emitted.inputs.items():
             rule = str(kind.rule_line or "")
             self._inputs.add(kind.handler, (rule, kind.result, _reason(kind.reason)), count)
-        self._invalid.inc(invalid)
-        self._rows.inc(rows)
-
-    def count_rounds(self, rounds: Mapping[tuple[str, int], int]) -> None:
-        """Counts puts that begin a round, by handler and number of the round."""
-        for (handler, number), count in rounds.items():
-            self._rounds.add(handler, (str(number),), count)
-
-    def count_failures(self, failures: Mapping[Failure, int]) -> None:
-        """Counts failed puts by their target."""
-        for failure, count in failures.items():
+        self._invalid.inc(emitted.invalid)
+        self._rows.inc(emitted.records)
+        for failure, count in emitted.failures.items():
             # A message may name any target, and a terminal may show the page.
-            target = printable(failure.target)
+            target = printable(mask.text(failure.target))
             self._failures.add(failure.handler, (target, _reason(failure.reason)), count)
+        self._ages.add(emitted.ages)
+        for (handler, number), count in emitted.rounds.items():
+            self._rounds.add(handler, (str(number),), count)
 
 
 class EmissionMetrics:
