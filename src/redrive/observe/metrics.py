@@ -8,7 +8,7 @@ cut off (``MOST_SERIES``, ``MOST_TARGETS``, ``MOST_CAUSES``).
 from __future__ import annotations
 
 from collections import Counter as CounterOf
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from itertools import accumulate
 from typing import Final
@@ -19,14 +19,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from redrive.checkpoints.figures import EmissionFigures
-from redrive.engine.breaker import BreakerState
-from redrive.engine.flood import FloodState
 from redrive.engine.statistics import Ages, Distribution
 from redrive.masking import Mask
 from redrive.messages.constants import reason_name
 from redrive.observe.series import Capped
 from redrive.observe.waiting import WaitingMetrics
-from redrive.operations.supervision import Activity
+from redrive.operations.supervision import Activity, SupervisionState
 from redrive.printable import printable
 from redrive.streaming.emission import Emitted
 
@@ -210,29 +208,27 @@ class StateMetrics:
         )
         self.restarted.set(1)
         self._alarmed: set[str] = set()
-        self.reported_at = gauge(
+        self._reported_at = gauge(
             "redrive_supervision_timestamp_seconds", "When the job last said how it is."
         )
 
-    def show_state(self, state: Activity, *, is_new: bool) -> None:
-        """Shows what the job is at; ``is_new`` if it was at something else before."""
-        self._state.state(state.value)
-        if is_new and state is Activity.STALLED:
+    def show(self, state: SupervisionState, *, is_new: bool) -> None:
+        """Shows the state of the job; ``is_new`` if it was at something else before.
+
+        A handler that had a breaker or a flood is shown with 0 once it has none.
+        """
+        self._state.state(state.state.value)
+        if is_new and state.state is Activity.STALLED:
             self._stalls.inc()
-
-    def show_forwards(self, waiting: Mapping[str, int]) -> None:
-        """Shows how many messages wait for each other cluster."""
-        for cluster, count in waiting.items():
-            self._forwards.labels(cluster).set(count)
-
-    def show_alarms(self, breakers: Iterable[BreakerState], floods: Iterable[FloodState]) -> None:
-        """Shows open breakers and floods; a handler that had one is shown with 0."""
-        counts = CounterOf(one.handler for one in breakers)
-        remaining = {one.handler: one.kept for one in floods}
-        self._alarmed |= {*counts, *remaining}
+        breakers = CounterOf(one.handler for one in state.breakers)
+        floods = {one.handler: one.kept for one in state.floods}
+        self._alarmed |= {*breakers, *floods}
         for handler in self._alarmed:
-            self._breakers.labels(handler).set(counts[handler])
-            self._floods.labels(handler).set(remaining.get(handler, 0))
+            self._breakers.labels(handler).set(breakers[handler])
+            self._floods.labels(handler).set(floods.get(handler, 0))
+        for cluster, count in state.forwards.items():
+            self._forwards.labels(cluster).set(count)
+        self._reported_at.set(state.time)
 
 
 class _OfApplication(Collector):

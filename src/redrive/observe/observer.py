@@ -75,11 +75,8 @@ class MetricsObserver(JobObserver):
     def supervised(self, state: SupervisionState) -> None:
         """See ``JobObserver.supervised``."""
         before, self._state = self._state, state.masked(self._mask)
-        metrics = self.metrics.state
-        metrics.show_state(state.state, is_new=before is None or before.state != state.state)
-        metrics.show_alarms(state.breakers, state.floods)
-        metrics.show_forwards(state.forwards)
-        metrics.reported_at.set(state.time)
+        is_new = before is None or before.state != state.state
+        self.metrics.state.show(state, is_new=is_new)
 
     @property
     def health(self) -> Health:
