@@ -134,12 +134,7 @@ class Survey(JobObserver):
     def _ask_broker(self) -> None:
         now = time.time()
         for topic in waiting_on_topics(self._configuration, self._cluster, now):
-            self._metrics.show_topic(
-                topic.topic,
-                waiting=None if topic.is_own else topic.messages,
-                retention=topic.retention,
-                expiring=topic.expiring,
-            )
+            self._metrics.show_topic(topic)
             self._warn(topic, now)
         if self._configuration.listen:
             states = self._watch.look(self._configuration, now)

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Enum, Gauge
 
 from redrive.observe.series import Capped
 from redrive.operations.handler_states import HandlerState
+from redrive.operations.retention import Waiting
 from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State
 from redrive.printable import printable
@@ -112,22 +113,13 @@ class WaitingMetrics:
             "redrive_ledger_delay_seconds", "Age of the oldest outcome that the ledger lacks."
         )
 
-    def show_topic(
-        self, topic: str, *, waiting: int | None, retention: float | None, expiring: int
-    ) -> None:
-        """Shows what waits on a topic.
-
-        Args:
-            topic: Its name.
-            waiting: Records not read yet; None where that is not counted.
-            retention: Seconds that it keeps records; None if that is not known.
-            expiring: Messages that it will delete soon.
-        """
-        if waiting is not None:
-            self._backlog.labels(topic).set(waiting)
-        if retention is not None:
-            self._retention.labels(topic).set(retention)
-        self._expiring.labels(topic).set(expiring)
+    def show_topic(self, topic: Waiting) -> None:
+        """Shows what waits on a topic; what is on the job's own topics is no backlog."""
+        if not topic.is_own:
+            self._backlog.labels(topic.topic).set(topic.messages)
+        if topic.retention is not None:
+            self._retention.labels(topic.topic).set(topic.retention)
+        self._expiring.labels(topic.topic).set(topic.expiring)
 
     def show_handlers(self, states: Mapping[str, HandlerState]) -> None:
         """Shows the state of each handler; those that are gone are not shown any more."""
