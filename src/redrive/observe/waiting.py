@@ -9,6 +9,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge
 
+from redrive.masking import NO_MASK, Mask
 from redrive.observe.series import Capped
 from redrive.operations.handler_states import HandlerState
 from redrive.operations.retention import Waiting
@@ -129,14 +130,14 @@ class WaitingMetrics:
         for name, state in states.items():
             self._handlers.labels(name).state(state.value)
 
-    def count_causes(self, causes: Iterable[Cause]) -> None:
+    def count_causes(self, causes: Iterable[Cause], mask: Mask = NO_MASK) -> None:
         """Counts new dead letters by their cause, and shows when each cause was first seen."""
         known = self._known_causes
         for one in causes:
-            cause = printable(one.cause)
-            labels = cause, printable(one.destination), printable(one.group)
+            texts = (one.cause, one.destination, one.group)
+            labels = tuple(printable(mask.text(text)) for text in texts)
             self._dead_letters.add(one.handler, labels, one.count)
-            key = one.handler, cause
+            key = one.handler, labels[0]
             if key in known or len(known) < MOST_CAUSES:
                 known[key] = min(one.first, known.get(key, one.first))
                 self._first_seen.labels(*key).set(known[key])
