@@ -28,6 +28,7 @@ from redrive.engine.statistics import (
 )
 from redrive.observe.observer import MetricsObserver
 from redrive.operations.handler_states import HandlerState
+from redrive.operations.retention import Waiting
 from redrive.operations.supervision import Activity, SupervisionState
 from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State
@@ -98,7 +99,9 @@ def observer(configuration: JobConfiguration) -> MetricsObserver:
     observer.batch(summary())
     observer.rates(10.0, 20.0)
     observer.supervised(state(Activity.RUNNING))
-    metrics.waiting.show_topic("orders.dlq", waiting=5, retention=float("inf"), expiring=0)
+    metrics.waiting.show_topic(
+        Waiting(topic="orders.dlq", is_own=False, messages=5, retention=float("inf"))
+    )
     metrics.waiting.count_causes([Cause("orders", "IOException", "orders", "billing", 4, 9.0)])
     metrics.waiting.show_handlers({"orders": HandlerState.RUNNING})
     metrics.waiting.show_open(

@@ -38,7 +38,7 @@ from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.emission import BatchState, Emission, EmissionOrder
-from redrive.streaming.held_source import HeldReader
+from redrive.streaming.held_source import HeldReader, HeldSettings
 from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.preparation import Preparation
 from redrive.streaming.start import Start
@@ -297,15 +297,17 @@ class _Run:
         self._workers: dict[int, _Worker] = {}
         self._cluster = Cluster(settings.connection)
         self._planner = HeldReader(
-            list(start.held),
-            settings.connection,
-            0,
-            clock=start.clock,
-            application=settings.application,
-            share=str(settings.share),
-            run=order.run.number,
-            watched=start.positions,
-            rate=settings.reevaluation_rate,
+            HeldSettings(
+                held=start.held,
+                connection=settings.connection,
+                max_rows=0,
+                clock=start.clock,
+                application=settings.application,
+                share=str(settings.share),
+                run=order.run.number,
+                watched=tuple(start.positions),
+                rate=settings.reevaluation_rate,
+            )
         )
         self.processor = _Processor(
             settings, order, start, self._cluster, done=self._done, emitted=lambda _: None

@@ -8,7 +8,7 @@ cut off (``MOST_SERIES``, ``MOST_TARGETS``, ``MOST_CAUSES``).
 from __future__ import annotations
 
 from collections import Counter as CounterOf
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from itertools import accumulate
 from typing import Final
@@ -19,14 +19,14 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from redrive.checkpoints.protocol import EmissionFigures
-from redrive.engine.breaker import BreakerState
-from redrive.engine.flood import FloodState
-from redrive.engine.statistics import Ages, Distribution, Failure, OutcomeKind
+from redrive.engine.statistics import Ages, Distribution
+from redrive.masking import Mask
 from redrive.messages.constants import reason_name
 from redrive.observe.series import Capped
 from redrive.observe.waiting import WaitingMetrics
-from redrive.operations.supervision import Activity
+from redrive.operations.supervision import Activity, SupervisionState
 from redrive.printable import printable
+from redrive.streaming.emission import Emitted
 
 MOST_SERIES: Final = 5_000
 """Combinations of handler, rule, result and reason that are counted apart."""
@@ -108,28 +108,23 @@ class InputMetrics:
             "redrive_invalid_inputs", "Inputs without a valid dead-letter header."
         )
         self._rows = counter("redrive_spark_rows", "Rows that Spark read for batches.")
-        self.ages = AgesCollector()
-        registry.register(self.ages)
+        self._ages = AgesCollector()
+        registry.register(self._ages)
 
-    def count(self, inputs: Mapping[OutcomeKind, int], *, invalid: int, rows: int) -> None:
-        """Counts inputs by their result, those without a valid header, and the rows of Spark."""
-        for kind, count in inputs.items():
+    def count(self, emitted: Emitted, mask: Mask) -> None:
+        """Counts what was committed; targets of failed puts are shown without secrets."""
+        for kind, count in emitted.inputs.items():
             rule = str(kind.rule_line or "")
             self._inputs.add(kind.handler, (rule, kind.result, _reason(kind.reason)), count)
-        self._invalid.inc(invalid)
-        self._rows.inc(rows)
-
-    def count_rounds(self, rounds: Mapping[tuple[str, int], int]) -> None:
-        """Counts puts that begin a round, by handler and number of the round."""
-        for (handler, number), count in rounds.items():
-            self._rounds.add(handler, (str(number),), count)
-
-    def count_failures(self, failures: Mapping[Failure, int]) -> None:
-        """Counts failed puts by their target."""
-        for failure, count in failures.items():
+        self._invalid.inc(emitted.invalid)
+        self._rows.inc(emitted.records)
+        for failure, count in emitted.failures.items():
             # A message may name any target, and a terminal may show the page.
-            target = printable(failure.target)
+            target = printable(mask.text(failure.target))
             self._failures.add(failure.handler, (target, _reason(failure.reason)), count)
+        self._ages.add(emitted.ages)
+        for (handler, number), count in emitted.rounds.items():
+            self._rounds.add(handler, (str(number),), count)
 
 
 class EmissionMetrics:
@@ -213,29 +208,27 @@ class StateMetrics:
         )
         self.restarted.set(1)
         self._alarmed: set[str] = set()
-        self.reported_at = gauge(
+        self._reported_at = gauge(
             "redrive_supervision_timestamp_seconds", "When the job last said how it is."
         )
 
-    def show_state(self, state: Activity, *, is_new: bool) -> None:
-        """Shows what the job is at; ``is_new`` if it was at something else before."""
-        self._state.state(state.value)
-        if is_new and state is Activity.STALLED:
+    def show(self, state: SupervisionState, *, is_new: bool) -> None:
+        """Shows the state of the job; ``is_new`` if it was at something else before.
+
+        A handler that had a breaker or a flood is shown with 0 once it has none.
+        """
+        self._state.state(state.state.value)
+        if is_new and state.state is Activity.STALLED:
             self._stalls.inc()
-
-    def show_forwards(self, waiting: Mapping[str, int]) -> None:
-        """Shows how many messages wait for each other cluster."""
-        for cluster, count in waiting.items():
-            self._forwards.labels(cluster).set(count)
-
-    def show_alarms(self, breakers: Iterable[BreakerState], floods: Iterable[FloodState]) -> None:
-        """Shows open breakers and floods; a handler that had one is shown with 0."""
-        counts = CounterOf(one.handler for one in breakers)
-        remaining = {one.handler: one.kept for one in floods}
-        self._alarmed |= {*counts, *remaining}
+        breakers = CounterOf(one.handler for one in state.breakers)
+        floods = {one.handler: one.kept for one in state.floods}
+        self._alarmed |= {*breakers, *floods}
         for handler in self._alarmed:
-            self._breakers.labels(handler).set(counts[handler])
-            self._floods.labels(handler).set(remaining.get(handler, 0))
+            self._breakers.labels(handler).set(breakers[handler])
+            self._floods.labels(handler).set(floods.get(handler, 0))
+        for cluster, count in state.forwards.items():
+            self._forwards.labels(cluster).set(count)
+        self._reported_at.set(state.time)
 
 
 class _OfApplication(Collector):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from typing import NamedTuple
 
 import redrive
 from redrive.configuration import JobConfiguration
-from redrive.engine.statistics import Failure
 from redrive.errors import RedriveError
 from redrive.masking import NO_MASK, Mask
 from redrive.observe.metrics import JobMetrics
@@ -52,14 +50,7 @@ class MetricsObserver(JobObserver):
 
     def emitted(self, emitted: Emitted) -> None:
         """See ``JobObserver.emitted``."""
-        inputs = self.metrics.inputs
-        inputs.count(emitted.inputs, invalid=emitted.invalid, rows=emitted.records)
-        failures: Counter[Failure] = Counter()
-        for failure, count in emitted.failures.items():
-            failures[failure._replace(target=self._mask.text(failure.target))] += count
-        inputs.count_failures(failures)
-        inputs.ages.add(emitted.ages)
-        inputs.count_rounds(emitted.rounds)
+        self.metrics.inputs.count(emitted, self._mask)
         self.metrics.emission.count(emitted.figures)
 
     def run_began(self, epoch: int) -> None:
@@ -84,11 +75,8 @@ class MetricsObserver(JobObserver):
     def supervised(self, state: SupervisionState) -> None:
         """See ``JobObserver.supervised``."""
         before, self._state = self._state, state.masked(self._mask)
-        metrics = self.metrics.state
-        metrics.show_state(state.state, is_new=before is None or before.state != state.state)
-        metrics.show_alarms(state.breakers, state.floods)
-        metrics.show_forwards(state.forwards)
-        metrics.reported_at.set(state.time)
+        is_new = before is None or before.state != state.state
+        self.metrics.state.show(state, is_new=is_new)
 
     @property
     def health(self) -> Health:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -134,12 +133,7 @@ class Survey(JobObserver):
     def _ask_broker(self) -> None:
         now = time.time()
         for topic in waiting_on_topics(self._configuration, self._cluster, now):
-            self._metrics.show_topic(
-                topic.topic,
-                waiting=None if topic.is_own else topic.messages,
-                retention=topic.retention,
-                expiring=topic.expiring,
-            )
+            self._metrics.show_topic(topic)
             self._warn(topic, now)
         if self._configuration.listen:
             states = self._watch.look(self._configuration, now)
@@ -191,16 +185,7 @@ class Survey(JobObserver):
             handlers = [handler.identity.name for handler in configuration.handlers]
             with Inventory(Ledger(table), acknowledgements) as inventory:
                 self._metrics.show_open(handlers, inventory.standing())
-            hide = self._mask.text
-            self._metrics.count_causes(
-                replace(
-                    one,
-                    cause=hide(one.cause),
-                    destination=hide(one.destination),
-                    group=hide(one.group),
-                )
-                for one in self._causes.count_new(table, handlers)
-            )
+            self._metrics.count_causes(self._causes.count_new(table, handlers), self._mask)
             newest = table.newest()
             while self._batches and self._batches[0] <= newest:
                 self._batches.popleft()

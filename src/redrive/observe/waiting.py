@@ -9,8 +9,10 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge
 
+from redrive.masking import NO_MASK, Mask
 from redrive.observe.series import Capped
 from redrive.operations.handler_states import HandlerState
+from redrive.operations.retention import Waiting
 from redrive.outcomes.causes import Cause
 from redrive.outcomes.inventory import Standing, State
 from redrive.printable import printable
@@ -112,22 +114,13 @@ class WaitingMetrics:
             "redrive_ledger_delay_seconds", "Age of the oldest outcome that the ledger lacks."
         )
 
-    def show_topic(
-        self, topic: str, *, waiting: int | None, retention: float | None, expiring: int
-    ) -> None:
-        """Shows what waits on a topic.
-
-        Args:
-            topic: Its name.
-            waiting: Records not read yet; None where that is not counted.
-            retention: Seconds that it keeps records; None if that is not known.
-            expiring: Messages that it will delete soon.
-        """
-        if waiting is not None:
-            self._backlog.labels(topic).set(waiting)
-        if retention is not None:
-            self._retention.labels(topic).set(retention)
-        self._expiring.labels(topic).set(expiring)
+    def show_topic(self, topic: Waiting) -> None:
+        """Shows what waits on a topic; what is on the job's own topics is no backlog."""
+        if not topic.is_own:
+            self._backlog.labels(topic.topic).set(topic.messages)
+        if topic.retention is not None:
+            self._retention.labels(topic.topic).set(topic.retention)
+        self._expiring.labels(topic.topic).set(topic.expiring)
 
     def show_handlers(self, states: Mapping[str, HandlerState]) -> None:
         """Shows the state of each handler; those that are gone are not shown any more."""
@@ -137,14 +130,14 @@ class WaitingMetrics:
         for name, state in states.items():
             self._handlers.labels(name).state(state.value)
 
-    def count_causes(self, causes: Iterable[Cause]) -> None:
+    def count_causes(self, causes: Iterable[Cause], mask: Mask = NO_MASK) -> None:
         """Counts new dead letters by their cause, and shows when each cause was first seen."""
         known = self._known_causes
         for one in causes:
-            cause = printable(one.cause)
-            labels = cause, printable(one.destination), printable(one.group)
+            texts = (one.cause, one.destination, one.group)
+            labels = tuple(printable(mask.text(text)) for text in texts)
             self._dead_letters.add(one.handler, labels, one.count)
-            key = one.handler, cause
+            key = one.handler, labels[0]
             if key in known or len(known) < MOST_CAUSES:
                 known[key] = min(one.first, known.get(key, one.first))
                 self._first_seen.labels(*key).set(known[key])

@@ -15,8 +15,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
@@ -40,8 +39,6 @@ from redrive.text_log import log_to_standard_error
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-    from redrive.checkpoints.epoch import RunIdentity
 
 NAME: Final = "redrive_held"
 """The format name under which the source is registered."""
@@ -67,20 +64,9 @@ class HeldSource(DataSource):
         return SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The reader; its options are made by ``options``."""
+        """The reader; its options are those of ``HeldSettings``."""
         del schema
-        watched = json.loads(self.options["watched"])
-        return HeldReader(
-            [read_held(values) for values in json.loads(self.options["held"])],
-            Connection(**json.loads(self.options["connection_secret"])),
-            int(self.options["max_rows"]),
-            clock=_clock(json.loads(self.options["clock"])),
-            application=self.options["application"],
-            share=self.options["share"],
-            run=int(self.options["run"]),
-            watched=[TopicPartition(topic, number) for topic, number in watched],
-            rate=float(self.options["rate"]),
-        )
+        return HeldReader(HeldSettings.from_options(self.options))
 
 
 def read_held(values: dict[str, Any]) -> HeldPartition:
@@ -97,38 +83,55 @@ def _clock(values: dict[str, Any]) -> SteadyClock:
     return SteadyClock(values["offset"], tuple(known))
 
 
-def options(
-    held: list[HeldPartition],
-    connection: Connection,
-    max_rows: int,
-    *,
-    clock: SteadyClock,
-    run: RunIdentity,
-    watched: Iterable[TopicPartition],
-    rate: float,
-) -> dict[str, str]:
-    """The source's options.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldSettings:
+    """What the source reads, and how it plans."""
 
-    Args:
-        held: The partitions to read.
-        connection: The cluster. Spark hides options whose name says that they are secret.
-        max_rows: Rows one batch takes at most.
-        clock: The run's clock. The planning process reads the same clock of the machine.
-        run: The run.
-        watched: Partitions of the query's other sources, which Spark asks after this one.
-        rate: The most messages per second that a changed table evaluates again.
-    """
-    return {
-        "held": json.dumps([asdict(one) for one in held]),
-        "connection_secret": json.dumps(asdict(connection)),
-        "max_rows": str(max_rows),
-        "clock": json.dumps(asdict(clock)),
-        "application": run.application,
-        "share": str(run.share),
-        "run": str(run.number),
-        "watched": json.dumps(list(watched)),
-        "rate": str(rate),
-    }
+    held: tuple[HeldPartition, ...]
+    connection: Connection
+    max_rows: int
+    """Rows one batch takes at most."""
+    clock: SteadyClock
+    """The run's clock. The planning process reads the same clock of the machine."""
+    application: str
+    """Its name is the consumer group of the job."""
+    share: str
+    run: int
+    """The number of the run."""
+    watched: tuple[TopicPartition, ...]
+    """Partitions of the query's other sources, which Spark asks after this one: an idle system
+    waits here for their records."""
+    rate: float
+    """The most messages per second that a changed table evaluates again."""
+
+    def options(self) -> dict[str, str]:
+        """The options of the source; Spark hides those whose name says that they are secret."""
+        return {
+            "held": json.dumps([asdict(one) for one in self.held]),
+            "connection_secret": json.dumps(asdict(self.connection)),
+            "max_rows": str(self.max_rows),
+            "clock": json.dumps(asdict(self.clock)),
+            "application": self.application,
+            "share": self.share,
+            "run": str(self.run),
+            "watched": json.dumps(self.watched),
+            "rate": str(self.rate),
+        }
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Self:
+        """The settings that Spark passed on as options."""
+        return cls(
+            held=tuple(read_held(values) for values in json.loads(options["held"])),
+            connection=Connection(**json.loads(options["connection_secret"])),
+            max_rows=int(options["max_rows"]),
+            clock=_clock(json.loads(options["clock"])),
+            application=options["application"],
+            share=options["share"],
+            run=int(options["run"]),
+            watched=tuple(TopicPartition(*lane) for lane in json.loads(options["watched"])),
+            rate=float(options["rate"]),
+        )
 
 
 Offsets = dict[str, dict[str, int]]
@@ -145,46 +148,18 @@ class HeldRanges(InputPartition):
 class HeldReader(DataSourceStreamReader):
     """Plans and reads ranges of held partitions."""
 
-    def __init__(
-        self,
-        held: list[HeldPartition],
-        connection: Connection,
-        max_rows: int,
-        *,
-        clock: SteadyClock,
-        application: str,
-        share: str,
-        run: int,
-        watched: Iterable[TopicPartition],
-        rate: float | None = None,
-    ) -> None:
-        """Take the partitions; arguments as for ``options``.
-
-        Clients are opened when first needed, in the planning process.
-        """
-        self._held = held
-        self._connection = connection
-        self._max_rows = max_rows
-        self._new_planner = partial(
-            _Planner,
-            held,
-            connection,
-            application,
-            tuple(watched),
-            share=share,
-            run=run,
-            clock=clock,
-            rate=rate,
-        )
+    def __init__(self, settings: HeldSettings) -> None:
+        """Take the settings; clients are opened when first needed, in the planning process."""
+        self._settings = settings
         self._planner: _Planner | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where every partition starts."""
-        return _nested({held.lane: held.start for held in self._held})
+        return _nested({held.lane: held.start for held in self._settings.held})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The limit from the options."""
-        return ReadMaxRows(self._max_rows)
+        return ReadMaxRows(self._settings.max_rows)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
         """The first offset of each partition that is not free yet, never below ``start``.
@@ -192,7 +167,7 @@ class HeldReader(DataSourceStreamReader):
         While the broker does not answer, nothing is set free: an outage must not end the query, and
         a message may be late but never early.
         """
-        self._planner = self._planner or self._new_planner()
+        self._planner = self._planner or _Planner(self._settings)
         begin = _flat(start)
         free = self._planner.free(begin)
         most = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "maxRows", None)
@@ -211,35 +186,26 @@ class HeldReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The committed records of some ranges; runs in a Python worker."""
         assert isinstance(partition, HeldRanges)
-        for lane, records in read_parts(self._connection, partition.ranges):
+        for lane, records in read_parts(self._settings.connection, partition.ranges):
             yield arrow_batch(lane, records)
 
 
 class _Planner:
     """Asks the cluster, in the planning process."""
 
-    def __init__(
-        self,
-        held: list[HeldPartition],
-        connection: Connection,
-        application: str,
-        watched: tuple[TopicPartition, ...],
-        *,
-        share: str,
-        run: int,
-        clock: SteadyClock,
-        rate: float | None,
-    ) -> None:
+    def __init__(self, settings: HeldSettings) -> None:
         log_to_standard_error(logging.WARNING)
+        held, application = settings.held, settings.application
         self._held = held
-        self._cluster = Cluster(connection, timeout=ONE_TRY)
-        self._partitions = HeldPartitions(held, self._cluster, clock, rate=rate)
+        self._cluster = Cluster(settings.connection, timeout=ONE_TRY)
+        self._partitions = HeldPartitions(held, self._cluster, settings.clock, rate=settings.rate)
         self._application = application
-        self._watched = watched
-        self._watch = Watch(connection)
+        self._watched = settings.watched
+        self._watch = Watch(settings.connection)
         follows = any(one.follows_states for one in held)
         self._follower = StatesFollower(self._cluster, application) if follows else None
-        self._tables = TableFollower(self._cluster, control_topic(application), share, run)
+        topic = control_topic(application)
+        self._tables = TableFollower(self._cluster, topic, settings.share, settings.run)
         self._waits: Mapping[TopicPartition, Wait] = {}
         self._instructions = [one.lane for one in held if one.behind is not None]
         self._last_ends: Mapping[TopicPartition, int] = {}

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from redrive.configuration import JobConfiguration, LedgerFolder
 from redrive.errors import EnvironmentFault
+from redrive.outcomes.inventory import Engine
+from redrive.outcomes.rows import Row
 from redrive.outcomes.storage import local_path
 from redrive.streaming.session import start_session
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration, LedgerFolder
-    from redrive.outcomes.inventory import Engine
-    from redrive.outcomes.rows import Row
 
 
 @contextmanager

@@ -101,16 +101,18 @@ def start_query(
 def _frame(
     spark: SparkSession, configuration: JobConfiguration, start: Start, run: RunIdentity
 ) -> DataFrame:
-    options = held_source.options(
-        list(start.held),
-        configuration.connection,
-        configuration.max_records_per_batch,
+    settings = held_source.HeldSettings(
+        held=start.held,
+        connection=configuration.connection,
+        max_rows=configuration.max_records_per_batch,
         clock=start.clock,
-        run=run,
-        watched=start.positions,
+        application=run.application,
+        share=str(run.share),
+        run=run.number,
+        watched=tuple(start.positions),
         rate=configuration.reevaluation_rate,
     )
-    held = spark.readStream.format(held_source.NAME).options(**options).load()
+    held = spark.readStream.format(held_source.NAME).options(**settings.options()).load()
     if not start.positions:
         return held
     # In this order: the held source waits for a record that the other then finds.
