@@ -427,9 +427,15 @@ def _open_in_order(*steps: str) -> Callable[[Any], Any]:
 
 @replaced("positions read before the fence", preparation.Preparation, "_prepare_once")
 def _positions_read_early(_original: Any, self: Any, wait: Any) -> Any:
-    layout, settings = self._await_sources(wait), self.configuration
+    layout = self._await_sources(wait)
+    if layout is None:
+        return None
+    if self.configuration.rebalances and not self._take_share(sum(layout.values()), wait):
+        return None
+    settings = self.configuration
     with self._entries() as entries:
-        found = start.StartFinder(settings, self._control, self._cluster, entries).find(layout)
+        finder = start.StartFinder(settings, self._control, self._cluster, entries)
+        found = finder.find(layout, self._denied)
         identity = self._registration.begin_run(
             entries, topic=settings.control_topic, take_over=True
         )
