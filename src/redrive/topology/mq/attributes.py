@@ -13,17 +13,13 @@ from typing import Final
 
 from redrive.topology.mq.forms import Form, flag, number, one_of, text
 from redrive.topology.mq.objects import (
+    ATTRIBUTES,
     PRIVATE,
     AliasQueue,
-    Channel,
     ChannelType,
     Definition,
     LocalQueue,
-    ModelQueue,
     Namelist,
-    Process,
-    QueueManagerAttributes,
-    RemoteQueue,
     Subscription,
     Topic,
 )
@@ -130,20 +126,14 @@ def _form(values: str) -> Form | None:
     return one_of(values) if values else None
 
 
-def _recorded(kind: type[Definition]) -> dict[str, Form | None]:
-    found: dict[str, Form | None] = {}
-    for objects, keywords, values in _ROWS:
-        if kind.keyword in objects.split():
-            found.update(dict.fromkeys(keywords.split(), _form(values)))
-    return found
-
-
 RECORDED: Final[Mapping[type[Definition], Mapping[str, Form | None]]] = {
-    kind: _recorded(kind)
-    for kind in (
-        *(LocalQueue, ModelQueue, AliasQueue, RemoteQueue),
-        *(QueueManagerAttributes, Channel, Namelist, Process, Topic, Subscription),
-    )
+    kind: {
+        keyword: _form(values)
+        for objects, keywords, values in _ROWS
+        if kind.keyword in objects.split()
+        for keyword in keywords.split()
+    }
+    for kind in ATTRIBUTES
 }
 """By kind and keyword: the form of the values; None for any."""
 

@@ -20,9 +20,9 @@ from redrive.topology.mq.objects import (
     Subscription,
     Topic,
 )
-from redrive.topology.mq.parameters import Given, did_you_mean, failure_at, object_name, problem_at
+from redrive.topology.mq.parameters import Given, did_you_mean, object_name
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.script import Parameter
+from redrive.topology.mq.script import CommandFailed, Parameter, ScriptProblem
 from redrive.topology.mq.system_objects import (
     DEFAULT_CHANNELS,
     DEFAULT_QUEUES,
@@ -88,7 +88,7 @@ class DefinitionStore:
         hint = "another script may define it: QM=FOLDER reads several in order"
         hint = did_you_mean(name, self.of_kind(kind)) or hint
         message = f"AMQ8147E: there is no {kind.keyword}({name})"
-        raise failure_at("NOT_FOUND", message, subject, hint=hint)
+        raise CommandFailed.at("NOT_FOUND", message, subject, hint=hint)
 
     def check_free(
         self, kind: type[Definition], name: str, subject: Parameter, given: Given
@@ -100,10 +100,10 @@ class DefinitionStore:
             return
         if type(existing) is not kind:
             message = f"AMQ8150E: {name} exists as {existing.keyword}"
-            raise failure_at("EXISTS", message, subject)
+            raise CommandFailed.at("EXISTS", message, subject)
         if "REPLACE" not in given.options:
             hint = f"it was defined at {existing.location}; add REPLACE to define it anew"
-            raise failure_at("EXISTS", f"AMQ8150E: {existing} exists", subject, hint=hint)
+            raise CommandFailed.at("EXISTS", f"AMQ8150E: {existing} exists", subject, hint=hint)
 
     def model(self, kind: type[Definition], subject: Parameter, given: Given) -> Definition | None:
         """The object whose attributes a DEFINE copies; None for the product's defaults."""
@@ -111,12 +111,12 @@ class DefinitionStore:
             model = self.find(kind, like.value or "")
             if model is None:
                 message = f"AMQ8147E: there is no {kind.keyword}({like.value})"
-                raise failure_at("NOT_FOUND", message, like)
+                raise CommandFailed.at("NOT_FOUND", message, like)
             return model
         if kind is Channel:
             channel_type = given.fields.get("channel_type")
             if channel_type is None:
-                raise problem_at("MISSING", "a channel needs CHLTYPE", subject)
+                raise ScriptProblem.at("MISSING", "a channel needs CHLTYPE", subject)
             return self._others[Channel].get(_DEFAULT_CHANNEL_NAMES.get(channel_type, ""))
         return self._queues.get(DEFAULT_QUEUES.get(kind, ""))
 
@@ -135,7 +135,7 @@ class DefinitionStore:
             case Queue():
                 problem = _refusal_of_queue(definition, self.attributes.max_message_length)
         if problem and self._refuses:
-            raise failure_at("REFUSED", problem, subject)
+            raise CommandFailed.at("REFUSED", problem, subject)
         if isinstance(definition, QueueManagerAttributes):
             self.attributes = definition
         else:

@@ -26,9 +26,7 @@ from redrive.topology.mq.parameters import (
     Given,
     check_quotes,
     did_you_mean,
-    failure_at,
     object_name,
-    problem_at,
     verb_of,
 )
 from redrive.topology.mq.queue_manager import QueueManager
@@ -216,7 +214,7 @@ class _Reader:
         if kind is None:
             hint = did_you_mean(subject.keyword, [*_TYPES, *_OTHER_TYPES])
             message = f"{subject.keyword} is not an object type"
-            raise problem_at("UNKNOWN_OBJECT_TYPE", message, subject, hint=hint)
+            raise ScriptProblem.at("UNKNOWN_OBJECT_TYPE", message, subject, hint=hint)
         try:
             action(_Call(command, verb, kind, subject, parameters))
         except CommandFailed as problem:
@@ -228,8 +226,7 @@ class _Reader:
 
     def _ignore(self, command: Command, what: str, subject: Parameter) -> None:
         message = f"{what} {subject.keyword} does not concern resolution and was ignored"
-        problem = ScriptProblem("IGNORED", message, subject.offset, length=len(subject.keyword))
-        self.report(Severity.NOTE, command, problem)
+        self.report(Severity.NOTE, command, ScriptProblem.at("IGNORED", message, subject))
 
     def _define(self, call: _Call) -> None:
         kind, subject = call.kind, call.subject
@@ -251,7 +248,7 @@ class _Reader:
         subject, given = call.subject, Given(call.kind, call.parameters)
         if misplaced := {"LIKE", "REPLACE", "NOREPLACE"}.intersection(given.options):
             keyword = min(misplaced)
-            raise problem_at("SYNTAX", f"ALTER takes no {keyword}", given.options[keyword])
+            raise ScriptProblem.at("SYNTAX", f"ALTER takes no {keyword}", given.options[keyword])
         location = SourceLocation(self.file, call.command.line)
         existing: Definition = self.store.attributes
         if isinstance(existing, QueueManagerAttributes):
@@ -262,9 +259,9 @@ class _Reader:
             location = existing.location if existing.location.line else location
         if isinstance(existing, Channel):
             if "channel_type" not in given.fields:
-                raise problem_at("SYNTAX", f"ALTER {subject.keyword} needs CHLTYPE", subject)
+                raise ScriptProblem.at("SYNTAX", f"ALTER {subject.keyword} needs CHLTYPE", subject)
             if given.fields["channel_type"] is not existing.channel_type:
-                raise failure_at("EXISTS", f"{existing} has another CHLTYPE", subject)
+                raise CommandFailed.at("EXISTS", f"{existing} has another CHLTYPE", subject)
             if self._refuses:
                 given.check_channel_type(existing.channel_type)
         others = {**existing.others, **given.others}
@@ -288,7 +285,7 @@ class _Reader:
             return
         if not (cluster or namelist):
             message = "SUSPEND and RESUME QMGR need CLUSTER or CLUSNL"
-            raise problem_at("SYNTAX", message, call.subject)
+            raise ScriptProblem.at("SYNTAX", message, call.subject)
         listed = self.store.of_kind(Namelist).get(namelist)
         named = {cluster} if cluster else set(listed.names if listed else ())
         if call.verb == "SUSPEND":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, location_in
 
@@ -50,6 +50,11 @@ class ScriptProblem(Exception):
         super().__init__(message)
         self.code, self.message, self.offset, self.length = code, message, offset, length
         self.expected, self.hint = expected, hint
+
+    @classmethod
+    def at(cls, code: str, message: str, parameter: Parameter, *, hint: str = "") -> Self:
+        """What is wrong with a parameter, underlined from its keyword on."""
+        return cls(code, message, parameter.offset, length=len(parameter.keyword), hint=hint)
 
 
 class CommandFailed(ScriptProblem):
