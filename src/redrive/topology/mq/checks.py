@@ -10,10 +10,10 @@ repositories. Here every member knows what the definitions say, so what is missi
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.messages.reasons import Reason
@@ -27,7 +27,6 @@ from redrive.topology.mq.objects import (
     LocalQueue,
     ModelQueue,
     Queue,
-    QueueManagerAttributes,
     RemoteQueue,
     Subscription,
     Topic,
@@ -70,7 +69,9 @@ def check_topology(network: Network, *, others: Container[str] = ()) -> list[Dia
     for manager in network.queue_managers.values():
         findings += _queue_manager_findings(network, manager)
         if len(network.queue_managers) > 1 and manager.name not in reached:
-            findings.append(_unreachable(manager))
+            message = f"no other queue manager leads to {manager.name}"
+            hint = "a sender channel needs a receiver channel of the same name there, or a cluster"
+            findings.append(_note(manager.attributes, "UNREACHABLE", message, hint))
         for queue in manager.queues.values():
             findings += _queue_findings(network, manager, queue, others)
         for triggered in triggered_queues(manager):
@@ -78,7 +79,7 @@ def check_topology(network: Network, *, others: Container[str] = ()) -> list[Dia
         for subscription in manager.subscriptions.values():
             if subscription.name not in SYSTEM_NAMES:
                 findings += _subscription_findings(network, manager, subscription)
-        findings += _ignored(manager)
+        findings += _ignored_attributes(manager)
     findings += check_clusters(network)
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
 
@@ -90,10 +91,12 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
     attributes = manager.attributes
     if attributes.dead_letter_queue and (problem := manager.dead_letter_queue_problem):
         hint = "define it as QLOCAL with USAGE(NORMAL); until then undelivered messages stay"
-        yield _warning(_set_at(attributes, "dead_letter_queue"), "DEADQ", problem, hint)
+        at = attributes.locations.get("dead_letter_queue", attributes.location)
+        yield at.finding(Severity.WARNING, "DEADQ", problem, hint=hint)
     if problem := manager.default_transmission_queue_problem:
         hint = "define it as QLOCAL with USAGE(XMITQ); until then puts that need it fail"
-        yield _warning(_set_at(attributes, "default_transmission_queue"), "DEFXMITQ", problem, hint)
+        at = attributes.locations.get("default_transmission_queue", attributes.location)
+        yield at.finding(Severity.WARNING, "DEFXMITQ", problem, hint=hint)
     for name in sorted(manager.queues.keys() & manager.shared_queues.keys()):
         message = f"{name} is a shared queue and a private definition: puts end with 2343"
         yield _warning(manager.queues[name], "NOT_UNIQUE", message)
@@ -101,35 +104,24 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
         yield from _channel_findings(network, manager, channel)
 
 
-def _set_at(attributes: QueueManagerAttributes, field: str) -> QueueManagerAttributes:
-    """The attributes, located at the command that set one of them."""
-    return replace(attributes, location=attributes.locations.get(field, attributes.location))
-
-
-def _ignored(manager: QueueManager) -> Iterator[Diagnostic]:
+def _ignored_attributes(manager: QueueManager) -> Iterator[Diagnostic]:
     """Attributes that change a message's way in IBM MQ, and not here."""
-    definitions: Iterable[Definition] = chain(
-        (manager.attributes,),
-        manager.queues.values(),
-        manager.channels.values(),
-        manager.topics.values(),
-        manager.subscriptions.values(),
+    definitions: Iterable[Definition] = (
+        manager.attributes,
+        *manager.queues.values(),
+        *manager.channels.values(),
+        *manager.topics.values(),
+        *manager.subscriptions.values(),
     )
+    # Default objects are not reported, nor is the dead-letter queue, whose handler waits while it
+    # has GET(DISABLED).
+    passed_over = {*SYSTEM_NAMES, manager.attributes.dead_letter_queue}
     for definition in definitions:
-        # Default objects of a queue manager are not reported.
-        if definition.name not in SYSTEM_NAMES:
-            for written, consequence in ignored_attributes(definition):
-                if definition.name == manager.attributes.dead_letter_queue:
-                    continue  # its handler waits while it has GET(DISABLED)
+        for written, consequence in ignored_attributes(definition):
+            if definition.name not in passed_over:
                 message = f"{written} of {definition} has no effect: {consequence}"
                 hint = "docs/resolution.md tells what becomes of each attribute"
                 yield _warning(definition, "NOT_HONOURED", message, hint)
-
-
-def _unreachable(manager: QueueManager) -> Diagnostic:
-    message = f"no other queue manager leads to {manager.name}"
-    hint = "a sender channel needs a receiver channel of the same name there, or a cluster"
-    return _note(manager.attributes, "UNREACHABLE", message, hint)
 
 
 def _channel_findings(
@@ -170,7 +162,9 @@ def _queue_findings(
         case RemoteQueue():
             return _remote_findings(network, manager, queue, others)
         case ModelQueue() if queue.name not in SYSTEM_NAMES:
-            return [_model_finding(queue)]
+            message = f"a put to {queue} by the job ends with {_named(Reason.Q_TYPE_ERROR)}"
+            hint = "redrive queue open makes a dynamic queue of it, to which applications put"
+            return [_note(queue, "MODEL_QUEUE", message, hint)]
         case LocalQueue():
             return _local_queue_findings(network, manager, queue)
     return ()
@@ -182,8 +176,10 @@ def _alias_findings(
     if queue.is_for_topic and isinstance(manager.topic(queue.target), Topic):
         return [_publication_finding(manager, queue)]
     if _is_alias_loop(manager, queue):
-        return [_loop_finding(queue)]
-    return _followed(network, manager, queue, job_request(queue.name), others)
+        message = f"{queue} leads back to itself: a put to it ends with 2001"
+        hint = "let one alias of the loop target a queue"
+        return [_warning(queue, "ALIAS_LOOP", message, hint)]
+    return _route_findings(network, manager, queue, job_request(queue.name), others)
 
 
 def _remote_findings(
@@ -191,15 +187,16 @@ def _remote_findings(
 ) -> list[Diagnostic]:
     is_alias = queue.is_queue_manager_alias
     names = (_ANY_QUEUE, queue.name) if is_alias else (queue.name, "")
-    found = list(_followed(network, manager, queue, job_request(*names), others))
-    serves_replies = bool(found) and _is_reply_to_alias(manager, queue)
-    return [_reply_to_finding(queue)] if serves_replies else found
-
-
-def _loop_finding(alias: AliasQueue) -> Diagnostic:
-    message = f"{alias} leads back to itself: a put to it ends with 2001"
-    hint = "let one alias of the loop target a queue"
-    return _warning(alias, "ALIAS_LOOP", message, hint)
+    findings = list(_route_findings(network, manager, queue, job_request(*names), others))
+    # A reply-to alias names a queue of its own manager, by a name of the manager that others
+    # resolve, and no XMITQ (Reply-to queue alias example).
+    is_reply_to = not queue.transmission_queue and manager.queue(queue.remote_queue) is not None
+    if not (findings and is_reply_to):
+        return findings
+    target = f"{queue.remote_queue}@{queue.remote_queue_manager}"
+    message = f"{queue} serves as a reply-to alias for {target}: a put to it would fail"
+    hint = "reports of delivery (COD) never come there: Kafka does not tell who read a record"
+    return [_note(queue, "REPLY_TO_ALIAS", message, hint)]
 
 
 def _publication_finding(manager: QueueManager, alias: AliasQueue) -> Diagnostic:
@@ -236,27 +233,6 @@ def _subscription_findings(
     if problem:
         hint = "let DEST name a queue that takes them"
         yield _warning(subscription, "SUBSCRIPTION", f"{subscription}: {problem}", hint)
-
-
-def _model_finding(queue: ModelQueue) -> Diagnostic:
-    message = f"a put to {queue} by the job ends with {_named(Reason.Q_TYPE_ERROR)}"
-    hint = "redrive queue open makes a dynamic queue of it, to which applications put"
-    return _note(queue, "MODEL_QUEUE", message, hint)
-
-
-def _is_reply_to_alias(manager: QueueManager, queue: RemoteQueue) -> bool:
-    """Whether a remote definition is made for reply-to names (Reply-to queue alias example).
-
-    It names a queue of its own manager, by a name of the manager that others resolve, and no XMITQ.
-    """
-    return not queue.transmission_queue and manager.queue(queue.remote_queue) is not None
-
-
-def _reply_to_finding(queue: RemoteQueue) -> Diagnostic:
-    names = f"{queue.remote_queue}@{queue.remote_queue_manager}"
-    message = f"{queue} serves as a reply-to alias for {names}: a put to it would fail"
-    hint = "reports of delivery (COD) never come there: Kafka does not tell who read a record"
-    return _note(queue, "REPLY_TO_ALIAS", message, hint)
 
 
 def _is_alias_loop(manager: QueueManager, alias: AliasQueue) -> bool:
@@ -322,7 +298,7 @@ def _stream_findings(manager: QueueManager, queue: LocalQueue) -> Iterator[Diagn
         yield _warning(queue, "STREAM_QUEUE", message, hint)
 
 
-def _followed(
+def _route_findings(
     network: Network,
     manager: QueueManager,
     queue: Queue,
@@ -394,25 +370,29 @@ def check_clusters(network: Network) -> Iterator[Diagnostic]:
         if len(members) < 2:  # noqa: PLR2004 - alone it has nobody to learn from
             continue
         if not any(one.is_full for one in members):
-            yield _without_repository(cluster, members[0])
+            message = f"no queue manager here holds a full repository of cluster {cluster}"
+            hint = (
+                "in IBM MQ its members would know nothing of each other (2085, 2189), here they do;"
+                " set REPOS on two of them, or add the definitions of those that have it"
+            )
+            yield _note(members[0].receiver, "NO_FULL_REPOSITORY", message, hint)
         elif any(one.senders for one in members):
             for one in members:
                 yield from _unconnected(cluster, one, members)
 
 
 def _members_by_cluster(network: Network) -> dict[str, list[_Member]]:
-    found: dict[str, list[_Member]] = {}
+    found: dict[str, list[_Member]] = defaultdict(list)
     for manager in network.queue_managers.values():
         attributes = manager.attributes
         full = manager.clusters_of(attributes.repository_cluster, attributes.repository_namelist)
         for cluster, receiver in _channels(manager, ChannelType.CLUSRCVR):
-            senders = (
+            senders = frozenset(
                 channel.name
                 for name, channel in _channels(manager, ChannelType.CLUSSDR)
                 if name == cluster
             )
-            member = _Member(manager, receiver, cluster in full, frozenset(senders))
-            found.setdefault(cluster, []).append(member)
+            found[cluster].append(_Member(manager, receiver, cluster in full, senders))
     return found
 
 
@@ -421,15 +401,6 @@ def _channels(manager: QueueManager, kind: ChannelType) -> Iterator[tuple[str, C
         if channel.channel_type is kind:
             for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist):
                 yield cluster, channel
-
-
-def _without_repository(cluster: str, member: _Member) -> Diagnostic:
-    message = f"no queue manager here holds a full repository of cluster {cluster}"
-    hint = (
-        "in IBM MQ its members would know nothing of each other (2085, 2189), here they do;"
-        " set REPOS on two of them, or add the definitions of those that have it"
-    )
-    return _note(member.receiver, "NO_FULL_REPOSITORY", message, hint)
 
 
 def _unconnected(cluster: str, member: _Member, members: Iterable[_Member]) -> Iterator[Diagnostic]:
