@@ -60,24 +60,29 @@ class Network:
     ) -> None:
         """Connect queue managers; of several with one name the last one counts.
 
-        Args:
-            queue_managers: The managers.
-            links: Further channels, by transmission queue and sending manager.
+        ``links`` are further channels, by transmission queue and sending manager.
         """
         self.queue_managers: Mapping[str, QueueManager] = {
             manager.name: manager for manager in _in_groups(queue_managers)
         }
         self._routes: dict[str, dict[str, list[ClusterRoute]]] = {}
-        """Cluster to manager to the ways there."""
+        """Cluster -> manager -> the ways there."""
         self._instances: dict[str, dict[str, list[ClusterInstance]]] = {}
-        """Cluster to queue to its instances."""
+        """Cluster -> queue -> its instances."""
         self._clusters: dict[str, set[str]] = {}
-        """Manager to the clusters it is in."""
+        """Manager -> the clusters it is in."""
         for manager in self.queue_managers.values():
             self._join_clusters(manager)
         self._receivers = self._receivers_by_name()
         self._given_links = dict(links or {})
-        self._links = self._links_by_queue() | self._given_links
+        links_by_queue = {
+            Names(queue=channel.transmission_queue, queue_manager=name): link
+            for name, manager in self.queue_managers.items()
+            # The channel first in the alphabet serves a queue that several name.
+            for channel in sorted(senders(manager), key=lambda one: one.name, reverse=True)
+            if (link := self._link_of(name, channel)) is not None
+        }
+        self._links = links_by_queue | self._given_links
 
     def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Network:
         """The network with PUT of some queues, named by manager and queue, changed."""
@@ -137,9 +142,11 @@ class Network:
         if not routes:
             return
         for queue in manager.queues.values():
-            for instance in _instances(manager, queue, routes):
-                known = self._instances.setdefault(instance.route.cluster, defaultdict(list))
-                known[instance.name].append(instance)
+            clusters = manager.clusters_of(queue.cluster, queue.cluster_namelist)
+            for route in routes:
+                if route.cluster in clusters:
+                    known = self._instances.setdefault(route.cluster, defaultdict(list))
+                    known[queue.name].append(_instance(queue, route))
 
     def routes(self, at: QueueManager, queue_manager: str) -> list[ClusterRoute]:
         """The cluster channels over which a manager reaches another one, if there are any."""
@@ -153,10 +160,7 @@ class Network:
     ) -> list[ClusterInstance]:
         """Instances of a cluster queue at others, as far as a manager's repository knows them.
 
-        Args:
-            at: The manager.
-            name: Name of the queue, or of the queue manager alias.
-            aliases: Whether cluster queue manager aliases are wanted instead of queues.
+        With ``aliases`` they are those of a cluster queue manager alias instead of a queue.
         """
         found = [instance for instance in at.known_instances if instance.name == name]
         seen = {instance.route.queue_manager for instance in found}
@@ -257,15 +261,6 @@ class Network:
                     found[channel.name].append((name, channel))
         return found
 
-    def _links_by_queue(self) -> dict[Names, Link]:
-        return {
-            Names(queue=channel.transmission_queue, queue_manager=name): link
-            for name, manager in self.queue_managers.items()
-            # The channel first in the alphabet serves a queue that several name.
-            for channel in sorted(senders(manager), key=lambda one: one.name, reverse=True)
-            if (link := self._link_of(name, channel)) is not None
-        }
-
     def _link_of(self, sender: str, channel: Channel) -> Link | None:
         """Where a sender channel leads.
 
@@ -273,27 +268,20 @@ class Network:
         tells, as it is by custom that of the manager. Without a receiver it leads nowhere.
         """
         receivers = self.receivers(sender, channel)
-        custom = channel.transmission_queue
-        named = [pair for pair in receivers if pair[0] == custom]
+        named = [pair for pair in receivers if pair[0] == channel.transmission_queue]
         for name, receiver in named or (receivers if len(receivers) == 1 else ()):
             return Link(queue_manager=name, sender=channel, receiver=receiver)
         return None
 
     def why_held(self, *, queue: str, queue_manager: str) -> str:
         """Why nothing moves what a transmission queue holds, in one sentence."""
-        serving = [
-            channel
-            for channel in senders(self.queue_managers[queue_manager])
-            if channel.transmission_queue == queue
-        ]
+        channels = senders(self.queue_managers[queue_manager])
+        serving = [channel for channel in channels if channel.transmission_queue == queue]
         if not serving:
             return f"no channel serves transmission queue {queue} of {queue_manager}"
         channel = min(serving, key=lambda one: one.name)
-        several = [name for name, _ in self.receivers(queue_manager, channel)]
-        if several:
-            return f"channel {channel.name} of {queue_manager} may lead to any of " + ", ".join(
-                several
-            )
+        if several := ", ".join(name for name, _ in self.receivers(queue_manager, channel)):
+            return f"channel {channel.name} of {queue_manager} may lead to any of {several}"
         return f"no queue manager has a receiver for channel {channel.name} of {queue_manager}"
 
 
@@ -352,13 +340,6 @@ def _route(manager: QueueManager, channel: Channel, cluster: str) -> ClusterRout
         suspended=cluster in manager.suspended_clusters,
         location=channel.location,
     )
-
-
-def _instances(
-    manager: QueueManager, queue: Queue, routes: list[ClusterRoute]
-) -> Iterator[ClusterInstance]:
-    clusters = manager.clusters_of(queue.cluster, queue.cluster_namelist)
-    return (_instance(queue, route) for route in routes if route.cluster in clusters)
 
 
 def _instance(queue: Queue, route: ClusterRoute) -> ClusterInstance:
