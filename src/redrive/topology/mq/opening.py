@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from redrive.messages.reasons import ADVICE, Reason
 from redrive.topology.mq.network import Network
@@ -18,7 +19,6 @@ from redrive.topology.mq.results import (
     Target,
     Used,
 )
-from redrive.topology.mq.workload import choose
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import QueueLimits
 
@@ -101,14 +101,28 @@ class Opening:
         return self.first or (self.path[0] if self.path else None)
 
     def choose(self, candidates: list[ClusterInstance]) -> ClusterInstance:
-        """One of several instances, by workload management and the seed of the call."""
+        """Choose one of at least one instance by workload management (specification B.10).
+
+        Tested in this order: rank of the channel, rank of the queue, not suspended, state of the
+        channel, network priority, priority of the channel, priority of the queue; then at most
+        CLWLMRUC channels stay, first in the alphabet first; weights and seed decide the rest. The
+        product remembers which channel was used last; here the last step is drawn from the seed of
+        the call, in proportion to the weights, so that a replay decides alike.
+        """
         self.is_choice = self.is_choice or len(candidates) > 1
-        return choose(
-            candidates,
-            seed=self.request.seed,
-            at=self.manager.name,
-            channels_used=self.manager.attributes.cluster_channels_used,
-        )
+        best = max(map(_preference, candidates))
+        equal = [candidate for candidate in candidates if _preference(candidate) == best]
+        if len(equal) == 1:
+            return equal[0]
+        equal.sort(key=lambda one: (one.route.queue_manager, one.route.channel, one.route.cluster))
+        equal = equal[: self.manager.attributes.cluster_channels_used]
+        total = sum(one.route.weight for one in equal)
+        point = draw(self.request.seed, self.manager.name, equal[0].name) % total
+        for candidate in equal:
+            point -= candidate.route.weight
+            if point < 0:
+                return candidate
+        return equal[-1]  # pragma: no cover - the weights add up to more than the point
 
     def check_output(self, names: Names, definition: Queue | None = None) -> None:
         """Refuse what needs a local queue where the way leads to another manager."""
@@ -197,3 +211,23 @@ class Opening:
             is_choice=self.is_choice,
             binds_groups=attributes is not None and attributes.default_bind is DefaultBind.GROUP,
         )
+
+
+def draw(seed: int, *parts: str) -> int:
+    """A number from 0 to 2**64 - 1 that the arguments determine, evenly distributed over seeds."""
+    text = "\0".join((str(seed), *parts))
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
+
+
+def _preference(candidate: ClusterInstance) -> tuple[int, ...]:
+    """A tuple that is greater for a candidate that is to be preferred."""
+    route = candidate.route
+    return (
+        route.rank,
+        candidate.rank,
+        not route.suspended,
+        -route.state,
+        route.network_priority,
+        route.priority,
+        candidate.priority,
+    )

@@ -18,12 +18,11 @@ from redrive.topology.mq.objects import (
     RemoteQueue,
     Topic,
 )
-from redrive.topology.mq.opening import Carrier, Opening, OpenRefused
+from redrive.topology.mq.opening import Carrier, Opening, OpenRefused, draw
 from redrive.topology.mq.publications import is_publishable
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import Call, OpenOption, OpenRequest, Resolution, Target
 from redrive.topology.mq.transmission import carrier, workload
-from redrive.topology.mq.workload import draw
 from redrive.topology.names import Names
 from redrive.topology.put import QueueLimits
 
