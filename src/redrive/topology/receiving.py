@@ -109,7 +109,7 @@ def resolver_of(
     return receiving_queue_managers(topology, {put.topic: put}, stopped=stopped)[put.topic]
 
 
-def _end(source: QueueTopic) -> str:
+def _receiver_name(source: QueueTopic) -> str:
     return source.to if source.role is TopicRole.TRANSMISSION else source.queue_manager
 
 

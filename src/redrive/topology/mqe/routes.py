@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.message import Conditions
+from redrive.topology.mqe.message import NORMAL, Conditions
 from redrive.topology.mqe.results import Failed, Failure, Step, StepKind
 from redrive.topology.mqe.tables import Addressable, NetworkTables, Tables
 from redrive.topology.names import Names
@@ -108,15 +108,9 @@ def find_link(
 ) -> Link:
     """Follow the connection of a name: via connections are folded, aliases replaced.
 
-    The put's names never change on the way. A "null" connection and the bridge's own connection
-    carry no put (reading O7).
-
-    Args:
-        network: The tables of the network, which contain ``here``.
-        here: The manager that sends.
-        name: The connection's name: the target manager, or a store-and-forward queue's next hop.
-        names: The names that travel, for the steps.
-        conditions: Which links are down.
+    The put's names never change on the way; the steps show them. A "null" connection and the
+    bridge's own connection carry no put (reading O7). A connection is named after the target
+    manager, or after a store-and-forward queue's next hop.
     """
     tables = network.of(here)
     steps: list[Step] = []
@@ -130,9 +124,19 @@ def find_link(
         if (here, name) in conditions.down:
             return _broken(steps, Failure.LINK_DOWN, here, f"connection {name!r} cannot be used")
         if following is None:
-            return _arrive(network, steps, here, name)
+            if (receiver := network.receiver(name)) is not None:
+                return Link(tuple(steps), receiver)
+            detail = (
+                f"connection {name!r} leads to a queue manager that the network does not contain"
+            )
+            return _broken(steps, Failure.UNKNOWN_QUEUE_MANAGER, here, detail)
         name = following
     return _broken(steps, Failure.VIA_LOOP, here, f"via connections lead back to {name!r}")
+
+
+def link_to(network: NetworkTables, here: str, name: str) -> Link:
+    """The way over the connection of a name, while every link is up."""
+    return find_link(network, here, name, Names(queue_manager=name), NORMAL)
 
 
 def _next(tables: Tables, name: str) -> tuple[mqe.Definition | None, str | None]:
@@ -161,14 +165,6 @@ def connections_on_way(tables: Tables, name: str) -> tuple[str, ...]:
         way.append(following)
         _, following = _next(tables, following)
     return tuple(way)
-
-
-def _arrive(network: NetworkTables, steps: list[Step], here: str, name: str) -> Link:
-    receiver = network.receiver(name)
-    if receiver is None:
-        detail = f"connection {name!r} leads to a queue manager that the network does not contain"
-        return _broken(steps, Failure.UNKNOWN_QUEUE_MANAGER, here, detail)
-    return Link(tuple(steps), receiver)
 
 
 def _broken(steps: list[Step], failure: Failure, here: str, detail: str) -> Link:
