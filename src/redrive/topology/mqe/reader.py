@@ -106,7 +106,7 @@ def network_from(document: Document, flawed: frozenset[KeyPath]) -> mqe.Network:
     return mqe.Network(queue_managers=managers, options=mqe.Options(**_converted(options)))
 
 
-_Made = TypeVar("_Made", bound=mqe.Definition)
+_Definition = TypeVar("_Definition", bound=mqe.Definition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,23 +144,26 @@ class _Construction:
                 for item in self.items(data, path, "connections")
             ),
             aliases=tuple(
-                self._made(mqe.QueueManagerAlias, *item)
+                self._definition(mqe.QueueManagerAlias, *item)
                 for item in self.items(data, path, "aliases")
             ),
             listeners=tuple(
-                self._made(mqe.Listener, *item) for item in self.items(data, path, "listeners")
+                self._definition(mqe.Listener, *item)
+                for item in self.items(data, path, "listeners")
             ),
             location=self.document.location((*path, "name")),
         )
 
     def _of_kind(
-        self, kinds: Mapping[str, type[_Made]], data: Mapping[str, Any], path: KeyPath
-    ) -> _Made:
+        self, kinds: Mapping[str, type[_Definition]], data: Mapping[str, Any], path: KeyPath
+    ) -> _Definition:
         attributes = {key: value for key, value in data.items() if key != "kind"}
-        return self._made(kinds[data["kind"]], attributes, path)
+        return self._definition(kinds[data["kind"]], attributes, path)
 
-    def _made(self, cls: type[_Made], data: Mapping[str, Any], path: KeyPath) -> _Made:
-        return cls(**_converted(data), location=self.document.location((*path, "name")))
+    def _definition(
+        self, kind: type[_Definition], data: Mapping[str, Any], path: KeyPath
+    ) -> _Definition:
+        return kind(**_converted(data), location=self.document.location((*path, "name")))
 
 
 def _converted(data: Mapping[str, Any]) -> dict[str, Any]:

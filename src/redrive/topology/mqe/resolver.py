@@ -246,21 +246,15 @@ class MqeResolver:
         if tables is None or not trace.message.is_movable:
             return None
         for home_server in tables.home_servers:
-            if collects(self._tables, tables, home_server, stored, trace.conditions):
-                return self._collect(tables, home_server, stored, trace)
+            if not collects(self._tables, tables, home_server, stored, trace.conditions):
+                continue
+            expired = self._admission.expired(stored.queue_manager, stored.queue, trace)
+            if expired is not None:
+                return expired
+            trace.steps.append(Step(client, StepKind.PULL, home_server, stored.names, stored.names))
+            end = self._put(client, stored.names, trace)
+            return self._undelivered(tables, stored, end, trace) if isinstance(end, Failed) else end
         return None
-
-    def _collect(
-        self, client: Tables, home_server: HomeServerQueue, stored: Stored, trace: PutTrace
-    ) -> End:
-        """Take a message from the home server and put it on the client."""
-        here, names = client.manager.name, stored.names
-        expired = self._admission.expired(stored.queue_manager, stored.queue, trace)
-        if expired is not None:
-            return expired
-        trace.steps.append(Step(here, StepKind.PULL, home_server, names, names))
-        end = self._put(here, names, trace)
-        return self._undelivered(client, stored, end, trace) if isinstance(end, Failed) else end
 
     def _undelivered(self, client: Tables, stored: Stored, failed: Failed, trace: PutTrace) -> End:
         """A pulled message that no queue took: the rule decides, by default the dead letters.
