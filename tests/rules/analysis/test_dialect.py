@@ -24,8 +24,9 @@ from tests.rules.dialect.reference import (
 )
 
 from redrive.rules import parse
-from redrive.rules.analysis import Analysis, analyse, compare, told_fields
+from redrive.rules.analysis import analyse, compare, told_fields
 from redrive.rules.analysis.comparison import Comparison as Compared
+from redrive.rules.analysis.findings import Analysis
 
 Message: TypeAlias = Mapping[str, str | int]
 

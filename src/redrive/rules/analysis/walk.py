@@ -24,9 +24,9 @@ from redrive.rules.analysis.decision import (
     meaning_of,
 )
 from redrive.rules.analysis.search import Search
-from redrive.rules.analysis.separation import Separation
 from redrive.rules.analysis.text_automata import Effort, Undecided
-from redrive.rules.patterns import Pattern
+from redrive.rules.keywords import KAFKA_PATTERNS
+from redrive.rules.patterns import Pattern, StringPattern
 from redrive.rules.rule import Action, Rule
 from redrive.rules.table import RulesTable
 
@@ -111,7 +111,12 @@ class Walk:
                 mine.append(numbers.setdefault(patterns, len(numbers)))
                 rules += [rule] * (mine[-1] == len(rules))
         self._search = Search(rules, effort)
-        self._separation = Separation(self._search, self._tables)
+        self._target_names = {
+            name
+            for table in self._tables
+            for rule in table.rules
+            for name in (rule.forward_queue, rule.forward_queue_manager, rule.forward_topic)
+        }
         self._partners = self._aligned()
         self._last_keepers = [
             max(
@@ -230,7 +235,7 @@ class Walk:
             if node.more and node.ahead != side:
                 (other, count), *rest = node.more
                 if other != attempt:
-                    is_same = yield from self._told_apart(node, other, attempt)
+                    is_same = yield from self._find_difference(node, other, attempt)
                     if not is_same:
                         return None
                 used = min(times, count)
@@ -242,7 +247,7 @@ class Walk:
                 times = 0
         return node
 
-    def _told_apart(
+    def _find_difference(
         self, node: _Node, one: Attempt, two: Attempt
     ) -> Generator[Divergence, None, bool]:
         """Find a message on which two attempts differ; the result says whether there is none."""
@@ -250,14 +255,50 @@ class Walk:
         message = self._search.find(*messages)
         if message is None:
             return False  # nor is there any other, so the branch ends
-        separated = self._separation.separated(messages, message, one, two)
-        if separated is not None:
-            yield from self._diverged(node, separated)
+        distinguishing = self._distinguishing_message(messages, message, one, two)
+        if distinguishing is not None:
+            yield from self._diverged(node, distinguishing)
             return False
-        known = self._separation.constant(messages, message, one.references | two.references)
+        known = self._constant_fields(messages, message, one.references | two.references)
         if one.number != two.number or one.on_any(known) != two.on_any(known):
             raise Undecided
         return True
+
+    def _distinguishing_message(
+        self, messages: tuple[int, int], message: Message, one: Attempt, two: Attempt
+    ) -> Message | None:
+        """A message that two attempts do not put to the same queue by coincidence.
+
+        On DESTQ=A the rules FWDQ(A) and FWDQ(&DESTQ) put alike. So fields that name a target get a
+        value that no rule names, or at least another one, wherever that is possible. ``messages``
+        are the rules that match and those that do not, as bits; ``message`` is one of these
+        messages.
+        """
+        apart: dict[str, list[Pattern]] = {}
+        names = sorted(one.references | two.references)
+        for name in (*names, *names):
+            if one.on(message) != two.on(message):
+                return message
+            own = str(message.get(name, ""))
+            others = {str(message.get(it, "")) for it in names} | self._target_names
+            apart[name] = _literals(name, {own} if name in apart else {own} | others)
+            found = self._search.find(*messages, apart_from=apart)
+            if found is None:
+                apart[name] = []
+            else:
+                message = found
+        return message if one.on(message) != two.on(message) else None
+
+    def _constant_fields(
+        self, messages: tuple[int, int], message: Message, names: frozenset[str]
+    ) -> Mapping[str, str]:
+        """The fields that have one value in all messages in question; arguments as above."""
+        values = {name: str(message.get(name, "")) for name in names}
+        return {
+            name: value
+            for name, value in values.items()
+            if self._search.find(*messages, apart_from={name: _literals(name, {value})}) is None
+        }
 
     def _diverged(self, node: _Node, message: Message | None = None) -> Iterator[Divergence]:
         """The message on which the tables diverge here, and one that is newly discarded."""
@@ -336,3 +377,8 @@ class Walk:
 
 def _candidates(numbers: Sequence[int], matched: int) -> int:
     return sum(1 << index for index, number in enumerate(numbers) if matched >> number & 1)
+
+
+def _literals(name: str, values: set[str]) -> list[Pattern]:
+    length = KAFKA_PATTERNS[name].length
+    return [StringPattern(value or " ", length) for value in sorted(values)]
