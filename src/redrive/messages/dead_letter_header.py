@@ -81,11 +81,10 @@ def _known_codec(ccsid: int) -> tuple[str, bool] | None:
 
 
 def character_set(ccsid: int, *, ebcdic: bool) -> tuple[int, str]:
-    """The character set of a header's texts.
+    """CCSID and Python codec of a header's texts.
 
-    Returns:
-        CCSID and Python codec: those declared if they agree with the eye-catcher, else a set in
-        which all characters of object names are right, code page 500 or ISO 8859-1.
+    They are those declared if they agree with the eye-catcher, else a set in which all characters
+    of object names are right, code page 500 or ISO 8859-1.
     """
     known = _known_codec(ccsid)
     if known and known[1] is ebcdic:
@@ -184,7 +183,7 @@ ATTRIBUTES: Final = {
 
 
 def decode_header(data: bytes, ccsid: int = 0) -> DeadLetterHeader | str:
-    """Decode the dead-letter header that a message begins with.
+    """Decode the dead-letter header that a message begins with, or say why there is none.
 
     Valid is what has the eye-catcher, version 1 and 172 bytes (rules-table specification 6.5);
     the format that the message descriptor names is not asked (Q-30).
@@ -192,9 +191,6 @@ def decode_header(data: bytes, ccsid: int = 0) -> DeadLetterHeader | str:
     Args:
         data: The message, or its first bytes.
         ccsid: The CCSID that the message descriptor declares; 0 if unknown.
-
-    Returns:
-        The header, or a sentence that says why there is none.
     """
     ebcdic = EYE_CATCHERS.get(data[:4])
     if ebcdic is None:
@@ -246,11 +242,8 @@ def read_header_fields(data: bytes, *, ccsid: int = 0, encoding: int = 0) -> dic
     """Read what there is of a dead-letter header, valid or not: for displays and diagnosis.
 
     The declared CCSID decides where the eye-catcher does not, the declared numeric encoding where
-    the version does not.
-
-    Returns:
-        Values by MQ's field names, StrucId and Version included: every integer that is complete and
-        every text that has at least its first byte.
+    the version does not. Values are by MQ's field names, StrucId and Version included: every
+    integer that is complete and every text that has at least its first byte.
     """
     known = _known_codec(ccsid)
     ebcdic = EYE_CATCHERS.get(data[:4], bool(known and known[1]))
@@ -258,22 +251,18 @@ def read_header_fields(data: bytes, *, ccsid: int = 0, encoding: int = 0) -> dic
     codec = character_set(ccsid, ebcdic=ebcdic)[1]
     values = _unpack(data[:MQDLH_LENGTH].ljust(MQDLH_LENGTH, b"\0"), order, codec)
     values["StrucId"] = data[:4].decode(codec, "replace")  # its blank is significant
-    return {name: values[name] for name, it in MQDLH.items() if len(data) >= _needed(it)}
-
-
-def _needed(it: Field) -> int:
-    return it.offset + (it.length if it.type is FieldType.LONG else 1)
+    return {
+        name: values[name]
+        for name, it in MQDLH.items()
+        if len(data) >= it.offset + (it.length if it.type is FieldType.LONG else 1)
+    }
 
 
 def encode_header(header: DeadLetterHeader) -> bytes:
-    """Write a dead-letter header in its representation.
+    """Write a dead-letter header in its representation, 172 bytes.
 
-    Args:
-        header: If it was decoded from bytes, those of its fields that still say the same are
-            written as they stood, padding and all.
-
-    Returns:
-        172 bytes.
+    If it was decoded from bytes, those of its fields that still say the same are written as they
+    stood, padding and all.
 
     Raises:
         ValueError: If a text does not fit its field or the character set, or a number does not fit

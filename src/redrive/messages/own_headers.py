@@ -232,9 +232,7 @@ class OwnHeadersReader:
     def __init__(self, headers: Sequence[Headers], layout: Sequence[str] | None) -> None:
         """Find out where Redrive's headers stand.
 
-        Args:
-            headers: The headers of each record.
-            layout: The header names of every record, in their order; None if they differ.
+        ``layout`` are the header names of every record, in their order; None if they differ.
         """
         self._headers = headers
         names = () if layout is None else layout
@@ -262,11 +260,7 @@ class OwnHeadersReader:
         return [headers[place] for place in self._others]
 
     def copy_columns(self, grid: HeaderGrid) -> CopyColumns | None:
-        """The columns of instructions; None if any header asks for a look at each of them.
-
-        Args:
-            grid: The headers of the records.
-        """
+        """The columns of instructions; None if any header asks for a look at each of them."""
         own, rest = self._own, self._own.keys() - _OF_ONE_COPY
         is_plain = self._come_first and {ID, ORIGIN, TIMESTAMP, REPLAY} <= own.keys()
         if not is_plain or not rest <= {*_OF_MANY_COPIES}:
@@ -340,11 +334,8 @@ def unreadable(headers: Headers) -> str:
 
     Anybody may have written that header too: then the message remains, as it would with a bad name.
     """
-    return next((_shown(raw) for name, raw in headers if name == UNREADABLE), "")
-
-
-def _shown(raw: bytes | None) -> str:
-    return (raw or b"").decode(errors="replace") or "a header can't be read"
+    raw = next((raw or b"" for name, raw in headers if name == UNREADABLE), None)
+    return "" if raw is None else raw.decode(errors="replace") or "a header can't be read"
 
 
 def read_identity(raw: bytes | None) -> str:
@@ -411,9 +402,7 @@ def identity(topic: str, partition: int, offset: int) -> str:
 def name_in_identities(topic: str, incarnation: int) -> str:
     """How identities name a topic: ``orders``, and ``orders~2`` once it was recreated.
 
-    Args:
-        topic: The topic.
-        incarnation: How many topics of that name there were, this one included.
+    The incarnation is how many topics of that name there were, this one included.
     """
     return f"{topic}~{incarnation}" if incarnation > 1 else topic
 

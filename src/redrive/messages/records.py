@@ -79,11 +79,7 @@ class HeaderGrid:
 
     @classmethod
     def of(cls, headers: Sequence[Headers]) -> Self | None:
-        """The grid of some records' headers.
-
-        Returns:
-            None if the names or their order differ.
-        """
+        """The grid of some records' headers; None if their names or their order differ."""
         if not any(headers):
             return cls((), ())
         width = len(headers[0])
@@ -94,11 +90,7 @@ class HeaderGrid:
         return cls(layout, values) if names == layout * len(headers) else None
 
     def column(self, index: int) -> tuple[bytes | None, ...]:
-        """The value of one header in every record.
-
-        Args:
-            index: Which of ``layout``.
-        """
+        """The value of one header of ``layout`` in every record."""
         return self.values[index :: len(self.layout)]
 
 
@@ -148,9 +140,6 @@ class Records:
                 (``list<struct<key: string, value: binary>>``, null for none), ``timestamp`` (a
                 timestamp, or an integer of milliseconds) and ``offset`` (integer); others are
                 ignored.
-
-        Returns:
-            The rows of the batch.
 
         Raises:
             KeyError: If a column is missing.

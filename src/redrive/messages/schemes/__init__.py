@@ -6,7 +6,7 @@ outermost says in the words of ``view``.
 
 from __future__ import annotations
 
-from redrive.messages.schemes.own import OwnScheme, PlaceError, Told, schemes_id
+from redrive.messages.schemes.own import OwnScheme, PartPlace, PlaceError, schemes_id
 from redrive.messages.schemes.scheme import Message, Scheme
 from redrive.messages.schemes.table import GROUP_SCHEMES, KNOWN, SCHEME_NAMES, SchemeTable
 from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView, Origin, consumer_group
@@ -20,10 +20,10 @@ __all__ = [
     "Message",
     "Origin",
     "OwnScheme",
+    "PartPlace",
     "PlaceError",
     "Scheme",
     "SchemeTable",
-    "Told",
     "consumer_group",
     "schemes_id",
 ]

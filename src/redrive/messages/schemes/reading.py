@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from redrive.messages.dead_letter_header import DeadLetterHeader
 from redrive.messages.fields import Headers
-from redrive.messages.schemes.lines import Column, SchemeLines, taken_origin
+from redrive.messages.schemes.lines import Column, SchemeLines, pop_origin
 from redrive.messages.schemes.mqdlh import BINARY, MQForm, view_of_header
 from redrive.messages.schemes.redrive import REDRIVE
 from redrive.messages.schemes.scheme import Newest, Scheme
@@ -158,19 +158,19 @@ class Reading:
         *,
         shared: bool,
     ) -> DeadLetterView:
-        told = self._lines[id(scheme)].told(key, value, headers, shared=shared)
-        origin = taken_origin(told)
-        first_topic = told.pop("first_origin_topic", None)
+        attributes = self._lines[id(scheme)].attributes_of(key, value, headers, shared=shared)
+        origin = pop_origin(attributes)
+        first_topic = attributes.pop("first_origin_topic", None)
         first = None if first_topic is None else Origin(first_topic)
-        if "error_class" in told:
-            told.setdefault("error_root_class", told["error_class"])
+        if "error_class" in attributes:
+            attributes.setdefault("error_root_class", attributes["error_class"])
         return DeadLetterView(
             scheme=scheme.name,
             origin=origin,
             first_origin=self._first_origin(headers, shared=shared) or first or origin,
             hop=self.hop,
             pointer=scheme.lacks_payload(key, value),
-            **told,
+            **attributes,
         )
 
     def _first_origin(self, headers: Headers, *, shared: bool) -> Origin | None:

@@ -33,15 +33,13 @@ class RedriveHeaders:
         for header, name in self._names.items():
             if header not in headers:
                 continue
-            value = self._read(name, headers[header])
+            text = read_text(headers[header])
+            is_number = MQDLH[name].type is FieldType.LONG
+            value = parse_long(headers[header]) if is_number else text
             if value is None:
-                return f"the header {header} is not a number: {read_text(headers[header])[:40]!r}"
+                return f"the header {header} is not a number: {text[:40]!r}"
             fields[name] = value
         return DeadLetterHeader.from_fields(fields)
-
-    @staticmethod
-    def _read(name: str, raw: bytes) -> str | int | None:
-        return parse_long(raw) if MQDLH[name].type is FieldType.LONG else read_text(raw)
 
     def remove(self, value: bytes | None, headers: Headers, /) -> Message:
         """Take the outermost set of headers off: of each name the last."""
