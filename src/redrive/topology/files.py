@@ -10,10 +10,9 @@ from redrive.diagnostics import Diagnostic, Severity, SourceLocation, has_errors
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
 from redrive.topology.checks import check_together
 from redrive.topology.document import read_document
-from redrive.topology.mq.inserts import NO_CONFIGURATION, Configuration, Inserts, read_configuration
+from redrive.topology.mq.inserts import NO_CONFIGURATION, Configuration, read_configuration
 from redrive.topology.mq.mqweb import is_mqweb, read_commands
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import QueueManagerAttributes
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import CommandCounts, read_mqsc
 from redrive.topology.mq.script import decode_script, manager_name
@@ -179,15 +178,13 @@ class _Files:
         name = source.queue_manager or manager_name(text) or Path(file).stem
         everywhere = self._configurations.get("", NO_CONFIGURATION)
         configuration = self._configurations.get(name, NO_CONFIGURATION).over(everywhere)
-        attributes = configuration.applied(
-            QueueManagerAttributes(name=name, location=SourceLocation(file))
-        )
+
         result = read_mqsc(
             text,
             queue_manager=name,
             file=file,
-            base=self.managers.get(name) or QueueManager(attributes=attributes),
-            inserts=Inserts.of(name, configuration),
+            base=self.managers.get(name),
+            configuration=configuration,
             commands=commands,
         )
         self.managers[name] = result.queue_manager

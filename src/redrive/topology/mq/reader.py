@@ -12,7 +12,7 @@ from typing import Final
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, in_order
 from redrive.topology.mq.definition_store import DefinitionStore
-from redrive.topology.mq.inserts import Inserts
+from redrive.topology.mq.inserts import NO_CONFIGURATION, Configuration, with_inserts
 from redrive.topology.mq.objects import (
     ATTRIBUTES,
     BUILT_IN,
@@ -102,7 +102,7 @@ def read_mqsc(
     queue_manager: str = "",
     file: str = "<input>",
     base: QueueManager | None = None,
-    inserts: Inserts | None = None,
+    configuration: Configuration = NO_CONFIGURATION,
     commands: Iterable[Command] | None = None,
     refuses: bool = True,
 ) -> MqscResult:
@@ -114,12 +114,12 @@ def read_mqsc(
             ``dmpmqcfg`` names.
         file: Name of the script for findings.
         base: A queue manager to which the commands apply; a fresh one by default.
-        inserts: What stands for ``+NAME+``; the manager's name by default.
+        configuration: What ``qm.ini`` says of a fresh manager, and of inserts ``+NAME+``.
         commands: The commands that the text stands for, if it is not MQSC itself.
         refuses: Whether commands fail that would make what ``runmqsc`` refuses.
     """
     name = queue_manager or manager_name(text)
-    reader = _Reader(name, file, base, inserts or Inserts.of(name), refuses=refuses)
+    reader = _Reader(name, file, base, configuration, refuses=refuses)
     if commands is None:
         too_long = ScriptProblem(
             "LINE_TOO_LONG",
@@ -156,15 +156,22 @@ class _Reader:
     """Applies commands to the definitions of one queue manager."""
 
     def __init__(
-        self, name: str, file: str, base: QueueManager | None, inserts: Inserts, *, refuses: bool
+        self,
+        name: str,
+        file: str,
+        base: QueueManager | None,
+        configuration: Configuration,
+        *,
+        refuses: bool,
     ) -> None:
         self.file = file
         self.diagnostics: list[Diagnostic] = []
         self.counts = CommandCounts()
-        self._inserts = inserts
+        self._inserts = configuration.inserts(name)
         self._refuses = refuses
-        unaltered = QueueManagerAttributes(name=name, location=SourceLocation(file))
-        self.store = DefinitionStore(base or QueueManager(attributes=unaltered), refuses=refuses)
+        attributes = QueueManagerAttributes(name=name, location=SourceLocation(file))
+        fresh = QueueManager(attributes=configuration.applied(attributes))
+        self.store = DefinitionStore(base or fresh, refuses=refuses)
         self._actions = {
             "DEFINE": self._define,
             "ALTER": self._alter,
@@ -201,7 +208,7 @@ class _Reader:
         check_quotes(command)
         parameters = list(command.parameters(offset))
         if "+" in command.text:
-            parameters = list(map(self._inserts.into, parameters))
+            parameters = [with_inserts(one, self._inserts) for one in parameters]
         if not parameters:
             message, expected = f"{verb} needs an object", "such as QLOCAL(NAME)"
             raise ScriptProblem("SYNTAX", message, offset - 1, expected=expected)
