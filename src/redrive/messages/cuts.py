@@ -104,11 +104,11 @@ def _describe(part: str, content: Content) -> str:
     """Name, length and SHA-256 of a part of a record."""
     raw = content.key if part == "key" else content.value
     if part == "headers":
-        raw = b"".join(map(_encoded, _headers_of_others(content.headers)))
+        raw = b"".join(map(_encode_header, _headers_of_others(content.headers)))
     return f"{part}:{body_length(raw)}:{sha256(raw or b'').hexdigest()}"
 
 
-def _encoded(header: tuple[str, bytes | None]) -> bytes:
+def _encode_header(header: tuple[str, bytes | None]) -> bytes:
     name, raw = header[0].encode(), header[1]
     length = -1 if raw is None else len(raw)
     return b"%d:%s%d:%s" % (len(name), name, length, raw or b"")

@@ -225,14 +225,6 @@ def _decode_valid(source: bytes, representation: Representation, codec: str) -> 
     )
 
 
-def _unpack(source: bytes, order: ByteOrder, codec: str) -> dict[str, str | int]:
-    values = zip(MQDLH, _STRUCTS[order].unpack(source), strict=True)
-    return {
-        name: decode_text(value, codec) if isinstance(value, bytes) else value
-        for name, value in values
-    }
-
-
 def decode_text(raw: bytes, codec: str) -> str:
     """The significant text of a character field; U+FFFD for bytes that are not a character."""
     return trim(raw.decode(codec, "replace"))
@@ -249,7 +241,11 @@ def read_header_fields(data: bytes, *, ccsid: int = 0, encoding: int = 0) -> dic
     ebcdic = EYE_CATCHERS.get(data[:4], bool(known and known[1]))
     order: ByteOrder = VERSIONS.get(data[4:8], "big" if encoding & 0xF == 1 else "little")
     codec = character_set(ccsid, ebcdic=ebcdic)[1]
-    values = _unpack(data[:MQDLH_LENGTH].ljust(MQDLH_LENGTH, b"\0"), order, codec)
+    raw_values = _STRUCTS[order].unpack(data[:MQDLH_LENGTH].ljust(MQDLH_LENGTH, b"\0"))
+    values = {
+        name: decode_text(value, codec) if isinstance(value, bytes) else value
+        for name, value in zip(MQDLH, raw_values, strict=True)
+    }
     values["StrucId"] = data[:4].decode(codec, "replace")  # its blank is significant
     return {
         name: values[name]

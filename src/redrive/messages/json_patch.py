@@ -38,9 +38,9 @@ def read_json(data: bytes | None) -> Any:  # noqa: ANN401 - any JSON
     try:
         return json.loads(
             data.decode(),
-            parse_float=_exact,
+            parse_float=_parse_float,
             parse_constant=_no_constant,
-            object_pairs_hook=_distinct,
+            object_pairs_hook=_refuse_duplicates,
         )
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise ValueError("the value is not JSON") from None
@@ -59,7 +59,7 @@ def write_json(value: Any, *, indent: int | None = None) -> bytes:  # noqa: ANN4
     return text.encode()
 
 
-def _exact(text: str) -> float:
+def _parse_float(text: str) -> float:
     number = float(text)
     try:
         is_exact = math.isfinite(number) and Decimal(text) == Decimal(repr(number))
@@ -74,7 +74,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("the value repeats a member of an object")

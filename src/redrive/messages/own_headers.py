@@ -219,7 +219,7 @@ def without_own(headers: Headers) -> Headers:
 def read_own(headers: Headers) -> OwnHeaders:
     """Redrive's headers of a record; of repeated ones the last counts."""
     own = {name: value for name, value in headers if name.startswith(PREFIX)}
-    return _checked(own) if own else NO_OWN_HEADERS
+    return _parse_own(own) if own else NO_OWN_HEADERS
 
 
 class OwnHeadersReader:
@@ -278,12 +278,12 @@ class OwnHeadersReader:
             return read_own(headers)
         if not self._own:
             return NO_OWN_HEADERS
-        return _checked({name: headers[place][1] for name, place in self._own.items()})
+        return _parse_own({name: headers[place][1] for name, place in self._own.items()})
 
 
-def _checked(own: Mapping[str, bytes | None]) -> OwnHeaders:
+def _parse_own(own: Mapping[str, bytes | None]) -> OwnHeaders:
     get = own.get
-    hops, failures, failed, table, replay = _shared(
+    hops, failures, failed, table, replay = _parse_common(
         get(HOPS), get(FAILURES), get(FAILED_RULES), get(TABLE), get(REPLAY)
     )
     raw_identity, raw_origin = get(ID), get(ORIGIN)
@@ -312,7 +312,7 @@ def _checked(own: Mapping[str, bytes | None]) -> OwnHeaders:
 
 
 @lru_cache(maxsize=64)
-def _shared(
+def _parse_common(
     hops: bytes | None,
     failures: bytes | None,
     failed: bytes | None,
@@ -323,7 +323,7 @@ def _shared(
     return (
         int(_text(hops, _NUMBER) or 0),
         int(_text(failures, _NUMBER) or 0),
-        _failed(_text(failed, _FAILED)),
+        _parse_failed_rules(_text(failed, _FAILED)),
         _text(table, _TABLE),
         _text(replay, _PLAN),
     )
@@ -365,7 +365,7 @@ def _rounds(value: bytes | None) -> Rounds | None:
     if found is None:
         return None
     table, rules, counted, put_at, queue, target = (part.decode("ascii") for part in found.groups())
-    return Rounds(table, _failed(rules), int(counted), int(put_at), queue, target)
+    return Rounds(table, _parse_failed_rules(rules), int(counted), int(put_at), queue, target)
 
 
 def read_group_topic(value: bytes | None) -> GroupTopic | None:
@@ -384,7 +384,7 @@ def read_forward(value: bytes | None) -> Forward | None:
     return None if found is None else Forward(*(part.decode("ascii") for part in found.groups()))
 
 
-def _failed(text: str) -> tuple[tuple[int, int], ...]:
+def _parse_failed_rules(text: str) -> tuple[tuple[int, int], ...]:
     pairs = (pair.split(":") for pair in text.split(",") if pair)
     return tuple((int(rule), int(attempts)) for rule, attempts in pairs)
 

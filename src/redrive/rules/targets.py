@@ -28,8 +28,8 @@ class Target(NamedTuple):
 
 def original_target(fields: Mapping[str, FieldValue]) -> Target:
     """The original destination of a message, where ``ACTION(RETRY) TO(TOPIC)`` puts it."""
-    queue = _substituted("&DESTQ", fields) or str(fields.get("TOPIC", ""))
-    return Target(queue, _substituted("&DESTQM", fields))
+    queue = _substitute("&DESTQ", fields) or str(fields.get("TOPIC", ""))
+    return Target(queue, _substitute("&DESTQM", fields))
 
 
 def resolve_target(rule: Rule, fields: Mapping[str, FieldValue], form: str = GROUP_TOPIC) -> Target:
@@ -56,8 +56,8 @@ def resolve_target(rule: Rule, fields: Mapping[str, FieldValue], form: str = GRO
         return Target(topic, "")
     if rule.action is Action.FWD:
         return Target(
-            _substituted(rule.forward_queue, fields),
-            _substituted(rule.forward_queue_manager, fields),
+            _substitute(rule.forward_queue, fields),
+            _substitute(rule.forward_queue_manager, fields),
         )
     raise ValueError(f"ACTION({rule.action}) puts nothing")
 
@@ -137,5 +137,5 @@ def _name(text: str, longest: int = NAME_LENGTH) -> str:
     return re.split(r"[ \0]", text, maxsplit=1)[0][:longest]
 
 
-def _substituted(name: str, fields: Mapping[str, FieldValue]) -> str:
+def _substitute(name: str, fields: Mapping[str, FieldValue]) -> str:
     return str(fields.get(name[1:], "")) if name.startswith("&") else name

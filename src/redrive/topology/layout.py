@@ -100,7 +100,7 @@ def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
         if manager.name not in on_other_cluster:
             for one in _topics_in_mq(topology, manager):
                 is_received = one.to not in on_other_cluster
-                found.setdefault(one.topic, one if is_received else _not_received(one))
+                found.setdefault(one.topic, one if is_received else _held_for_other_cluster(one))
     for manager_of_mqe in topology.mqe_managers:
         if manager_of_mqe.name not in on_other_cluster:
             for one in _topics_in_mqe(topology, manager_of_mqe):
@@ -108,7 +108,7 @@ def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
     return tuple(found.values())
 
 
-def _not_received(topic: QueueTopic) -> QueueTopic:
+def _held_for_other_cluster(topic: QueueTopic) -> QueueTopic:
     because = f"what {topic.queue} of {topic.queue_manager} holds leaves for another Kafka cluster"
     resting = Resting("inactive", because)
     return replace(topic, to="", resting=resting, message_retries=0, message_retry_interval=0)
@@ -255,13 +255,13 @@ def _topics_in_mqe(topology: Topology, manager: mqe.QueueManager) -> Iterator[Qu
                     queue=queue.name,
                 )
             case mqe.RemoteQueue(mode=mqe.Mode.ASYNC):
-                yield _stored(manager, queue.name, queue.queue_manager, queue.queue_manager)
+                yield _store_topic(manager, queue.name, queue.queue_manager, queue.queue_manager)
             case mqe.StoreAndForwardQueue():
                 for target in queue.targets:
-                    yield _kept(topology, manager, queue, target)
+                    yield _store_and_forward_topic(topology, manager, queue, target)
 
 
-def _stored(manager: mqe.QueueManager, queue: str, to: str, connection: str) -> QueueTopic:
+def _store_topic(manager: mqe.QueueManager, queue: str, to: str, connection: str) -> QueueTopic:
     name = manager.name
     return QueueTopic(
         topic=transmission_topic(queue=queue, queue_manager=name, to=to),
@@ -280,11 +280,11 @@ def _via(manager: mqe.QueueManager, connection: str) -> tuple[tuple[str, str], .
     return tuple((manager.name, one) for one in further)
 
 
-def _kept(
+def _store_and_forward_topic(
     topology: Topology, manager: mqe.QueueManager, queue: mqe.StoreAndForwardQueue, target: str
 ) -> QueueTopic:
     """What a store-and-forward queue keeps for one target: pushed if it can be, else pulled."""
-    pushed = _stored(manager, queue.name, target, queue.queue_manager)
+    pushed = _store_topic(manager, queue.name, target, queue.queue_manager)
     if any(one.name == queue.queue_manager for one in manager.connections):
         return pushed
     puller = topology.mqe.queue_manager(target) if topology.mqe else None

@@ -278,11 +278,11 @@ class MqeReceivingQueueManager:
                 detail = f"no queue of {self._source.to} takes a message for {names}"
                 return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
             case Delivered():
-                return self._delivered(end)
+                return self._delivery_destination(end)
             case Stored(undeliverable=Failure() as failure):
                 return Refusal(_reason(failure), f"{failure}; it stays on {end}", is_kept=True)
             case Stored():
-                return self._stored(end)
+                return self._store_destination(end)
             case Failed():
                 return Refusal(_reason(end.failure), end.detail or str(end.failure))
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, str(end))
@@ -295,7 +295,7 @@ class MqeReceivingQueueManager:
         """See ``ReceivingQueueManager``: never."""
         return False
 
-    def _delivered(self, end: Delivered) -> Destination | Refusal:
+    def _delivery_destination(self, end: Delivered) -> Destination | Refusal:
         manager, queue = end.names.queue_manager, end.names.queue
         if end.over_bridge and manager in self._network:
             # The bridge puts as an application of the IBM MQ queue manager does.
@@ -305,7 +305,7 @@ class MqeReceivingQueueManager:
         local = _on_queue(self._bindings, queue, manager, _limits(end.queue))
         return replace(local, expiry=end.queue.expiry)
 
-    def _stored(self, end: Stored) -> Destination:
+    def _store_destination(self, end: Stored) -> Destination:
         names = end.names
         return Destination(
             topic=transmission_topic(

@@ -7,8 +7,8 @@ outermost says in the words of ``view``.
 from __future__ import annotations
 
 from redrive.messages.schemes.own import OwnScheme, PartPlace, PlaceError, schemes_id
+from redrive.messages.schemes.reading import GROUP_SCHEMES, KNOWN, SCHEME_NAMES, SchemeTable
 from redrive.messages.schemes.scheme import Message, Scheme
-from redrive.messages.schemes.table import GROUP_SCHEMES, KNOWN, SCHEME_NAMES, SchemeTable
 from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView, Origin, consumer_group
 
 __all__ = [

@@ -117,7 +117,7 @@ class Walk:
             for rule in table.rules
             for name in (rule.forward_queue, rule.forward_queue_manager, rule.forward_topic)
         }
-        self._partners = self._aligned()
+        self._partners = self._align_rules()
         self._last_keepers = [
             max(
                 (
@@ -147,7 +147,7 @@ class Walk:
             except Undecided:
                 self.is_complete = False
 
-    def _aligned(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    def _align_rules(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
         """For each table its rules that stand in the other one too, in the same order."""
         before, after = (
             [(number, meaning_of(rule)) for number, rule in zip(numbers, table.rules, strict=True)]
@@ -181,12 +181,12 @@ class Walk:
                         node = replace(node, matching=node.matching | bit)
                         if self._search.find(node.matching, node.avoiding) is None:
                             return
-                    following = yield from self._applied(node, side)
+                    following = yield from self._apply_rule(node, side)
             if following is None:
                 return
             node = following
         if node.more or node.ends[_OLD] != node.ends[_NEW]:
-            yield from self._diverged(node)
+            yield from self._report_divergence(node)
 
     def _next_bit(self, node: _Node, side: int) -> int:
         """The patterns of the next rule of one table, as a bit; 0 behind the last rule."""
@@ -221,7 +221,7 @@ class Walk:
         partner = self._partners[_OLD].get(old, -1)
         return _NEW if partner >= new or old == len(self._tables[_OLD].rules) else _OLD
 
-    def _applied(self, node: _Node, side: int) -> Generator[Divergence, None, _Node | None]:
+    def _apply_rule(self, node: _Node, side: int) -> Generator[Divergence, None, _Node | None]:
         """Apply the next rule of one table; None if the branch ends with it."""
         place = node.places[side]
         table = self._tables[side]
@@ -257,7 +257,7 @@ class Walk:
             return False  # nor is there any other, so the branch ends
         distinguishing = self._distinguishing_message(messages, message, one, two)
         if distinguishing is not None:
-            yield from self._diverged(node, distinguishing)
+            yield from self._report_divergence(node, distinguishing)
             return False
         known = self._constant_fields(messages, message, one.references | two.references)
         if one.number != two.number or one.on_any(known) != two.on_any(known):
@@ -300,7 +300,9 @@ class Walk:
             if self._search.find(*messages, apart_from={name: _literals(name, {value})}) is None
         }
 
-    def _diverged(self, node: _Node, message: Message | None = None) -> Iterator[Divergence]:
+    def _report_divergence(
+        self, node: _Node, message: Message | None = None
+    ) -> Iterator[Divergence]:
         """The message on which the tables diverge here, and one that is newly discarded."""
         if message is None:
             message = self._search.find(node.matching, node.avoiding)
@@ -310,7 +312,7 @@ class Walk:
         if divergence is not None:
             yield divergence
         if divergence is None or not divergence.newly_discards:
-            yield from self._newly_discarded(node)
+            yield from self._find_newly_discarded(node)
 
     def _divergence(self, node: _Node, message: Message) -> Divergence | None:
         matched = self._search.candidates_of(message)
@@ -334,7 +336,7 @@ class Walk:
         old, new = (decide_while_ageing(table, message) for table in self._tables)
         return old == new
 
-    def _newly_discarded(self, node: _Node) -> Iterator[Divergence]:
+    def _find_newly_discarded(self, node: _Node) -> Iterator[Divergence]:
         """A message of a node that the new table discards and the old one does not.
 
         Only rules that end a walk matter for that.

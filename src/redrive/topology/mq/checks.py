@@ -162,7 +162,7 @@ def _queue_findings(
         case RemoteQueue():
             return _remote_findings(network, manager, queue, others)
         case ModelQueue() if queue.name not in SYSTEM_NAMES:
-            message = f"a put to {queue} by the job ends with {_named(Reason.Q_TYPE_ERROR)}"
+            message = f"a put to {queue} by the job ends with {_reason_text(Reason.Q_TYPE_ERROR)}"
             hint = "redrive queue open makes a dynamic queue of it, to which applications put"
             return [_note(queue, "MODEL_QUEUE", message, hint)]
         case LocalQueue():
@@ -227,7 +227,7 @@ def _subscription_findings(
     else:
         route = follow_route(network, manager.name, job_request(*names), _PUT)
         if route.end in {End.REFUSED, End.UNDELIVERED}:
-            problem = f"a copy for {names[0]}@{names[1]} ends with {_named(route.reason)}"
+            problem = f"a copy for {names[0]}@{names[1]} ends with {_reason_text(route.reason)}"
         elif route.end is End.TOPIC:
             problem = f"its queue {names[0]} is an alias for a topic: copies are published again"
     if problem:
@@ -316,7 +316,7 @@ def _route_findings(
     match route.end:
         case End.REFUSED:
             code = _CODES.get(route.reason, "PUT_FAILS")
-            message = f"a put to {queue} ends with {_named(route.reason)}: {route.detail}"
+            message = f"a put to {queue} ends with {_reason_text(route.reason)}: {route.detail}"
             yield _warning(queue, code, message, route.advice)
         case End.LOOP:
             message = f"a put to {queue} never ends: {route.detail}"
@@ -327,7 +327,7 @@ def _route_findings(
             yield _warning(queue, "DANGLING_RQMNAME", message + missing, hint)
         case End.UNDELIVERED if request.queue != _ANY_QUEUE:
             message = f"a put to {queue} fails at {route.puts[-1].resolution.opened_at} with "
-            message += f"{_named(route.reason)}: {route.detail}"
+            message += f"{_reason_text(route.reason)}: {route.detail}"
             yield _warning(queue, "UNDELIVERABLE", message, route.advice)
         case _:
             return
@@ -340,7 +340,7 @@ def _missing_manager(network: Network, route: Route, others: Container[str]) -> 
     return "" if is_known or route.reason else name
 
 
-def _named(reason: Reason) -> str:
+def _reason_text(reason: Reason) -> str:
     return f"{reason:d} MQRC_{reason.name}"
 
 
@@ -378,7 +378,7 @@ def check_clusters(network: Network) -> Iterator[Diagnostic]:
             yield _note(members[0].receiver, "NO_FULL_REPOSITORY", message, hint)
         elif any(one.senders for one in members):
             for one in members:
-                yield from _unconnected(cluster, one, members)
+                yield from _unconnected_member(cluster, one, members)
 
 
 def _members_by_cluster(network: Network) -> dict[str, list[_Member]]:
@@ -403,7 +403,9 @@ def _channels(manager: QueueManager, kind: ChannelType) -> Iterator[tuple[str, C
                 yield cluster, channel
 
 
-def _unconnected(cluster: str, member: _Member, members: Iterable[_Member]) -> Iterator[Diagnostic]:
+def _unconnected_member(
+    cluster: str, member: _Member, members: Iterable[_Member]
+) -> Iterator[Diagnostic]:
     name = member.manager.name
     others = {
         one.receiver.name for one in members if one.is_full and one.manager is not member.manager

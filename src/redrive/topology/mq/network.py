@@ -151,7 +151,7 @@ class Network:
     def routes(self, at: QueueManager, queue_manager: str) -> list[ClusterRoute]:
         """The cluster channels over which a manager reaches another one, if there are any."""
         found = [route for route in _known_routes(at) if route.queue_manager == queue_manager]
-        for cluster in self._joined(at):
+        for cluster in self._clusters_of(at):
             found += self._routes[cluster].get(queue_manager, ())
         return found
 
@@ -164,7 +164,7 @@ class Network:
         """
         found = [instance for instance in at.known_instances if instance.name == name]
         seen = {instance.route.queue_manager for instance in found}
-        for cluster in self._joined(at):
+        for cluster in self._clusters_of(at):
             found += (
                 instance
                 for instance in self._instances.get(cluster, {}).get(name, ())
@@ -180,19 +180,19 @@ class Network:
     def routes_from(self, at: QueueManager) -> list[ClusterRoute]:
         """The cluster channels over which a manager reaches the other members, each once."""
         found: dict[str, ClusterRoute] = {}
-        for cluster in self._joined(at):
+        for cluster in self._clusters_of(at):
             for name, routes in self._routes[cluster].items():
                 if name != at.name:
                     found.setdefault(name, routes[0])
         return list(found.values())
 
-    def _joined(self, at: QueueManager) -> list[str]:
+    def _clusters_of(self, at: QueueManager) -> list[str]:
         return sorted(self._clusters.get(at.name, ()))
 
     def own_instance(self, at: QueueManager, queue: Queue) -> ClusterInstance:
         """A manager's own clustered queue as workload management compares it with others."""
         channels = (
-            route for cluster in self._joined(at) for route in self._routes[cluster][at.name]
+            route for cluster in self._clusters_of(at) for route in self._routes[cluster][at.name]
         )
         clusters = at.clusters_of(queue.cluster, queue.cluster_namelist)
         own = ClusterRoute(queue_manager=at.name, cluster=next(iter(clusters), ""))

@@ -73,15 +73,15 @@ class CommandCounts:
         return bool(self.syntax_errors or self.failed)
 
     def __str__(self) -> str:
-        wrong = _counted(self.syntax_errors, "command has", "commands have", "a syntax error")
+        wrong = _plural(self.syntax_errors, "command has", "commands have", "a syntax error")
         failed = "All valid MQSC commands were processed"
         if self.failed:
             words = ("valid MQSC command", "valid MQSC commands", "could not be processed")
-            failed = _counted(self.failed, *words)
-        return f"{_counted(self.read, 'MQSC command', 'MQSC commands', 'read')}. {wrong}. {failed}."
+            failed = _plural(self.failed, *words)
+        return f"{_plural(self.read, 'MQSC command', 'MQSC commands', 'read')}. {wrong}. {failed}."
 
 
-def _counted(number: int, one: str, many: str, rest: str) -> str:
+def _plural(number: int, one: str, many: str, rest: str) -> str:
     return f"One {one} {rest}" if number == 1 else f"{number or 'No'} {many} {rest}"
 
 

@@ -24,7 +24,7 @@ from redrive.topology.put import UNLIMITED
 def carrier(opening: Opening, queue_manager: str, named: str) -> Carrier:
     """The transmission queue to a manager; ``named`` is XMITQ of the definition used."""
     if named:
-        return Carrier(_named(opening, named), "XMITQ names it")
+        return Carrier(_named_queue(opening, named), "XMITQ names it")
     queue = opening.manager.queue(queue_manager)
     if queue is not None:
         checked = _transmission_queue(queue, f"{queue} is not a transmission queue")
@@ -33,7 +33,7 @@ def carrier(opening: Opening, queue_manager: str, named: str) -> Carrier:
         return cluster
     if (shared := _shared_way(opening, queue_manager)) is not None:
         return shared
-    return Carrier(_default(opening, queue_manager), "DEFXMITQ names it")
+    return Carrier(_default_queue(opening, queue_manager), "DEFXMITQ names it")
 
 
 def _transmission_queue(queue: Queue, problem: str) -> LocalQueue:
@@ -44,7 +44,7 @@ def _transmission_queue(queue: Queue, problem: str) -> LocalQueue:
     return queue
 
 
-def _named(opening: Opening, name: str) -> LocalQueue:
+def _named_queue(opening: Opening, name: str) -> LocalQueue:
     queue = opening.manager.queue(name)
     if queue is None:
         raise OpenRefused(Reason.UNKNOWN_XMIT_Q, f"there is no transmission queue {name}")
@@ -54,7 +54,7 @@ def _named(opening: Opening, name: str) -> LocalQueue:
     return checked
 
 
-def _default(opening: Opening, queue_manager: str) -> LocalQueue:
+def _default_queue(opening: Opening, queue_manager: str) -> LocalQueue:
     attributes = opening.manager.attributes
     name = attributes.default_transmission_queue
     if not name:
@@ -94,7 +94,7 @@ def _cluster_way(opening: Opening, queue_manager: str) -> Carrier | None:
 def _in_cluster(
     opening: Opening, route: ClusterRoute, by: ClusterRoute | ClusterInstance | None = None
 ) -> Carrier:
-    queue = _created(opening, opening.network.transmission_queue(opening.manager, route))
+    queue = _automatic_queue(opening, opening.network.transmission_queue(opening.manager, route))
     return Carrier(queue, f"cluster {route.cluster}", route.queue_manager, route.channel, by)
 
 
@@ -103,11 +103,11 @@ def _shared_way(opening: Opening, queue_manager: str) -> Carrier | None:
     used = opening.manager.attributes.intra_group_queuing and opening.is_in_group(queue_manager)
     if not used:
         return None
-    queue = _created(opening, SHARED_TRANSMISSION_QUEUE)
+    queue = _automatic_queue(opening, SHARED_TRANSMISSION_QUEUE)
     return Carrier(queue, "intra-group queuing", queue_manager)
 
 
-def _created(opening: Opening, name: str) -> LocalQueue:
+def _automatic_queue(opening: Opening, name: str) -> LocalQueue:
     """A transmission queue that the product creates itself if no script defines it."""
     queue = opening.manager.queue(name)
     return (

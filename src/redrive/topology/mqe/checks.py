@@ -52,12 +52,12 @@ def check_network(network: mqe.Network) -> tuple[Diagnostic, ...]:
 
 def _findings(network: mqe.Network) -> Iterator[Diagnostic]:
     tables, resolver = NetworkTables(network), MqeResolver(network)
-    yield from _twice("DUPLICATE_QUEUE_MANAGER", "queue manager", network.queue_managers)
+    yield from _duplicates("DUPLICATE_QUEUE_MANAGER", "queue manager", network.queue_managers)
     for manager in network.queue_managers:
         own = Tables(manager)
         yield from _names(manager)
-        yield from _twice("DUPLICATE_CONNECTION", "connection", manager.connections)
-        yield from _twice("DUPLICATE_LISTENER", "listener", manager.listeners)
+        yield from _duplicates("DUPLICATE_CONNECTION", "connection", manager.connections)
+        yield from _duplicates("DUPLICATE_LISTENER", "listener", manager.listeners)
         yield from _queues(manager)
         yield from _queue_aliases(manager, own)
         yield from _manager_aliases(manager, own)
@@ -121,7 +121,9 @@ def _names_of(queue: mqe.Queue) -> Iterable[str]:
     return (queue.name,)
 
 
-def _twice(code: str, noun: str, definitions: Iterable[mqe.Definition]) -> Iterator[Diagnostic]:
+def _duplicates(
+    code: str, noun: str, definitions: Iterable[mqe.Definition]
+) -> Iterator[Diagnostic]:
     seen: set[str] = set()
     for one in definitions:
         if one.name in seen:

@@ -103,7 +103,7 @@ def network_from(document: Document, flawed: frozenset[KeyPath]) -> mqe.Network:
     options = data.get("options", {})
     if ("options",) in flawed or not isinstance(options, dict):
         options = {}
-    return mqe.Network(queue_managers=managers, options=mqe.Options(**_converted(options)))
+    return mqe.Network(queue_managers=managers, options=mqe.Options(**_convert_fields(options)))
 
 
 _Definition = TypeVar("_Definition", bound=mqe.Definition)
@@ -135,7 +135,7 @@ class _Construction:
             and (*path, key) not in self.flawed
         }
         return mqe.QueueManager(
-            **_converted(own),
+            **_convert_fields(own),
             queues=tuple(
                 self._of_kind(QUEUE_KINDS, *item) for item in self.items(data, path, "queues")
             ),
@@ -163,10 +163,10 @@ class _Construction:
     def _definition(
         self, kind: type[_Definition], data: Mapping[str, Any], path: KeyPath
     ) -> _Definition:
-        return kind(**_converted(data), location=self.document.location((*path, "name")))
+        return kind(**_convert_fields(data), location=self.document.location((*path, "name")))
 
 
-def _converted(data: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: _CONVERSIONS[key](value) if key in _CONVERSIONS else value
         for key, value in data.items()

@@ -253,10 +253,16 @@ class MqeResolver:
                 return expired
             trace.steps.append(Step(client, StepKind.PULL, home_server, stored.names, stored.names))
             end = self._put(client, stored.names, trace)
-            return self._undelivered(tables, stored, end, trace) if isinstance(end, Failed) else end
+            return (
+                self._handle_undelivered(tables, stored, end, trace)
+                if isinstance(end, Failed)
+                else end
+            )
         return None
 
-    def _undelivered(self, client: Tables, stored: Stored, failed: Failed, trace: PutTrace) -> End:
+    def _handle_undelivered(
+        self, client: Tables, stored: Stored, failed: Failed, trace: PutTrace
+    ) -> End:
         """A pulled message that no queue took: the rule decides, by default the dead letters.
 
         Without a dead-letter queue it stays on the home server (reading O4). A duplicate stays

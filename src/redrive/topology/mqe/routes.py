@@ -117,21 +117,25 @@ def find_link(
     seen: set[str] = set()
     while tables is not None and name not in seen:
         seen.add(name)
-        definition, following = _next(tables, name)
+        definition, following = _follow_connection(tables, name)
         if definition is None:
-            return _broken(steps, Failure.NO_CONNECTION, here, f"no connection leads to {name!r}")
+            return _failed_link(
+                steps, Failure.NO_CONNECTION, here, f"no connection leads to {name!r}"
+            )
         steps.append(Step(here, StepKind.CONNECTION, definition, names, names))
         if (here, name) in conditions.down:
-            return _broken(steps, Failure.LINK_DOWN, here, f"connection {name!r} cannot be used")
+            return _failed_link(
+                steps, Failure.LINK_DOWN, here, f"connection {name!r} cannot be used"
+            )
         if following is None:
             if (receiver := network.receiver(name)) is not None:
                 return Link(tuple(steps), receiver)
             detail = (
                 f"connection {name!r} leads to a queue manager that the network does not contain"
             )
-            return _broken(steps, Failure.UNKNOWN_QUEUE_MANAGER, here, detail)
+            return _failed_link(steps, Failure.UNKNOWN_QUEUE_MANAGER, here, detail)
         name = following
-    return _broken(steps, Failure.VIA_LOOP, here, f"via connections lead back to {name!r}")
+    return _failed_link(steps, Failure.VIA_LOOP, here, f"via connections lead back to {name!r}")
 
 
 def link_to(network: NetworkTables, here: str, name: str) -> Link:
@@ -139,7 +143,7 @@ def link_to(network: NetworkTables, here: str, name: str) -> Link:
     return find_link(network, here, name, Names(queue_manager=name), NORMAL)
 
 
-def _next(tables: Tables, name: str) -> tuple[mqe.Definition | None, str | None]:
+def _follow_connection(tables: Tables, name: str) -> tuple[mqe.Definition | None, str | None]:
     """The definition a name stands for among connections, and the name it leads on to."""
     connection = tables.connections.get(name)
     match connection:
@@ -163,11 +167,11 @@ def connections_on_way(tables: Tables, name: str) -> tuple[str, ...]:
     following: str | None = name
     while following is not None and following not in way:
         way.append(following)
-        _, following = _next(tables, following)
+        _, following = _follow_connection(tables, following)
     return tuple(way)
 
 
-def _broken(steps: list[Step], failure: Failure, here: str, detail: str) -> Link:
+def _failed_link(steps: list[Step], failure: Failure, here: str, detail: str) -> Link:
     return Link(tuple(steps), "", Failed(failure, here, detail))
 
 
