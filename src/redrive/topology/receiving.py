@@ -22,7 +22,7 @@ from redrive.topology.mq.objects import LocalQueue, Queue
 from redrive.topology.mq.puts import reply_to_names
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolver import MqResolver, names_as_headers
-from redrive.topology.mq.results import Resolution
+from redrive.topology.mq.results import Resolution, job_request
 from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.message import Conditions
 from redrive.topology.mqe.resolver import MqeResolver
@@ -155,10 +155,7 @@ class MqReceivingQueueManager:
     def opened(self, *, queue: str, queue_manager: str, seed: int = 0) -> Resolution:
         """The open with which a message is put, step by step; arguments as for ``resolve``."""
         return self._resolver.open(
-            queue=queue,
-            queue_manager=queue_manager,
-            seed=seed,
-            from_cluster_channel=self._is_of_cluster,
+            job_request(queue, queue_manager, seed=seed, from_cluster_channel=self._is_of_cluster)
         )
 
     def reply_to(self, names: Names) -> Names:

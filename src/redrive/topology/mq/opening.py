@@ -8,7 +8,7 @@ from hashlib import blake2b
 from redrive.messages.reasons import ADVICE, Reason
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import DefaultBind, LocalQueue, Queue
-from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
+from redrive.topology.mq.queue_manager import ClusterInstance, QueueManager
 from redrive.topology.mq.results import (
     NEEDS_LOCAL_QUEUE,
     NEEDS_NAMES,
@@ -44,8 +44,8 @@ class Carrier:
     """The manager it leads to, unless a channel tells."""
     channel: str = ""
     """The cluster channel to it."""
-    by: ClusterRoute | ClusterInstance | None = None
-    """What the cluster knows about the manager's name."""
+    is_of_cluster: bool = False
+    """Whether the cluster knows the manager's name."""
 
 
 class Opening:

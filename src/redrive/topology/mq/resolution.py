@@ -106,7 +106,7 @@ class _Table(Opening):
     def _unknown_queue_manager(self, names: Names) -> Resolution:
         self.check_output(names)
         way = carrier(self, names.queue_manager, "")
-        return self.carried("R14" if way.by is not None else "R15", way, names)
+        return self.carried("R14" if way.is_of_cluster else "R15", way, names)
 
     def _queue_manager_alias(self, alias: RemoteQueue, names: Names) -> Resolution:
         after = Names(queue=names.queue, queue_manager=alias.remote_queue_manager)
@@ -170,14 +170,9 @@ class _Table(Opening):
         name = _dynamic_name(self.manager, self.request)
         after = Names(queue=name, queue_manager=self.manager.name)
         self.path.append(model)
-        self.step(
-            "R4", f"made from the model queue a {model.dynamic_type} queue", model, names, after
-        )
-        return self.result(
-            Target.DYNAMIC,
-            after,
-            limits=self.limits(model.make(name)),
-        )
+        rule = f"made from the model queue a {model.dynamic_type} queue"
+        self.step("R4", rule, model, names, after)
+        return self.result(Target.DYNAMIC, after, limits=self.limits(model.make(name)))
 
     def _alias(self, names: Names, alias: AliasQueue) -> Resolution:
         self.path.append(alias)
@@ -221,9 +216,8 @@ class _Table(Opening):
         if self.needs_local:
             detail = f"{topic} can be opened for output and inquire only"
             raise OpenRefused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, topic)
-        self.step(
-            "R5", "alias for a topic", topic, names, Names(queue=alias.target, queue_manager="")
-        )
+        after = Names(queue=alias.target)
+        self.step("R5", "alias for a topic", topic, names, after)
         limit = self.manager.attributes.max_message_length
         is_enabled = alias.put_enabled and (
             not isinstance(topic, Topic) or is_publishable(self.manager, topic.string)
@@ -232,7 +226,7 @@ class _Table(Opening):
             opened_at=self.manager.name,
             steps=tuple(self.steps),
             target=Target.TOPIC,
-            destination=Names(queue=alias.target, queue_manager=""),
+            destination=after,
             path=tuple(self.path),
             limits=QueueLimits(put_enabled=is_enabled, queue_manager_max_message_length=limit),
             default_persistence=alias.default_persistence,

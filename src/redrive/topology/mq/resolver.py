@@ -12,7 +12,7 @@ from redrive.topology.mq.publications import subscribers
 from redrive.topology.mq.puts import stream_of
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import Persistence, Resolution, Target, job_request
+from redrive.topology.mq.results import OpenRequest, Persistence, Resolution, Target, job_request
 from redrive.topology.names import Names, put_topic, transmission_topic
 from redrive.topology.put import Destination, Publication, Refusal, SubscriberCopy
 
@@ -39,15 +39,10 @@ class MqResolver:
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
         """See ``Resolver``; the topic is that of the queue or of the transmission queue."""
-        return self.destination(self.open(queue=queue, queue_manager=queue_manager, seed=seed))
+        return self.destination(self.open(job_request(queue, queue_manager, seed=seed)))
 
-    def open(
-        self, *, queue: str, queue_manager: str, seed: int, from_cluster_channel: bool = False
-    ) -> Resolution:
-        """The open of a put, step by step; arguments as for ``resolve``."""
-        request = job_request(
-            queue, queue_manager, seed=seed, from_cluster_channel=from_cluster_channel
-        )
+    def open(self, request: OpenRequest) -> Resolution:
+        """The open of a put, step by step."""
         return open_queue(self._network, self.queue_manager.name, request)
 
     def destination(self, opened: Resolution) -> Destination | Refusal:

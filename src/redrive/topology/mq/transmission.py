@@ -80,41 +80,36 @@ def _cluster_way(opening: Opening, queue_manager: str) -> Carrier | None:
         for route in network.routes(manager, queue_manager)
     ]
     if candidates:
-        route = opening.choose(candidates).route
-        return _in_cluster(opening, route, by=route)
+        return _in_cluster(opening, opening.choose(candidates).route)
     hosts = network.instances(manager, queue_manager, aliases=True)
     if not hosts:
         return None
     able = [host for host in hosts if host.put_enabled]
     host = opening.choose(able or hosts)
     opening.path.append(host)
-    return _in_cluster(opening, host.route, by=host)
+    return _in_cluster(opening, host.route)
 
 
-def _in_cluster(
-    opening: Opening, route: ClusterRoute, by: ClusterRoute | ClusterInstance | None = None
-) -> Carrier:
+def _in_cluster(opening: Opening, route: ClusterRoute) -> Carrier:
     queue = _automatic_queue(opening, opening.network.transmission_queue(opening.manager, route))
-    return Carrier(queue, f"cluster {route.cluster}", route.queue_manager, route.channel, by)
+    why = f"cluster {route.cluster}"
+    return Carrier(queue, why, route.queue_manager, route.channel, is_of_cluster=True)
 
 
 def _shared_way(opening: Opening, queue_manager: str) -> Carrier | None:
     """Intra-group queuing, if the manager uses it and the other one is in its group."""
-    used = opening.manager.attributes.intra_group_queuing and opening.is_in_group(queue_manager)
-    if not used:
-        return None
-    queue = _automatic_queue(opening, SHARED_TRANSMISSION_QUEUE)
-    return Carrier(queue, "intra-group queuing", queue_manager)
+    if opening.manager.attributes.intra_group_queuing and opening.is_in_group(queue_manager):
+        queue = _automatic_queue(opening, SHARED_TRANSMISSION_QUEUE)
+        return Carrier(queue, "intra-group queuing", queue_manager)
+    return None
 
 
 def _automatic_queue(opening: Opening, name: str) -> LocalQueue:
     """A transmission queue that the product creates itself if no script defines it."""
     queue = opening.manager.queue(name)
-    return (
-        queue
-        if isinstance(queue, LocalQueue)
-        else LocalQueue(name=name, is_transmission_queue=True)
-    )
+    if isinstance(queue, LocalQueue):
+        return queue
+    return LocalQueue(name=name, is_transmission_queue=True)
 
 
 def workload(
@@ -126,12 +121,7 @@ def workload(
 ) -> Resolution:
     """Choose an instance of a cluster queue, now or for each message (rows R2, R9).
 
-    Args:
-        opening: The open.
-        row: The row of the resolution table.
-        names: The names that lead to the queue.
-        instances: The instances that the manager knows at others.
-        local: The manager's own definition; None if it has none.
+    ``instances`` are those that the manager knows at others, ``local`` is its own definition.
     """
     if opening.needs_local:
         # OPEN: documented as failing, without a code; such a queue is unknown to input.
@@ -150,9 +140,9 @@ def workload(
     bind = _bind(opening, able or ([own] if own else instances))
     if bind is Bind.NOT_FIXED and call is Call.MQOPEN and opening.for_output:
         opening.step(row, "cluster queue, not bound to an instance", None, names, names)
-        told = Names(queue=names.queue, queue_manager="")
+        resolved = Names(queue=names.queue)
         return opening.result(
-            Target.PER_MESSAGE, names, first=instances[0], resolved=told, limits=UNLIMITED
+            Target.PER_MESSAGE, names, first=instances[0], resolved=resolved, limits=UNLIMITED
         )
     if not able and own is None:
         detail = f"every instance of cluster queue {names.queue} has PUT(DISABLED)"
