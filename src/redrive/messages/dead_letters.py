@@ -132,7 +132,7 @@ class DeadLetterProfile:
 
     @property
     def failed_on(self) -> str | None:
-        """The topic whose record failed; None if that is not told."""
+        """The topic whose record failed; None if unknown."""
         return self.group_topic.name if self.group_topic else self.view.origin.topic
 
     @property

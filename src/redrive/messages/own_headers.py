@@ -260,7 +260,7 @@ class OwnHeadersReader:
         return [headers[place] for place in self._others]
 
     def copy_columns(self, grid: HeaderGrid) -> CopyColumns | None:
-        """The columns of instructions; None if any header asks for a look at each of them."""
+        """The columns of instructions; None if they have to be read one by one."""
         own, rest = self._own, self._own.keys() - _OF_ONE_COPY
         is_plain = self._come_first and {ID, ORIGIN, TIMESTAMP, REPLAY} <= own.keys()
         if not is_plain or not rest <= {*_OF_MANY_COPIES}:
@@ -347,7 +347,7 @@ _Else = TypeVar("_Else")
 
 
 def own_timestamp(raw: bytes | None, other: _Else) -> int | _Else:
-    """What the header ``TIMESTAMP`` says; ``other`` if it says nothing."""
+    """The value of the header ``TIMESTAMP``; ``other`` if it has none."""
     return int(raw) if raw is not None and _NUMBER.fullmatch(raw) else other
 
 

@@ -75,7 +75,7 @@ class HeaderGrid:
     layout: tuple[str, ...]
     """The header names of every record."""
     values: tuple[bytes | None, ...]
-    """The values of all records, one record's behind the other's."""
+    """The values of all records, record after record."""
 
     @classmethod
     def of(cls, headers: Sequence[Headers]) -> Self | None:

@@ -1,4 +1,4 @@
-"""Report messages: what a message asks to be told, and the messages that tell it.
+"""Report messages: the reports that a message requests, and how they are written.
 
 The Report field of a message descriptor asks for messages about the message's fate, which go to its
 reply-to queue (MQMD, fields Report and Feedback). Reading the options and writing such a message is
@@ -47,7 +47,7 @@ _KEPT: Final = (
 
 
 class ReportKind(Enum):
-    """What a report tells; the value is its MQRO option without data."""
+    """What a report is about; the value is its MQRO option without data."""
 
     EXCEPTION = 0x01000000
     """The message could not be put where it was to go."""
@@ -74,7 +74,7 @@ _FEEDBACK: Final[dict[ReportKind, int]] = {
     for name, kind in _ASKING.items()
     if kind is not ReportKind.EXCEPTION
 }
-"""Feedback of each kind; an exception tells the reason code instead."""
+"""Feedback of each kind; an exception has the reason code instead."""
 _KINDS: Final = {code: kind for kind, code in _FEEDBACK.items()}
 _DATA: Final = {"": 1, "_WITH_DATA": _WITH_DATA, "_WITH_FULL_DATA": _WITH_FULL_DATA}
 REPORT_OPTIONS: Final = {
@@ -128,7 +128,7 @@ class ReportOptions:
 
 
 def kind_of_report(headers: Headers) -> ReportKind:
-    """What a report tells, by the Feedback of its headers."""
+    """The kind of a report, by the Feedback of its headers."""
     return _KINDS.get(int(mqmd_fields(headers)["Feedback"]), ReportKind.EXCEPTION)
 
 

@@ -113,7 +113,7 @@ def _alternative(pattern: Pattern) -> str:
 
 
 def _without_repeated(text: str) -> str:
-    """A text without asterisks behind an asterisk, which mean nothing."""
+    """A text with one asterisk for several in a row, which mean the same."""
     return re.sub(r"\*+", "*", text)
 
 

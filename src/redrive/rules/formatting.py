@@ -48,7 +48,7 @@ def _comments_and_blanks(lines: Sequence[str], numbers: range, data: set[int]) -
 
 
 def _without_repeated_blanks(lines: Sequence[str]) -> Iterator[str]:
-    """Neither at the start nor at the end nor one after the other."""
+    """Drop blank lines at the start, at the end, and after another blank line."""
     waiting = started = False
     for line in lines:
         if not line:

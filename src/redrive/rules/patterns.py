@@ -1,4 +1,4 @@
-"""What a rule asks of one field of a message.
+"""Patterns: conditions of a rule on one field of a message.
 
 IBM's patterns are texts with wildcards and numbers, and follow rules-table specification 5.3.
 DIALECT(KAFKA) adds regular expressions, comparisons, lists, and NOT.
@@ -35,7 +35,7 @@ _LARGE_REGEX: Final = 1_000
 
 
 class Pattern(ABC):
-    """What a rule asks of one field."""
+    """A condition on one field."""
 
     __slots__ = ()
 
@@ -44,13 +44,13 @@ class Pattern(ABC):
 
     @property
     def matches_anything(self) -> bool:
-        """Whether the pattern is known to be as good as none."""
+        """Whether the pattern certainly matches every value."""
         return False
 
     @property
     @abstractmethod
     def meaning(self) -> object:
-        """What the hash of a table is made of: equal for patterns that mean the same."""
+        """Input of the hash of a table: equal for patterns that mean the same."""
 
     @abstractmethod
     def matches(self, value: FieldValue) -> bool:
@@ -306,7 +306,7 @@ class RangePattern(Pattern):
 
     @property
     def matches_anything(self) -> bool:
-        """Whether the pattern is as good as none: a number that is missing passes too."""
+        """Whether every number matches, and a missing one too."""
         return self.intervals[:1] == (Interval(ABSENT, None),)
 
     @property

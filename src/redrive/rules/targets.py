@@ -91,7 +91,7 @@ def missing_insert(rule: Rule, fields: Mapping[str, FieldValue]) -> str:
 
 
 def group_of(fields: Mapping[str, FieldValue]) -> str:
-    """The consumer group that failed, by the fields of a message; empty if it is not told."""
+    """The consumer group that failed, by the fields of a message; empty if unknown."""
     return consumer_group(str(fields.get("GROUP", "")), str(fields.get("CONNECTOR", "")))
 
 

@@ -66,7 +66,7 @@ def _binding_findings(
 
 
 def _depth_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic]:
-    """Triggers by depth on queues whose depth nothing tells."""
+    """Triggers by depth on queues whose depth is unknown."""
     for manager in network.queue_managers.values():
         for queue in triggered_queues(manager):
             holder = manager.holder_of(queue.name)

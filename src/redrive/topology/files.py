@@ -33,7 +33,7 @@ class Source:
 
     path: Path
     queue_manager: str = ""
-    """Whose script it is; empty for what the script's header or the file's name says."""
+    """The queue manager of a script; empty for what the script's header or the file's name says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class SourceText:
     """What one file of a topology holds: all that other processes need to read it again."""
 
     name: str
-    """Its name for findings and places; its suffix tells what it is."""
+    """Its name for findings and places, whose suffix is its kind."""
     data: bytes
     queue_manager: str = ""
 
@@ -163,7 +163,7 @@ class _Files:
             self._read_script(text, source)
 
     def _read_configuration(self, text: str, source: SourceText) -> None:
-        """Read a ``qm.ini``, which tells what stands for the inserts of scripts."""
+        """Read a ``qm.ini``, which defines the inserts of scripts."""
         configuration, findings = read_configuration(text, source.name)
         before = self._configurations.get(source.queue_manager, NO_CONFIGURATION)
         self._configurations[source.queue_manager] = configuration.over(before)

@@ -231,7 +231,7 @@ def trace_moves(
 def _follow_move(
     resolver: MqeResolver, resolution: MqeResolution, move: str, message: Message
 ) -> MqeResolution:
-    """The way with what one push, one pull by its target, or triggerTransmission adds to it."""
+    """The resolution after one more push, pull by its target, or triggerTransmission."""
     end = resolution.end
     if not isinstance(end, Stored):
         return resolution

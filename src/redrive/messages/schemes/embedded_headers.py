@@ -59,7 +59,7 @@ def has_embedded(value: bytes, names: frozenset[str]) -> bool:
 
 
 def embedded_text(name: str, read: Reader = text) -> Part:
-    """The part of a scheme that an embedded header tells, which is a JSON text."""
+    """A part of a scheme in an embedded header that is a JSON text."""
 
     def read_value(value: bytes) -> str | int | None:
         content = _content(value, name)
@@ -69,7 +69,7 @@ def embedded_text(name: str, read: Reader = text) -> Part:
 
 
 def embedded_number(name: str) -> Part:
-    """The part of a scheme that an embedded header tells, which is a JSON number."""
+    """A part of a scheme in an embedded header that is a JSON number."""
 
     def read_value(value: bytes) -> int | None:
         number = _content(value, name)

@@ -1,4 +1,4 @@
-"""The schemes of others that are told by headers: which headers they have, and what each tells.
+"""The schemes of other programs: their headers, and the attribute in each.
 
 Where nothing else is said all values are text. Each scheme names its source.
 """
@@ -35,14 +35,14 @@ from redrive.messages.schemes.uforwarder import UFORWARDER
 
 
 def _parts(prefix: str, headers: Mapping[str, str]) -> dict[str, tuple[Part, ...]]:
-    """Parts that are the text of one header each, by its name behind the prefix."""
+    """Parts that are the text of one header each, by its name after the prefix."""
     return {part: (Part(prefix + name),) for part, name in headers.items()}
 
 
 def _origin(
     prefix: str, *, partition: Reader = decimal, offset: Reader = decimal
 ) -> dict[str, tuple[Part, ...]]:
-    """The parts that nearly every scheme tells by three headers of a common prefix."""
+    """The parts that nearly every scheme has in three headers of a common prefix."""
     return {
         "origin.topic": (Part(f"{prefix}topic"),),
         "origin.partition": (Part(f"{prefix}partition", partition),),

@@ -30,7 +30,7 @@ class _Place(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """One part of the view, and the places that tell it, the preferred first."""
+    """One part of the view, and its places, the preferred first."""
 
     name: str
     """As an attribute: ``origin_topic``, ``error_class``."""
@@ -71,7 +71,7 @@ class SchemeLines:
     def attributes_of(
         self, key: bytes | None, value: bytes | None, headers: Headers, *, shared: bool
     ) -> dict[str, Any]:
-        """What a message tells, by attributes of the view; what is absent is left out."""
+        """Attributes of the view that a message has, by name."""
         attributes: dict[str, Any] = {}
         for name, index, read, varies in self._quick:
             raw = headers[index][1]
@@ -88,7 +88,7 @@ class SchemeLines:
         return attributes
 
     def first_origin(self, headers: Headers, *, shared: bool) -> Origin:
-        """Where the message failed first of all that this scheme tells."""
+        """The first failure of the message that this scheme names."""
         attributes: dict[str, Any] = {}
         for name, places, varies in self._lines:
             if name.startswith("origin_") and not (shared and varies):
@@ -181,7 +181,7 @@ def _raw(place: _Place, key: bytes | None, value: bytes | None, headers: Headers
 def _read_place(
     place: _Place, key: bytes | None, value: bytes | None, headers: Headers
 ) -> str | int | None:
-    """What one place tells; the newest occurrence of a header counts, or the largest number."""
+    """The value of one place; the newest occurrence of a header counts, or the largest number."""
     if not place.part.is_count:
         return _read(place.part, _raw(place, key, value, headers))
     counts = (_read(place.part, headers[index][1]) for index in place.indices)

@@ -62,7 +62,7 @@ class PartPlace(NamedTuple):
         return cls("" if place.startswith("$") else place, _path(place), encoding)
 
     def part(self, name: str) -> Part:
-        """The part of a scheme that is told here.
+        """The part of a scheme at this place.
 
         Raises:
             PlaceError: The encoding is not known, or none for this part.
@@ -102,7 +102,7 @@ class OwnScheme:
     payload: str = ""
     """Path of the original value in the value; empty if the value is the original."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """Where the parts are told, by their names."""
+    """The places of the parts, by their names."""
     # Decides how rounds are counted and nothing about what remains: ``schemes_id`` stays.
     drops_headers: bool = field(default=False, repr=False)
     """Whether the writer leaves out the headers that the record had."""

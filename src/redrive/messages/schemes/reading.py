@@ -79,7 +79,7 @@ class Reading:
         self.schemes: tuple[AnyScheme, ...] = tuple(scheme for _, _, scheme in here)
         """The schemes that headers lead, the outermost first."""
         self.hop = sum(hops for _, hops, _ in here) or 1
-        """How often a message was dead-lettered, as its headers tell."""
+        """How often a message was dead-lettered, according to its headers."""
         self._lines = {
             id(it): SchemeLines(it, places)
             for it in (*self.schemes, *fallbacks)
@@ -145,7 +145,7 @@ class Reading:
                 yield from lines.topics(headers)
 
     def unreadable(self, key: bytes | None, value: bytes | None, headers: Headers) -> Iterator[str]:
-        """What the outermost scheme tells in a form that can't be read, as sentences."""
+        """Attributes of the outermost scheme that can't be read, as sentences."""
         scheme = self.find(key, value, headers, shared=True).scheme
         if lines := self._lines.get(id(scheme)):
             yield from lines.unreadable(key, value, headers)
@@ -207,7 +207,7 @@ def _in_front(first: int, appended: int) -> int:
 
 
 class SchemeTable:
-    """The schemes that messages are asked for."""
+    """The schemes that are looked for."""
 
     def __init__(self, own: Iterable[Scheme] = ()) -> None:
         """Register the schemes that are known, and some more."""

@@ -22,7 +22,7 @@ class Origin:
 
 
 UNKNOWN_ORIGIN: Final = Origin()
-"""Nothing is told about where the record was."""
+"""No scheme names the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

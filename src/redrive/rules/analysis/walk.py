@@ -79,11 +79,11 @@ class _Node:
     avoiding: int = 0
 
     def moved(self, side: int) -> _Node:
-        """The node behind the next rule of one table."""
+        """The node after the next rule of one table."""
         return replace(self, places=_with(self.places, side, self.places[side] + 1))
 
     def applied(self, side: int) -> _Node:
-        """The node behind the next rule of one table, which applies."""
+        """The node after the next rule of one table, which applies."""
         return replace(self.moved(side), last=_with(self.last, side, self.places[side]))
 
     def ended(self, side: int, end: str) -> _Node:
@@ -189,7 +189,7 @@ class Walk:
             yield from self._report_divergence(node)
 
     def _next_bit(self, node: _Node, side: int) -> int:
-        """The patterns of the next rule of one table, as a bit; 0 behind the last rule."""
+        """The patterns of the next rule of one table, as a bit; 0 after the last rule."""
         numbers = self._numbers[side]
         place = node.places[side]
         return 1 << numbers[place] if place < len(numbers) else 0

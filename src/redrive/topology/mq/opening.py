@@ -1,4 +1,4 @@
-"""One open at one queue manager: what was asked, what was found on the way, and how it ends."""
+"""One open at one queue manager: the request, the objects found, and the result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Carrier:
     queue: LocalQueue
     why: str
     leads_to: str = ""
-    """The manager it leads to, unless a channel tells."""
+    """The manager it leads to; empty if the channel determines it."""
     channel: str = ""
     """The cluster channel to it."""
     is_of_cluster: bool = False
@@ -49,7 +49,7 @@ class Carrier:
 
 
 class Opening:
-    """One open at one queue manager: what was asked, what was found, and how it can end.
+    """One open at one queue manager: the request, the objects found, and its possible results.
 
     Attributes:
         needs_local: Whether the options are such that only a local queue will do.

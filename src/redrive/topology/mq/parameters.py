@@ -43,7 +43,7 @@ _SIMILAR: Final = 0.75
 
 
 def verb_of(command: Command) -> tuple[str, int]:
-    """The verb of a command in full, and the offset behind it."""
+    """The verb of a command in full, and the offset after it."""
     found = _VERB.match(command.text)
     word = found[1] if found else command.text.strip()[:1]
     verb = VERBS.get(word.upper())

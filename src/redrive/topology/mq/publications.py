@@ -62,7 +62,7 @@ def matches_levels(pattern: Sequence[str], levels: Sequence[str]) -> bool:
 
 
 def _beyond(pattern: Sequence[str], reached: set[int]) -> set[int]:
-    """Positions in a pattern, with those behind a ``#``, which may stand for no level."""
+    """Positions in a pattern, with those after a ``#``, which may match no level."""
     found = set(reached)
     for at, level in enumerate(pattern):
         if at in found and level == "#":

@@ -95,7 +95,7 @@ class Command:
     first: int
     """Index of the line on which the command's first line starts."""
     end: int
-    """Index behind its last line."""
+    """Index after its last line."""
     start: int = 0
     """Offset of the command in the joined lines, if several stand there."""
 

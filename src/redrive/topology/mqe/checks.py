@@ -23,7 +23,7 @@ _ENDS: Mapping[Failure, str] = {
     Failure.NO_QUEUE_ACCEPTS: "PUT_FAILS",
     Failure.ROUTE_LOOP: "ROUTE_LOOP",
 }
-"""Ends of a put that no other finding tells: connections and aliases are checked by themselves."""
+"""Ends of a put that no other finding covers; connections and aliases have their own findings."""
 
 MQ_NAME_LENGTH = 48
 """Longest name that IBM MQ knows; advised for names that cross the bridge (A.1)."""

@@ -94,7 +94,7 @@ class MqeResolver:
         message: Message = ANY_MESSAGE,
         conditions: Conditions = NORMAL,
     ) -> Resolution:
-        """Continue the way of a stored message; the new steps stand behind the earlier ones."""
+        """Continue the way of a stored message; the new steps follow the earlier ones."""
         trace = PutTrace(message, conditions)
         rests: set[tuple[str, Names]] = set()
         end = resolution.end
