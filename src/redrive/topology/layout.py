@@ -12,13 +12,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from redrive.topology.files import Topology
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.network import senders
-from redrive.topology.mq.objects import (
-    CLUSTER_TRANSMISSION_QUEUE,
-    SHARED_TRANSMISSION_QUEUE,
-    Channel,
-    LocalQueue,
-)
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
 from redrive.topology.mq.triggers import trigger_problem, triggered_queues
 from redrive.topology.mqe import objects as mqe
@@ -132,10 +127,10 @@ def _topics_in_mq(topology: Topology, manager: QueueManager) -> Iterator[QueueTo
         if (found := manager.queue(queue_name)) is not None:
             queues[queue_name] = found
     for queue in queues.values():
-        if not isinstance(queue, LocalQueue):
+        if not isinstance(queue, mq.LocalQueue):
             continue
         if queue.is_transmission_queue and (
-            queue.cluster_channels or queue.name == CLUSTER_TRANSMISSION_QUEUE
+            queue.cluster_channels or queue.name == mq.CLUSTER_TRANSMISSION_QUEUE
         ):
             continue  # its messages are kept by receiving manager, each on a topic of its own
         if queue.is_transmission_queue:
@@ -152,7 +147,7 @@ def _topics_in_mq(topology: Topology, manager: QueueManager) -> Iterator[QueueTo
         yield _cluster_transmission(topology, manager, route)
     if manager.attributes.intra_group_queuing:
         for member in topology.mq.group_of(manager):
-            common = SHARED_TRANSMISSION_QUEUE
+            common = mq.SHARED_TRANSMISSION_QUEUE
             yield QueueTopic(
                 topic=transmission_topic(queue=common, queue_manager=name, to=member),
                 role=TopicRole.TRANSMISSION,
@@ -163,7 +158,7 @@ def _topics_in_mq(topology: Topology, manager: QueueManager) -> Iterator[QueueTo
             )
 
 
-def _transmission(topology: Topology, name: str, queue: LocalQueue) -> QueueTopic:
+def _transmission(topology: Topology, name: str, queue: mq.LocalQueue) -> QueueTopic:
     link = topology.mq.link(queue=queue.name, queue_manager=name)
     channels = senders(topology.mq.queue_managers[name])
     serving = (link.sender if link else None) or next(
@@ -189,7 +184,7 @@ def _transmission(topology: Topology, name: str, queue: LocalQueue) -> QueueTopi
     )
 
 
-def _without_receiver(serving: Channel | None, because: str) -> Resting:
+def _without_receiver(serving: mq.Channel | None, because: str) -> Resting:
     """The state of a channel whose partner has no channel of its name (CHSTATUS, AMQ9519)."""
     if serving is None:
         return Resting("inactive", because)
@@ -198,7 +193,7 @@ def _without_receiver(serving: Channel | None, because: str) -> Resting:
     return Resting("retrying" if is_retrying else "stopped", f"{because}; {retries}")
 
 
-def _with_retries(topic: QueueTopic, receiver: Channel | None) -> QueueTopic:
+def _with_retries(topic: QueueTopic, receiver: mq.Channel | None) -> QueueTopic:
     if receiver is None:
         return topic
     return replace(
@@ -213,7 +208,7 @@ def _cluster_transmission(
 ) -> QueueTopic:
     queue = topology.mq.transmission_queue(manager, route)
     definition = manager.queue(queue)
-    is_running = not isinstance(definition, LocalQueue) or definition.get_enabled
+    is_running = not isinstance(definition, mq.LocalQueue) or definition.get_enabled
     receiving = topology.mq.queue_managers.get(route.queue_manager)
     return _with_retries(
         QueueTopic(
@@ -227,7 +222,7 @@ def _cluster_transmission(
             channel=(manager.name, route.channel),
             is_running=is_running,
             is_of_cluster=True,
-            by_priority=isinstance(definition, LocalQueue) and definition.by_priority,
+            by_priority=isinstance(definition, mq.LocalQueue) and definition.by_priority,
         ),
         receiving.channels.get(route.channel) if receiving else None,
     )

@@ -13,17 +13,8 @@ from typing import Final, TypeAlias
 
 from redrive.topology.files import Topology
 from redrive.topology.layout import Resting, topics_of
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import (
-    AliasQueue,
-    Channel,
-    ChannelType,
-    HoldingQueue,
-    LocalQueue,
-    Queue,
-    RemoteQueue,
-    Subscription,
-)
 from redrive.topology.mq.publications import topic_string_of
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mqe import objects as mqe
@@ -199,7 +190,7 @@ def _in_mq(
     joined = {
         cluster
         for channel in manager.channels.values()
-        if channel.channel_type is ChannelType.CLUSRCVR
+        if channel.channel_type is mq.ChannelType.CLUSRCVR
         for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist)
     }
     queues = {**manager.queues, **manager.shared_queues}
@@ -218,7 +209,7 @@ def _in_mq(
     )
 
 
-def _subscription(manager: QueueManager, subscription: Subscription) -> SubscriptionOverview:
+def _subscription(manager: QueueManager, subscription: mq.Subscription) -> SubscriptionOverview:
     string = topic_string_of(manager, subscription)
     return SubscriptionOverview(
         name=subscription.name,
@@ -232,13 +223,13 @@ def _subscription(manager: QueueManager, subscription: Subscription) -> Subscrip
     )
 
 
-def _mq_queue(manager: QueueManager, queue: Queue, topics: _Topics) -> QueueOverview:
-    holds = queue if isinstance(queue, HoldingQueue) else None
-    is_transmission = isinstance(queue, LocalQueue) and queue.is_transmission_queue
+def _mq_queue(manager: QueueManager, queue: mq.Queue, topics: _Topics) -> QueueOverview:
+    holds = queue if isinstance(queue, mq.HoldingQueue) else None
+    is_transmission = isinstance(queue, mq.LocalQueue) and queue.is_transmission_queue
     targets: tuple[Target, ...] = ()
-    if isinstance(queue, AliasQueue):
+    if isinstance(queue, mq.AliasQueue):
         targets = (Target(queue=queue.target, queue_manager=manager.name),)
-    elif isinstance(queue, RemoteQueue):
+    elif isinstance(queue, mq.RemoteQueue):
         targets = (Target(queue=queue.remote_queue, queue_manager=queue.remote_queue_manager),)
     return QueueOverview(
         name=queue.name,
@@ -254,7 +245,7 @@ def _mq_queue(manager: QueueManager, queue: Queue, topics: _Topics) -> QueueOver
 
 
 def _channel(
-    network: Network, manager: QueueManager, channel: Channel, resting: Resting
+    network: Network, manager: QueueManager, channel: mq.Channel, resting: Resting
 ) -> ConnectionOverview:
     return ConnectionOverview(
         name=channel.name,
@@ -269,12 +260,12 @@ def _channel(
     )
 
 
-def _far_end(network: Network, manager: QueueManager, channel: Channel) -> str:
+def _far_end(network: Network, manager: QueueManager, channel: mq.Channel) -> str:
     """The manager to which a sending channel leads; empty for a receiving one."""
-    if channel.channel_type is ChannelType.CLUSSDR:
+    if channel.channel_type is mq.ChannelType.CLUSSDR:
         for name, far in network.queue_managers.items():
             receiver = far.channels.get(channel.name) if name != manager.name else None
-            if receiver is not None and receiver.channel_type is ChannelType.CLUSRCVR:
+            if receiver is not None and receiver.channel_type is mq.ChannelType.CLUSRCVR:
                 return name
         return ""
     if not channel.transmission_queue:

@@ -17,21 +17,9 @@ from functools import partial
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.messages.reasons import Reason
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.attributes import ignored_attributes
 from redrive.topology.mq.network import Network, senders
-from redrive.topology.mq.objects import (
-    AliasQueue,
-    Channel,
-    ChannelType,
-    Definition,
-    LocalQueue,
-    ModelQueue,
-    Queue,
-    RemoteQueue,
-    Subscription,
-    Topic,
-    TriggerType,
-)
 from redrive.topology.mq.publications import subscribers, topic_string_of
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage, job_request
@@ -41,7 +29,7 @@ from redrive.topology.mq.triggers import trigger_problem, triggered_queues
 
 
 def _finding(
-    severity: Severity, of: Definition, code: str, message: str, hint: str = ""
+    severity: Severity, of: mq.Definition, code: str, message: str, hint: str = ""
 ) -> Diagnostic:
     return of.location.finding(severity, code, message, hint=hint)
 
@@ -106,7 +94,7 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
 
 def _ignored_attributes(manager: QueueManager) -> Iterator[Diagnostic]:
     """Attributes that change a message's way in IBM MQ, and not here."""
-    definitions: Iterable[Definition] = (
+    definitions: Iterable[mq.Definition] = (
         manager.attributes,
         *manager.queues.values(),
         *manager.channels.values(),
@@ -125,10 +113,10 @@ def _ignored_attributes(manager: QueueManager) -> Iterator[Diagnostic]:
 
 
 def _channel_findings(
-    network: Network, manager: QueueManager, channel: Channel
+    network: Network, manager: QueueManager, channel: mq.Channel
 ) -> Iterator[Diagnostic]:
     queue = manager.queue(channel.transmission_queue)
-    if not isinstance(queue, LocalQueue) or not queue.is_transmission_queue:
+    if not isinstance(queue, mq.LocalQueue) or not queue.is_transmission_queue:
         name = channel.transmission_queue
         message = f"XMITQ of {channel} names {name}, which is not a QLOCAL with USAGE(XMITQ)"
         yield _warning(channel, "NO_TRANSMISSION_QUEUE", message)
@@ -154,26 +142,26 @@ def _channel_findings(
 
 
 def _queue_findings(
-    network: Network, manager: QueueManager, queue: Queue, others: Container[str]
+    network: Network, manager: QueueManager, queue: mq.Queue, others: Container[str]
 ) -> Iterable[Diagnostic]:
     match queue:
-        case AliasQueue():
+        case mq.AliasQueue():
             return _alias_findings(network, manager, queue, others)
-        case RemoteQueue():
+        case mq.RemoteQueue():
             return _remote_findings(network, manager, queue, others)
-        case ModelQueue() if queue.name not in SYSTEM_NAMES:
+        case mq.ModelQueue() if queue.name not in SYSTEM_NAMES:
             message = f"a put to {queue} by the job ends with {_reason_text(Reason.Q_TYPE_ERROR)}"
             hint = "redrive queue open makes a dynamic queue of it, to which applications put"
             return [_note(queue, "MODEL_QUEUE", message, hint)]
-        case LocalQueue():
+        case mq.LocalQueue():
             return _local_queue_findings(network, manager, queue)
     return ()
 
 
 def _alias_findings(
-    network: Network, manager: QueueManager, queue: AliasQueue, others: Container[str]
+    network: Network, manager: QueueManager, queue: mq.AliasQueue, others: Container[str]
 ) -> Iterable[Diagnostic]:
-    if queue.is_for_topic and isinstance(manager.topic(queue.target), Topic):
+    if queue.is_for_topic and isinstance(manager.topic(queue.target), mq.Topic):
         return [_publication_finding(manager, queue)]
     if _is_alias_loop(manager, queue):
         message = f"{queue} leads back to itself: a put to it ends with 2001"
@@ -183,7 +171,7 @@ def _alias_findings(
 
 
 def _remote_findings(
-    network: Network, manager: QueueManager, queue: RemoteQueue, others: Container[str]
+    network: Network, manager: QueueManager, queue: mq.RemoteQueue, others: Container[str]
 ) -> list[Diagnostic]:
     is_alias = queue.is_queue_manager_alias
     names = (_ANY_QUEUE, queue.name) if is_alias else (queue.name, "")
@@ -199,9 +187,9 @@ def _remote_findings(
     return [_note(queue, "REPLY_TO_ALIAS", message, hint)]
 
 
-def _publication_finding(manager: QueueManager, alias: AliasQueue) -> Diagnostic:
+def _publication_finding(manager: QueueManager, alias: mq.AliasQueue) -> Diagnostic:
     topic = manager.topic(alias.target)
-    string = topic.string if isinstance(topic, Topic) else ""
+    string = topic.string if isinstance(topic, mq.Topic) else ""
     names = [one.name for one in subscribers(manager, string)]
     message = f"a put to {alias} is published to topic {string!r}"
     if names:
@@ -213,7 +201,7 @@ def _publication_finding(manager: QueueManager, alias: AliasQueue) -> Diagnostic
 
 
 def _subscription_findings(
-    network: Network, manager: QueueManager, subscription: Subscription
+    network: Network, manager: QueueManager, subscription: mq.Subscription
 ) -> Iterator[Diagnostic]:
     """Why a subscription gets nothing, or its copies do not reach its queue."""
     names = subscription.destination, subscription.destination_manager or manager.name
@@ -235,10 +223,10 @@ def _subscription_findings(
         yield _warning(subscription, "SUBSCRIPTION", f"{subscription}: {problem}", hint)
 
 
-def _is_alias_loop(manager: QueueManager, alias: AliasQueue) -> bool:
+def _is_alias_loop(manager: QueueManager, alias: mq.AliasQueue) -> bool:
     seen = {alias.name}
     queue = manager.queue(alias.target)
-    while isinstance(queue, AliasQueue) and queue.name not in seen:
+    while isinstance(queue, mq.AliasQueue) and queue.name not in seen:
         seen.add(queue.name)
         queue = manager.queue(queue.target)
     # An alias may have the name of the cluster queue it stands for.
@@ -246,7 +234,7 @@ def _is_alias_loop(manager: QueueManager, alias: AliasQueue) -> bool:
 
 
 def _local_queue_findings(
-    network: Network, manager: QueueManager, queue: LocalQueue
+    network: Network, manager: QueueManager, queue: mq.LocalQueue
 ) -> Iterator[Diagnostic]:
     if queue.stream_queue:
         yield from _stream_findings(manager, queue)
@@ -262,35 +250,35 @@ def _local_queue_findings(
         yield _warning(queue, "NO_CHANNEL", message, hint)
 
 
-def _trigger_findings(manager: QueueManager, queue: LocalQueue) -> Iterator[Diagnostic]:
+def _trigger_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[Diagnostic]:
     """Why TRIGGER causes nothing, or less than in IBM MQ."""
     if problem := trigger_problem(manager, queue):
         message = f"TRIGGER of {queue} causes no trigger message: {problem}"
         hint = "it needs PROCESS, INITQ and DEFINE PROCESS, as in IBM MQ; or say NOTRIGGER"
         yield _warning(queue, "NO_TRIGGER", message, hint)
         return
-    counts = queue.trigger_type is not TriggerType.EVERY
+    counts = queue.trigger_type is not mq.TriggerType.EVERY
     if counts and queue.trigger_priority:
         message = f"TRIGMPRI of {queue} counts for the message that is put only: its depth is that"
         message += " of all messages, whatever their priority"
         yield _warning(queue, "NOT_HONOURED", message, "TRIGTYPE(EVERY) needs no depth")
-    if queue.trigger_type is TriggerType.DEPTH:
+    if queue.trigger_type is mq.TriggerType.DEPTH:
         message = f"TRIGTYPE(DEPTH) of {queue} stays on: a trigger message does not switch it off"
         hint = "there is one more whenever the depth was below TRIGDPTH and reaches it again"
         yield _warning(queue, "NOT_HONOURED", message, hint)
 
 
-def _stream_findings(manager: QueueManager, queue: LocalQueue) -> Iterator[Diagnostic]:
+def _stream_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[Diagnostic]:
     """What STREAMQ must not name: nothing, a model, or a queue that has copies made itself."""
     name = queue.stream_queue
     copies = manager.queue(name)
-    base = manager.queue(copies.target) if isinstance(copies, AliasQueue) else copies
+    base = manager.queue(copies.target) if isinstance(copies, mq.AliasQueue) else copies
     problem = ""
     if copies is None:
         problem = "which does not exist"
-    elif isinstance(copies, ModelQueue):
+    elif isinstance(copies, mq.ModelQueue):
         problem = "which is a model queue"
-    elif isinstance(base, LocalQueue) and base.stream_queue:
+    elif isinstance(base, mq.LocalQueue) and base.stream_queue:
         problem = "which has a STREAMQ itself: copies are not copied again"
     if problem:
         message = f"STREAMQ of {queue} names {name}, {problem}"
@@ -301,7 +289,7 @@ def _stream_findings(manager: QueueManager, queue: LocalQueue) -> Iterator[Diagn
 def _route_findings(
     network: Network,
     manager: QueueManager,
-    queue: Queue,
+    queue: mq.Queue,
     request: OpenRequest,
     others: Container[str],
 ) -> Iterator[Diagnostic]:
@@ -352,7 +340,7 @@ class _Member:
     """A queue manager with a cluster-receiver channel for a cluster."""
 
     manager: QueueManager
-    receiver: Channel
+    receiver: mq.Channel
     is_full: bool
     """Whether it holds a full repository of the cluster."""
     senders: frozenset[str]
@@ -386,17 +374,17 @@ def _members_by_cluster(network: Network) -> dict[str, list[_Member]]:
     for manager in network.queue_managers.values():
         attributes = manager.attributes
         full = manager.clusters_of(attributes.repository_cluster, attributes.repository_namelist)
-        for cluster, receiver in _channels(manager, ChannelType.CLUSRCVR):
+        for cluster, receiver in _channels(manager, mq.ChannelType.CLUSRCVR):
             senders = frozenset(
                 channel.name
-                for name, channel in _channels(manager, ChannelType.CLUSSDR)
+                for name, channel in _channels(manager, mq.ChannelType.CLUSSDR)
                 if name == cluster
             )
             found[cluster].append(_Member(manager, receiver, cluster in full, senders))
     return found
 
 
-def _channels(manager: QueueManager, kind: ChannelType) -> Iterator[tuple[str, Channel]]:
+def _channels(manager: QueueManager, kind: mq.ChannelType) -> Iterator[tuple[str, mq.Channel]]:
     for channel in manager.channels.values():
         if channel.channel_type is kind:
             for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist):

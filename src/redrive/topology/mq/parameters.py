@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.attributes import (
     CHANNEL_TYPES,
     OPTIONS,
@@ -16,13 +17,6 @@ from redrive.topology.mq.attributes import (
 )
 from redrive.topology.mq.forms import Form, ValueProblem, check_name, flag, name_list
 from redrive.topology.mq.inserts import hint_for_insert
-from redrive.topology.mq.objects import (
-    ATTRIBUTES,
-    ChannelType,
-    Definition,
-    QueueManagerAttributes,
-    Subscription,
-)
 from redrive.topology.mq.script import Command, Parameter, ScriptProblem
 
 VERBS: Final[Mapping[str, str]] = {
@@ -52,7 +46,7 @@ def verb_of(command: Command) -> tuple[str, int]:
     hint = did_you_mean(word.upper(), VERBS)
     if word.startswith(("#", "*", "//", "--")):
         hint = "a comment is a line that starts with * in its first column"
-    elif any(word.upper() in attributes for attributes in ATTRIBUTES.values()):
+    elif any(word.upper() in attributes for attributes in mq.ATTRIBUTES.values()):
         hint = "to continue the command before, end the line before in +"
     raise ScriptProblem(
         "UNKNOWN_COMMAND",
@@ -88,12 +82,12 @@ class Given:
 
     __slots__ = ("_parameters", "fields", "options", "others")
 
-    def __init__(self, kind: type[Definition], parameters: Iterable[Parameter]) -> None:
+    def __init__(self, kind: type[mq.Definition], parameters: Iterable[Parameter]) -> None:
         self.fields: dict[str, Any] = {}
         self.others: dict[str, str] = {}
         self.options: dict[str, Parameter] = {}
         self._parameters: list[Parameter] = []
-        attributes, recorded = ATTRIBUTES[kind], RECORDED[kind]
+        attributes, recorded = mq.ATTRIBUTES[kind], RECORDED[kind]
         seen: set[str] = set()
         for parameter in parameters:
             self._parameters.append(parameter)
@@ -113,7 +107,7 @@ class Given:
                 message = f"{kind.keyword} has no attribute {keyword}"
                 raise ScriptProblem.at("UNKNOWN_KEYWORD", message, parameter, hint=hint)
 
-    def check_channel_type(self, channel_type: ChannelType) -> None:
+    def check_channel_type(self, channel_type: mq.ChannelType) -> None:
         """Refuse attributes that channels of a type do not have."""
         for parameter in self._parameters:
             types = CHANNEL_TYPES.get(parameter.keyword)
@@ -159,14 +153,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"did you mean {similar[0]}?" if similar else ""
 
 
-def object_name(kind: type[Definition], subject: Parameter) -> str:
+def object_name(kind: type[mq.Definition], subject: Parameter) -> str:
     """The name in ``QLOCAL(NAME)``, which objects of the kind can have."""
-    if kind is QueueManagerAttributes:
+    if kind is mq.QueueManagerAttributes:
         raise ScriptProblem.at("SYNTAX", "a queue manager can only be altered", subject)
     if subject.value is None:
         raise ScriptProblem.at("SYNTAX", f"{subject.keyword} needs a name", subject)
     try:
-        if kind is Subscription:  # any characters, unlike names of other objects
+        if kind is mq.Subscription:  # any characters, unlike names of other objects
             name = subject.value.rstrip(" ")
         else:
             name = check_name(subject.value, kind.longest_name)

@@ -11,16 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, in_order
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.definition_store import DefinitionStore
 from redrive.topology.mq.inserts import NO_CONFIGURATION, Configuration, with_inserts
-from redrive.topology.mq.objects import (
-    ATTRIBUTES,
-    BUILT_IN,
-    Channel,
-    Definition,
-    Namelist,
-    QueueManagerAttributes,
-)
 from redrive.topology.mq.parameters import (
     VERBS,
     Given,
@@ -45,8 +38,8 @@ _SHORT: Final = {
     "QL": "QLOCAL", "QR": "QREMOTE", "QA": "QALIAS", "QM": "QMODEL", "CHL": "CHANNEL",
     "NL": "NAMELIST", "PRO": "PROCESS",
 }  # fmt: skip
-_KINDS: Final = {kind.keyword: kind for kind in ATTRIBUTES}
-_TYPES: Final[Mapping[str, type[Definition]]] = {
+_KINDS: Final = {kind.keyword: kind for kind in mq.ATTRIBUTES}
+_TYPES: Final[Mapping[str, type[mq.Definition]]] = {
     **_KINDS,
     **{short: _KINDS[word] for short, word in _SHORT.items()},
 }
@@ -147,7 +140,7 @@ class _Call:
 
     command: Command
     verb: str
-    kind: type[Definition]
+    kind: type[mq.Definition]
     subject: Parameter
     parameters: list[Parameter]
 
@@ -169,7 +162,7 @@ class _Reader:
         self.counts = CommandCounts()
         self._inserts = configuration.inserts(name)
         self._refuses = refuses
-        attributes = QueueManagerAttributes(name=name, location=SourceLocation(file))
+        attributes = mq.QueueManagerAttributes(name=name, location=SourceLocation(file))
         fresh = QueueManager(attributes=configuration.applied(attributes))
         self.store = DefinitionStore(base or fresh, refuses=refuses)
         self._actions = {
@@ -257,14 +250,14 @@ class _Reader:
             keyword = min(misplaced)
             raise ScriptProblem.at("SYNTAX", f"ALTER takes no {keyword}", given.options[keyword])
         location = SourceLocation(self.file, call.command.line)
-        existing: Definition = self.store.attributes
-        if isinstance(existing, QueueManagerAttributes):
+        existing: mq.Definition = self.store.attributes
+        if isinstance(existing, mq.QueueManagerAttributes):
             set_here = dict.fromkeys(given.fields, location)
             existing = replace(existing, locations={**existing.locations, **set_here})
-        if call.kind is not QueueManagerAttributes:
+        if call.kind is not mq.QueueManagerAttributes:
             existing = self.store.existing(call.kind, subject)
             location = existing.location if existing.location.line else location
-        if isinstance(existing, Channel):
+        if isinstance(existing, mq.Channel):
             if "channel_type" not in given.fields:
                 raise ScriptProblem.at("SYNTAX", f"ALTER {subject.keyword} needs CHLTYPE", subject)
             if given.fields["channel_type"] is not existing.channel_type:
@@ -278,7 +271,7 @@ class _Reader:
 
     def _delete(self, call: _Call) -> None:
         existing = self.store.existing(call.kind, call.subject)
-        if existing.location is BUILT_IN:
+        if existing.location is mq.BUILT_IN:
             self._ignore(call.command, "DELETE", call.subject)
         else:
             self.store.delete(existing)
@@ -287,13 +280,13 @@ class _Reader:
         """SUSPEND QMGR and RESUME QMGR: the clusters that CLUSTER or CLUSNL names."""
         values = {parameter.keyword: parameter.value or "" for parameter in call.parameters}
         cluster, namelist = values.get("CLUSTER", "").strip(), values.get("CLUSNL", "")
-        if call.kind is not QueueManagerAttributes or {"FACILITY", "LOG"} & values.keys():
+        if call.kind is not mq.QueueManagerAttributes or {"FACILITY", "LOG"} & values.keys():
             self._ignore(call.command, "SUSPEND or RESUME", call.subject)
             return
         if not (cluster or namelist):
             message = "SUSPEND and RESUME QMGR need CLUSTER or CLUSNL"
             raise ScriptProblem.at("SYNTAX", message, call.subject)
-        listed = self.store.of_kind(Namelist).get(namelist)
+        listed = self.store.of_kind(mq.Namelist).get(namelist)
         named = {cluster} if cluster else set(listed.names if listed else ())
         if call.verb == "SUSPEND":
             self.store.suspended |= named

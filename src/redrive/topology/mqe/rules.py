@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from redrive.diagnostics import Diagnostic, Severity
+from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.message import Message
-from redrive.topology.mqe.objects import Network, Queue, QueueManager
 from redrive.topology.mqe.results import Failure
 from redrive.topology.names import Names
 
@@ -92,7 +92,7 @@ def ask(hook: Callable[[], _Answer], *, default: _Answer) -> _Answer:
         return default
 
 
-def load_rules(network: Network) -> tuple[Rules, tuple[Diagnostic, ...]]:
+def load_rules(network: mqe.Network) -> tuple[Rules, tuple[Diagnostic, ...]]:
     """Create every rule that a network names; an entry point that cannot be used is an error."""
     findings: list[Diagnostic] = []
     queues: dict[str, QueueRule] = {}
@@ -108,7 +108,7 @@ _Rule = TypeVar("_Rule", QueueRule, QueueManagerRule)
 
 
 def _load(
-    definition: Queue | QueueManager,
+    definition: mqe.Queue | mqe.QueueManager,
     kind: type[_Rule],
     rules: dict[str, _Rule],
     findings: list[Diagnostic],
