@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,14 @@ from redrive.topology.mq.system_objects import (
     SYSTEM_QUEUES,
 )
 
+_OTHER_OBJECTS: Mapping[type[mq.Definition], str] = {
+    mq.Channel: "channels",
+    mq.Topic: "topics",
+    mq.Subscription: "subscriptions",
+    mq.Namelist: "namelists",
+    mq.Process: "processes",
+}
+"""Objects beside queues, with the field of a queue manager that holds those of the kind."""
 _DEFAULT_CHANNEL_NAMES = {kind: name for name, kind in DEFAULT_CHANNELS.items()}
 
 
@@ -25,44 +33,33 @@ class DefinitionStore:
     """Which objects exist, what a DEFINE copies, and which definitions ``runmqsc`` refuses."""
 
     def __init__(self, base: QueueManager, *, refuses: bool) -> None:
-        self._base, self._refuses = base, refuses
+        self._base, self.refuses = base, refuses
         self.attributes = base.attributes
         self.suspended = set(base.suspended_clusters)
-        self._queues, self._shared = dict(base.queues), dict(base.shared_queues)
-        self._others: dict[type[mq.Definition], dict[str, Any]] = {
-            mq.Channel: dict(base.channels),
-            mq.Topic: dict(base.topics),
-            mq.Subscription: dict(base.subscriptions),
-            mq.Namelist: dict(base.namelists),
-            mq.Process: dict(base.processes),
+        self._objects: dict[str, dict[str, Any]] = {
+            name: dict(getattr(base, name))
+            for name in ("queues", "shared_queues", *_OTHER_OBJECTS.values())
         }
+        """Definitions by name, by the field of the queue manager that holds them."""
 
     def queue_manager(self) -> QueueManager:
         """The queue manager as the commands so far leave it."""
+        suspended = frozenset(self.suspended)
+        attributes = self.attributes
         return replace(
-            self._base,
-            attributes=self.attributes,
-            queues=self._queues,
-            shared_queues=self._shared,
-            channels=self._others[mq.Channel],
-            topics=self._others[mq.Topic],
-            subscriptions=self._others[mq.Subscription],
-            namelists=self._others[mq.Namelist],
-            processes=self._others[mq.Process],
-            suspended_clusters=frozenset(self.suspended),
+            self._base, attributes=attributes, suspended_clusters=suspended, **self._objects
         )
 
     def of_kind(self, kind: type[mq.Definition], *, shared: bool = False) -> dict[str, Any]:
         """The objects of a kind by name, the product's own left out; all queues are of one kind."""
-        if issubclass(kind, mq.Queue):
-            return self._shared if shared else self._queues
-        return self._others.get(kind, {})
+        return self._objects[_OTHER_OBJECTS.get(kind, "shared_queues" if shared else "queues")]
 
     def find(self, kind: type[mq.Definition], name: str) -> mq.Definition | None:
         """The object of this kind and name, the product's own included."""
         found: mq.Definition | None = self.of_kind(kind).get(name)
         if issubclass(kind, mq.Queue):
-            found = found or self._shared.get(name) or SYSTEM_QUEUES.get(name)
+            shared_queues = self._objects["shared_queues"]
+            found = found or shared_queues.get(name) or SYSTEM_QUEUES.get(name)
         else:
             found = found or SYSTEM_OBJECTS.get(kind, {}).get(name)
         return found if type(found) is kind else None
@@ -106,15 +103,15 @@ class DefinitionStore:
             channel_type = given.fields.get("channel_type")
             if channel_type is None:
                 raise ScriptProblem.at("MISSING", "a channel needs CHLTYPE", subject)
-            return self._others[mq.Channel].get(_DEFAULT_CHANNEL_NAMES.get(channel_type, ""))
-        return self._queues.get(DEFAULT_QUEUES.get(kind, ""))
+            return self.of_kind(kind).get(_DEFAULT_CHANNEL_NAMES.get(channel_type, ""))
+        return self.of_kind(mq.Queue).get(DEFAULT_QUEUES.get(kind, ""))
 
     def keep(self, definition: mq.Definition, subject: Parameter) -> None:
         """Take a definition in place of what had its name, unless ``runmqsc`` refuses it."""
         problem = ""
         match definition:
             case mq.QueueManagerAttributes():
-                problem = _refusal_of_queue_manager(definition, self._queues.values())
+                problem = _refusal_of_queue_manager(definition, self._objects["queues"].values())
             case mq.Topic():
                 problem = _refusal_of_topic(definition)
             case mq.Subscription():
@@ -123,7 +120,7 @@ class DefinitionStore:
                 problem = _refusal_of_channel(definition)
             case mq.Queue():
                 problem = _refusal_of_queue(definition, self.attributes.max_message_length)
-        if problem and self._refuses:
+        if problem and self.refuses:
             raise CommandFailed.at("REFUSED", problem, subject)
         if isinstance(definition, mq.QueueManagerAttributes):
             self.attributes = definition

@@ -112,7 +112,10 @@ def read_mqsc(
         refuses: Whether commands fail that would make what ``runmqsc`` refuses.
     """
     name = queue_manager or manager_name(text)
-    reader = _Reader(name, file, base, configuration, refuses=refuses)
+    attributes = mq.QueueManagerAttributes(name=name, location=SourceLocation(file))
+    fresh = QueueManager(attributes=configuration.applied(attributes))
+    store = DefinitionStore(base or fresh, refuses=refuses)
+    reader = _Reader(file, store, configuration.inserts(name))
     if commands is None:
         too_long = ScriptProblem(
             "LINE_TOO_LONG",
@@ -148,23 +151,11 @@ class _Call:
 class _Reader:
     """Applies commands to the definitions of one queue manager."""
 
-    def __init__(
-        self,
-        name: str,
-        file: str,
-        base: QueueManager | None,
-        configuration: Configuration,
-        *,
-        refuses: bool,
-    ) -> None:
-        self.file = file
+    def __init__(self, file: str, store: DefinitionStore, inserts: Mapping[str, str]) -> None:
+        self.file, self.store = file, store
         self.diagnostics: list[Diagnostic] = []
         self.counts = CommandCounts()
-        self._inserts = configuration.inserts(name)
-        self._refuses = refuses
-        attributes = mq.QueueManagerAttributes(name=name, location=SourceLocation(file))
-        fresh = QueueManager(attributes=configuration.applied(attributes))
-        self.store = DefinitionStore(base or fresh, refuses=refuses)
+        self._inserts = inserts
         self._actions = {
             "DEFINE": self._define,
             "ALTER": self._alter,
@@ -234,7 +225,7 @@ class _Reader:
         given = Given(kind, call.parameters)
         self.store.check_free(kind, name, subject, given)
         model = self.store.model(kind, subject, given)
-        if "channel_type" in given.fields and self._refuses:
+        if "channel_type" in given.fields and self.store.refuses:
             given.check_channel_type(given.fields["channel_type"])
         location = SourceLocation(self.file, call.command.line)
         if model is None:
@@ -262,7 +253,7 @@ class _Reader:
                 raise ScriptProblem.at("SYNTAX", f"ALTER {subject.keyword} needs CHLTYPE", subject)
             if given.fields["channel_type"] is not existing.channel_type:
                 raise CommandFailed.at("EXISTS", f"{existing} has another CHLTYPE", subject)
-            if self._refuses:
+            if self.store.refuses:
                 given.check_channel_type(existing.channel_type)
         others = {**existing.others, **given.others}
         self.store.keep(
