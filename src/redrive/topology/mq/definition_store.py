@@ -36,7 +36,7 @@ class DefinitionStore:
         self._base, self.refuses = base, refuses
         self.attributes = base.attributes
         self.suspended = set(base.suspended_clusters)
-        self._objects: dict[str, dict[str, Any]] = {
+        self._objects: dict[str, Any] = {
             name: dict(getattr(base, name))
             for name in ("queues", "shared_queues", *_OTHER_OBJECTS.values())
         }
@@ -52,7 +52,9 @@ class DefinitionStore:
 
     def of_kind(self, kind: type[mq.Definition], *, shared: bool = False) -> dict[str, Any]:
         """The objects of a kind by name, the product's own left out; all queues are of one kind."""
-        return self._objects[_OTHER_OBJECTS.get(kind, "shared_queues" if shared else "queues")]
+        field = _OTHER_OBJECTS.get(kind, "shared_queues" if shared else "queues")
+        objects: dict[str, Any] = self._objects[field]
+        return objects
 
     def find(self, kind: type[mq.Definition], name: str) -> mq.Definition | None:
         """The object of this kind and name, the product's own included."""

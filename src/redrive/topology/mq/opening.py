@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from redrive.messages.reasons import ADVICE, Reason
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import DefaultBind, LocalQueue, Queue
 from redrive.topology.mq.queue_manager import ClusterInstance, QueueManager
 from redrive.topology.mq.results import (
     NEEDS_LOCAL_QUEUE,
@@ -38,7 +38,7 @@ class OpenRefused(Exception):
 class Carrier:
     """What carries a message to another manager."""
 
-    queue: LocalQueue
+    queue: mq.LocalQueue
     why: str
     leads_to: str = ""
     """The manager it leads to; empty if the channel determines it."""
@@ -71,8 +71,8 @@ class Opening:
         self.network, self.manager, self.request = network, manager, request
         self.group = manager.queue_sharing_group
         self.steps: list[Step] = []
-        self.path: list[Queue | ClusterInstance] = []
-        self.first: Queue | ClusterInstance | None = None
+        self.path: list[mq.Queue | ClusterInstance] = []
+        self.first: mq.Queue | ClusterInstance | None = None
         self.is_choice = False
 
     def refused(self, refusal: OpenRefused) -> Resolution:
@@ -96,7 +96,7 @@ class Opening:
         """Whether a manager is a member of this manager's queue-sharing group."""
         return self.group is not None and queue_manager in self.group.members
 
-    def first_object(self) -> Queue | ClusterInstance | None:
+    def first_object(self) -> mq.Queue | ClusterInstance | None:
         """The object that gives the defaults (resolution specification B.6)."""
         return self.first or (self.path[0] if self.path else None)
 
@@ -124,7 +124,7 @@ class Opening:
                 return candidate
         return equal[-1]  # pragma: no cover - the weights add up to more than the point
 
-    def check_output(self, names: Names, definition: Queue | None = None) -> None:
+    def check_output(self, names: Names, definition: mq.Queue | None = None) -> None:
         """Refuse what needs a local queue where the way leads to another manager."""
         if self.needs_local:
             detail = f"{names} is not local; it can be opened for output and inquire only"
@@ -136,7 +136,7 @@ class Opening:
         """Note a step: the row of the table, what was done, by which definition, and the names."""
         self.steps.append(Step(self.manager.name, row, rule, definition, before, after))
 
-    def local(self, row: str, names: Names, queue: LocalQueue) -> Resolution:
+    def local(self, row: str, names: Names, queue: mq.LocalQueue) -> Resolution:
         """The end at a local queue, by a row of the table."""
         after = Names(queue=names.queue, queue_manager=self.manager.name)
         self.path.append(queue)
@@ -157,7 +157,7 @@ class Opening:
             limits=self.limits(queue),
         )
 
-    def limits(self, queue: LocalQueue) -> QueueLimits:
+    def limits(self, queue: mq.LocalQueue) -> QueueLimits:
         """What a put to a queue has to pass, with all that is on the path."""
         return QueueLimits(
             put_enabled=all([one.put_enabled for one in self.path]),  # noqa: C419 - twice as fast
@@ -191,7 +191,7 @@ class Opening:
         caps = [
             one.cap_expiry
             for one in self.path
-            if isinstance(one, Queue) and one.cap_expiry is not None
+            if isinstance(one, mq.Queue) and one.cap_expiry is not None
         ]
         return Resolution(
             opened_at=self.manager.name,
@@ -209,7 +209,7 @@ class Opening:
             default_priority=attributes.default_priority if attributes else 0,
             cap_expiry=min(caps, default=None),
             is_choice=self.is_choice,
-            binds_groups=attributes is not None and attributes.default_bind is DefaultBind.GROUP,
+            binds_groups=attributes is not None and attributes.default_bind is mq.DefaultBind.GROUP,
         )
 
 

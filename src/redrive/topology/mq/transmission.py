@@ -6,14 +6,7 @@ Resolution specification B.4 (``carrier``) and B.10; rows R2 and R9 of the resol
 from __future__ import annotations
 
 from redrive.messages.reasons import Reason
-from redrive.topology.mq.objects import (
-    CLUSTER_TRANSMISSION_QUEUE,
-    SHARED_TRANSMISSION_QUEUE,
-    DefaultBind,
-    LocalQueue,
-    Queue,
-    UseQueue,
-)
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.opening import Carrier, Opening, OpenRefused
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute
 from redrive.topology.mq.results import Bind, Call, Resolution, Target
@@ -36,25 +29,25 @@ def carrier(opening: Opening, queue_manager: str, named: str) -> Carrier:
     return Carrier(_default_queue(opening, queue_manager), "DEFXMITQ names it")
 
 
-def _transmission_queue(queue: Queue, problem: str) -> LocalQueue:
-    if not isinstance(queue, LocalQueue):
+def _transmission_queue(queue: mq.Queue, problem: str) -> mq.LocalQueue:
+    if not isinstance(queue, mq.LocalQueue):
         raise OpenRefused(Reason.XMIT_Q_TYPE_ERROR, problem, queue)
     if not queue.is_transmission_queue:
         raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)", queue)
     return queue
 
 
-def _named_queue(opening: Opening, name: str) -> LocalQueue:
+def _named_queue(opening: Opening, name: str) -> mq.LocalQueue:
     queue = opening.manager.queue(name)
     if queue is None:
         raise OpenRefused(Reason.UNKNOWN_XMIT_Q, f"there is no transmission queue {name}")
     checked = _transmission_queue(queue, f"XMITQ names {queue}, which is not a QLOCAL")
-    if name == SHARED_TRANSMISSION_QUEUE and not opening.manager.attributes.intra_group_queuing:
+    if name == mq.SHARED_TRANSMISSION_QUEUE and not opening.manager.attributes.intra_group_queuing:
         raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} needs IGQ(ENABLED)", queue)
     return checked
 
 
-def _default_queue(opening: Opening, queue_manager: str) -> LocalQueue:
+def _default_queue(opening: Opening, queue_manager: str) -> mq.LocalQueue:
     attributes = opening.manager.attributes
     name = attributes.default_transmission_queue
     if not name:
@@ -64,9 +57,9 @@ def _default_queue(opening: Opening, queue_manager: str) -> LocalQueue:
     if queue is None:
         detail = f"DEFXMITQ names {name}, which is not known"
         raise OpenRefused(Reason.UNKNOWN_DEF_XMIT_Q, detail, attributes)
-    if not isinstance(queue, LocalQueue):
+    if not isinstance(queue, mq.LocalQueue):
         raise OpenRefused(Reason.DEF_XMIT_Q_TYPE_ERROR, f"DEFXMITQ names {queue}", queue)
-    if not queue.is_transmission_queue or name == CLUSTER_TRANSMISSION_QUEUE:
+    if not queue.is_transmission_queue or name == mq.CLUSTER_TRANSMISSION_QUEUE:
         detail = f"DEFXMITQ names {queue}, which cannot serve as the default"
         raise OpenRefused(Reason.DEF_XMIT_Q_USAGE_ERROR, detail, queue)
     return queue
@@ -99,17 +92,17 @@ def _in_cluster(opening: Opening, route: ClusterRoute) -> Carrier:
 def _shared_way(opening: Opening, queue_manager: str) -> Carrier | None:
     """Intra-group queuing, if the manager uses it and the other one is in its group."""
     if opening.manager.attributes.intra_group_queuing and opening.is_in_group(queue_manager):
-        queue = _automatic_queue(opening, SHARED_TRANSMISSION_QUEUE)
+        queue = _automatic_queue(opening, mq.SHARED_TRANSMISSION_QUEUE)
         return Carrier(queue, "intra-group queuing", queue_manager)
     return None
 
 
-def _automatic_queue(opening: Opening, name: str) -> LocalQueue:
+def _automatic_queue(opening: Opening, name: str) -> mq.LocalQueue:
     """A transmission queue that the product creates itself if no script defines it."""
     queue = opening.manager.queue(name)
-    if isinstance(queue, LocalQueue):
+    if isinstance(queue, mq.LocalQueue):
         return queue
-    return LocalQueue(name=name, is_transmission_queue=True)
+    return mq.LocalQueue(name=name, is_transmission_queue=True)
 
 
 def workload(
@@ -117,7 +110,7 @@ def workload(
     row: str,
     names: Names,
     instances: list[ClusterInstance],
-    local: LocalQueue | None = None,
+    local: mq.LocalQueue | None = None,
 ) -> Resolution:
     """Choose an instance of a cluster queue, now or for each message (rows R2, R9).
 
@@ -161,12 +154,12 @@ def workload(
     return opening.carried(row, shared or _in_cluster(opening, chosen.route), after)
 
 
-def _prefers_local(opening: Opening, local: LocalQueue | None) -> bool:
+def _prefers_local(opening: Opening, local: mq.LocalQueue | None) -> bool:
     """Whether a local instance wins at once (resolution specification B.10, step 3)."""
-    use = local.cluster_use if local else UseQueue.ANY
-    if use is UseQueue.QMGR:
+    use = local.cluster_use if local else mq.UseQueue.ANY
+    if use is mq.UseQueue.QMGR:
         use = opening.manager.attributes.cluster_use
-    return use is UseQueue.LOCAL or opening.request.from_cluster_channel
+    return use is mq.UseQueue.LOCAL or opening.request.from_cluster_channel
 
 
 def _bind(opening: Opening, instances: list[ClusterInstance]) -> Bind:
@@ -174,4 +167,4 @@ def _bind(opening: Opening, instances: list[ClusterInstance]) -> Bind:
     if opening.request.bind is not Bind.AS_Q_DEF:
         return opening.request.bind
     first = opening.first_object() or opening.choose(instances)
-    return Bind.NOT_FIXED if first.default_bind is DefaultBind.NOTFIXED else Bind.ON_OPEN
+    return Bind.NOT_FIXED if first.default_bind is mq.DefaultBind.NOTFIXED else Bind.ON_OPEN
