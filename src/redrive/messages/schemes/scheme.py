@@ -20,15 +20,9 @@ LastHeaders: TypeAlias = Mapping[str, bytes]
 """Header name -> value of its last occurrence, unless that is null."""
 
 NAMES: Final = (
-    *(
-        "origin.topic",
-        "origin.partition",
-        "origin.offset",
-        "origin.timestamp",
-        "group",
-        "connector",
-    ),
-    *("task", "stage", "error.class", "error.root_class", "error.message", "error.stack"),
+    *("origin.topic", "origin.partition", "origin.offset", "origin.timestamp"),
+    *("group", "connector", "task", "stage"),
+    *("error.class", "error.root_class", "error.message", "error.stack"),
     *("attempts", "first_failed_at", "failed_at", "disposition"),
 )
 """The parts that a scheme can have, as the specification names them."""

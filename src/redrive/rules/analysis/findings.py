@@ -52,10 +52,22 @@ def analyse(table: RulesTable, text: str, *, name: str = "<input>") -> tuple[Ent
     """
     lines = physical_lines(text)
     analysis = Analysis(table.rules)
-    diagnostics = [
-        _diagnostic(finding, name, table.rules[finding.rule].line, lines)
-        for finding in sorted(analysis.findings(), key=lambda finding: finding.rule)
-    ]
+    diagnostics = []
+    for finding in sorted(analysis.findings(), key=lambda finding: finding.rule):
+        line = table.rules[finding.rule].line
+        diagnostic = EntryDiagnostic(
+            name,
+            line,
+            source_line=lines[line - 1],
+            severity=Severity.NOTE if finding.code in _NOTES else Severity.WARNING,
+            code=finding.code,
+            message=finding.message,
+            hint=finding.hint,
+            subject="ACTION",
+            witness=write_message(finding.witness),
+            entry_line=line,
+        )
+        diagnostics.append(diagnostic)
     if questions := analysis.undecided:
         undecided = EntryDiagnostic(
             name,
@@ -67,21 +79,6 @@ def analyse(table: RulesTable, text: str, *, name: str = "<input>") -> tuple[Ent
         )
         diagnostics.append(undecided)
     return tuple(without_allowed(diagnostics, lines))
-
-
-def _diagnostic(finding: Finding, name: str, line: int, lines: Sequence[str]) -> EntryDiagnostic:
-    return EntryDiagnostic(
-        name,
-        line,
-        source_line=lines[line - 1],
-        severity=Severity.NOTE if finding.code in _NOTES else Severity.WARNING,
-        code=finding.code,
-        message=finding.message,
-        hint=finding.hint,
-        subject="ACTION",
-        witness=write_message(finding.witness),
-        entry_line=line,
-    )
 
 
 class Analysis:
