@@ -16,7 +16,7 @@ from redrive.rules.analysis import (
     Decision,
     Divergence,
     compare,
-    told_fields,
+    present_fields,
     write_message,
 )
 
@@ -101,7 +101,7 @@ def _sentence(decision: Decision, lines: Sequence[int]) -> str:
 
 def _difference(difference: Divergence, old: RulesTable, new: RulesTable) -> dict[str, Any]:
     return {
-        "message": told_fields(difference.witness),
+        "message": present_fields(difference.witness),
         "old": _decision(difference.old, _rule_lines(old, difference.old_rules)),
         "new": _decision(difference.new, _rule_lines(new, difference.new_rules)),
     }

@@ -116,7 +116,7 @@ class Representation:
 
 
 UTF8_LITTLE_ENDIAN: Final = Representation("little", 1208)
-"""How Redrive writes a header unless told otherwise."""
+"""How Redrive writes a header by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,8 +132,8 @@ class RegexPattern(Pattern):
         try:
             compiled = re2.compile(source, _re2_options())
         except re2.error as error:
-            told = error.args[0] if error.args else b""
-            why = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+            text = error.args[0] if error.args else b""
+            why = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
             raise ValueError(why) from None
         search: Callable[[bytes], object] = compiled.search
         # A set of one expression tells only whether it is there, in half the time. It has no way

@@ -36,10 +36,10 @@ def resolve_target(rule: Rule, fields: Mapping[str, FieldValue], form: str = GRO
     """Where a rule puts a message (specification 4.3 and 4.4).
 
     RETRY goes to the original destination, or with TO(GROUP) to the topic of the group's rounds,
-    which has this form of name (see ``group_topic``) and is blank if no group is told. FWD goes to
-    FWDQ on FWDQM, each name by itself: a blank FWDQM is the local queue manager also when FWDQ is
-    ``&DESTQ`` or ``&REPLYQ``. In DIALECT(KAFKA) it may go to FWDT, in which fields of the message
-    are inserted.
+    which has this form of name (see ``group_topic``) and is blank if the group is unknown. FWD
+    goes to FWDQ on FWDQM, each name by itself: a blank FWDQM is the local queue manager also when
+    FWDQ is ``&DESTQ`` or ``&REPLYQ``. In DIALECT(KAFKA) it may go to FWDT, in which fields of the
+    message are inserted.
 
     The queue is blank if the field of the message is, and then the put fails.
 

@@ -203,7 +203,7 @@ class _Files:
             self.network = network.network
             self.findings += network.diagnostics
         else:
-            # Bindings say best what is wrong with a file whose kind cannot be told.
+            # Reading it as bindings says best what is wrong with a file of unknown kind.
             bindings = read_bindings(text, file)
             self.bindings = bindings.bindings
             self.findings += bindings.diagnostics

@@ -2,7 +2,7 @@
 
 ``explain`` tells the steps of one put that the job makes, ``trace_open`` resolves the names of an
 application's open, and ``trace_moves`` follows what MQ Everyplace stored over moves that a person
-names. What the job does with the message is not told here (``redrive.engine.walk``).
+names. What the job does with the message is in ``redrive.engine.walk``.
 """
 
 from __future__ import annotations

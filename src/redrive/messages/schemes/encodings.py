@@ -1,7 +1,7 @@
 """Encodings of attributes in schemes: one reader for each.
 
-A reader gives None for bytes that it can't read, and never raises. Which reader is right is told by
-the scheme, never by the length of a value: eight bytes of text are legal everywhere.
+A reader gives None for bytes that it can't read, and never raises. The scheme decides which reader
+is right, never the length of a value: eight bytes of text are legal everywhere.
 """
 
 from __future__ import annotations

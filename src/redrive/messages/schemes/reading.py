@@ -88,7 +88,7 @@ class Reading:
         self._fallbacks = tuple(fallbacks)
         self._deep = [lines for lines in self._lines.values() if lines.looks_into_records]
         begins = [lines.scheme.begins for lines in self._deep]
-        # A quick look is enough for most values, unless a scheme is told by more than that.
+        # A quick look is enough for most values, unless a scheme is recognised by more than that.
         self._begins = tuple(begins) if all(begins) else ()
 
     @property

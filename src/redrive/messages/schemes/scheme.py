@@ -57,8 +57,8 @@ def reason_of(view: DeadLetterView) -> int:
     The innermost cause counts before the exception that wraps it, which often says nothing but that
     there was one; what neither names is MQRC_UNEXPECTED_ERROR.
     """
-    for told in (view.error_root_class, view.error_class):
-        simple = (told or "").rpartition(".")[2].rpartition("$")[2]
+    for name in (view.error_root_class, view.error_class):
+        simple = (name or "").rpartition(".")[2].rpartition("$")[2]
         if simple in REASONS:
             return FAMILIES["MQRC"][REASONS[simple]]
     return FAMILIES["MQRC"]["MQRC_UNEXPECTED_ERROR"]

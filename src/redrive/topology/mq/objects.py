@@ -1,6 +1,6 @@
 """The objects of IBM MQ queue managers, and the attributes of MQSC that resolution and puts use.
 
-Each field that a script can set is told once: its keyword, the form of its values, and its default
+Each field that a script can set is defined once: its keyword, the form of its values, its default
 (resolution specification C.2). So ``LocalQueue(name="Q")`` is what ``DEFINE QLOCAL(Q)`` gives on a
 fresh queue manager; the reader goes by ``ATTRIBUTES``. What scripts may say besides is in
 ``redrive.topology.mq.attributes``.

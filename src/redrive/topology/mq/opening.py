@@ -181,7 +181,7 @@ class Opening:
     ) -> Resolution:
         """The end of an open that succeeds, most arguments as in ``Resolution``.
 
-        ``resolved`` are the names that the application is told, the destination by default;
+        ``resolved`` are the names that the application gets, the destination by default;
         ``first`` gives the defaults if nothing on the path does.
         """
         resolved = resolved or destination

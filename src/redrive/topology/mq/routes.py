@@ -2,7 +2,7 @@
 
 A channel moves what a transmission queue holds and, at its far end, opens the queue as an
 application that fills both names (resolution specification B.8). What becomes of a message that
-the far end cannot put is decided by the job (``redrive.engine``), and not told here.
+the far end cannot put is decided by the job (``redrive.engine``), not here.
 """
 
 from __future__ import annotations
