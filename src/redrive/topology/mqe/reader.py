@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from redrive.diagnostics import Diagnostic, has_errors, in_order
 from redrive.schemas import KeyPath, Schema
@@ -33,6 +33,14 @@ CONNECTION_KINDS: Mapping[str, type[mqe.Connection]] = {
     "mq": mqe.MqConnection,
 }
 """Kinds of connections as the text writes them."""
+
+_LISTS: Mapping[str, Mapping[str, type[mqe.Definition]]] = {
+    "queues": QUEUE_KINDS,
+    "connections": CONNECTION_KINDS,
+    "aliases": {"": mqe.QueueManagerAlias},
+    "listeners": {"": mqe.Listener},
+}
+"""The lists of a queue manager, each with the kinds of its items."""
 
 _SCHEMA = Schema.load("redrive.topology.mqe", "schema.json")
 
@@ -106,9 +114,6 @@ def network_from(document: Document, flawed: frozenset[KeyPath]) -> mqe.Network:
     return mqe.Network(queue_managers=managers, options=mqe.Options(**_convert_fields(options)))
 
 
-_Definition = TypeVar("_Definition", bound=mqe.Definition)
-
-
 @dataclass(frozen=True, slots=True)
 class _Construction:
     """Builds definitions from data."""
@@ -134,36 +139,21 @@ class _Construction:
             if key in {"name", "description", "code_base", "local_queuing", "rule"}
             and (*path, key) not in self.flawed
         }
-        return mqe.QueueManager(
-            **_convert_fields(own),
-            queues=tuple(
-                self._of_kind(QUEUE_KINDS, *item) for item in self.items(data, path, "queues")
-            ),
-            connections=tuple(
-                self._of_kind(CONNECTION_KINDS, *item)
-                for item in self.items(data, path, "connections")
-            ),
-            aliases=tuple(
-                self._definition(mqe.QueueManagerAlias, *item)
-                for item in self.items(data, path, "aliases")
-            ),
-            listeners=tuple(
-                self._definition(mqe.Listener, *item)
-                for item in self.items(data, path, "listeners")
-            ),
-            location=self.document.location((*path, "name")),
-        )
-
-    def _of_kind(
-        self, kinds: Mapping[str, type[_Definition]], data: Mapping[str, Any], path: KeyPath
-    ) -> _Definition:
-        attributes = {key: value for key, value in data.items() if key != "kind"}
-        return self._definition(kinds[data["kind"]], attributes, path)
+        lists: dict[str, Any] = {
+            key: tuple(
+                self._definition(kinds, item, place) for item, place in self.items(data, path, key)
+            )
+            for key, kinds in _LISTS.items()
+        }
+        location = self.document.location((*path, "name"))
+        return mqe.QueueManager(**_convert_fields(own), **lists, location=location)
 
     def _definition(
-        self, kind: type[_Definition], data: Mapping[str, Any], path: KeyPath
-    ) -> _Definition:
-        return kind(**_convert_fields(data), location=self.document.location((*path, "name")))
+        self, kinds: Mapping[str, type[mqe.Definition]], data: Mapping[str, Any], path: KeyPath
+    ) -> mqe.Definition:
+        attributes = {key: value for key, value in data.items() if key != "kind"}
+        location = self.document.location((*path, "name"))
+        return kinds[data.get("kind", "")](**_convert_fields(attributes), location=location)
 
 
 def _convert_fields(data: Mapping[str, Any]) -> dict[str, Any]:
