@@ -157,10 +157,9 @@ def _queues(manager: mqe.QueueManager) -> Iterator[Diagnostic]:
 
 def _without_local_queuing(manager: mqe.QueueManager) -> Iterator[Diagnostic]:
     for queue in manager.queues:
-        stores = isinstance(queue, mqe.LocalQueue | mqe.StoreAndForwardQueue) or (
+        if isinstance(queue, mqe.LocalQueue | mqe.StoreAndForwardQueue) or (
             isinstance(queue, mqe.RemoteQueue) and queue.mode is mqe.Mode.ASYNC
-        )
-        if stores:
+        ):
             message = (
                 f"queue {queue.name!r} stores messages, but {manager.name!r} has no local queuing"
             )
@@ -350,23 +349,22 @@ def _connection(
 
 
 def _agreement(tables: NetworkTables, manager: mqe.QueueManager) -> Iterator[Diagnostic]:
-    """Attributes of a remote definition should agree with the real queue's (A.4)."""
+    """Attributes of an asynchronous definition should agree with the real queue's (A.4)."""
     for queue in manager.queues:
-        if not isinstance(queue, mqe.RemoteQueue):
+        if not isinstance(queue, mqe.RemoteQueue) or queue.mode is mqe.Mode.SYNC:
             continue
         far = tables.of(queue.queue_manager)
         real = far.queues.get(mqe.identity(queue, manager.name)) if far else None
         if not isinstance(real, mqe.LocalQueue):
             continue
         longest = real.maximum_message_size
-        admits_more = longest is not None and (queue.maximum_message_size or longest + 1) > longest
-        if admits_more and queue.mode is mqe.Mode.ASYNC:
+        if longest is not None and (queue.maximum_message_size or longest + 1) > longest:
             message = (
                 f"{queue.name!r} admits longer messages than the {longest} bytes of the real queue"
             )
             hint = "longer messages would be accepted here and stay here; set the same limit"
             yield _warning("ATTRIBUTES_DIFFER", queue, message, hint)
-        if queue.security != real.security and queue.mode is mqe.Mode.ASYNC:
+        if queue.security != real.security:
             message = f"the security attribute of {queue.name!r} differs from the real queue's"
             hint = "set the same classes; only synchronous use negotiates them"
             yield _warning("ATTRIBUTES_DIFFER", queue, message, hint)
