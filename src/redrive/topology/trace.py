@@ -140,7 +140,7 @@ def explain(
             return replace(bridged, visits=(*visits, *bridged.visits))
         case Failed(failure=failure) | Stored(undeliverable=Failure() as failure):
             return Explanation(visits=visits, failure=str(failure), advice=failure.advice)
-    return Explanation(visits=visits, advice=_advice(reason))
+    return Explanation(visits=visits, advice=ADVICE.get(reason, ""))
 
 
 def _explanation(opened: Resolution, names: Names, reason: int) -> Explanation:
@@ -152,12 +152,8 @@ def _explanation(opened: Resolution, names: Names, reason: int) -> Explanation:
     return Explanation(
         visits=(visit,),
         location=str(fault.location) if reason and fault and fault.location.line else "",
-        advice=opened.advice or _advice(reason),
+        advice=opened.advice or ADVICE.get(reason, ""),
     )
-
-
-def _advice(reason: int) -> str:
-    return next((advice for code, advice in ADVICE.items() if code == reason), "")
 
 
 def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionTrace:
