@@ -38,9 +38,8 @@ from redrive.messages.fields import (
 from redrive.messages.records import HeaderGrid, Records
 from redrive.messages.schemes import KNOWN, NO_SCHEME, DeadLetterView, Message, Scheme, SchemeTable
 from redrive.messages.schemes.lines import Column
-from redrive.messages.schemes.mqdlh import BINARY, replaced_fields
+from redrive.messages.schemes.mqdlh import BINARY, DLH_PREFIX, REDRIVE, replaced_fields
 from redrive.messages.schemes.reading import AnyScheme, Reading
-from redrive.messages.schemes.redrive import DLH_PREFIX, REDRIVE
 
 NO_VALID_SCHEME: Final = "none"
 """Stands for the name of a scheme if a message is not a dead letter of any."""
