@@ -15,7 +15,8 @@ from tests.conformance.test_one_put import resolved
 from tests.conformance.traffic_networks import Numbered, numbered
 from tests.conformance.vectors import Vector, load
 
-from redrive.messages import OutputRecord, decode_dead_letter, mqmd_fields, remove_header
+from redrive.messages import OutputRecord, decode_dead_letter, remove_header
+from redrive.messages.fields import mqmd_fields
 from redrive.messages.reports import REPORT_OPTIONS, ReportKind, ReportOptions
 from redrive.topology.names import put_topic, topic_name
 

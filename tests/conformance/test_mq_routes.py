@@ -21,7 +21,8 @@ from tests.conformance.vectors import FURTHER_ROUTES, Vector
 from tests.engine.walks import MqWalk
 
 from redrive.engine.outcome import Result
-from redrive.messages import decode_dead_letter, mqmd_fields
+from redrive.messages import decode_dead_letter
+from redrive.messages.fields import mqmd_fields
 from redrive.topology.layout import TopicRole
 from redrive.topology.mq.results import Persistence, PutMessage
 from redrive.topology.mq.routes import End, Route, follow_route

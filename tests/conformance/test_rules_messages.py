@@ -13,17 +13,9 @@ import pytest
 from tests.conformance.rules_driver import OUTCOMES, HandlerDriver, MemoryTopics, dead_letter
 from tests.conformance.vectors import Vector, is_subset
 
-from redrive.messages import (
-    MQDLH_LENGTH,
-    DeadLetterHeader,
-    Form,
-    OutputRecord,
-    decode_header,
-    encode_header,
-    mqmd_fields,
-    read_header_fields,
-    reason_name,
-)
+from redrive.messages import DeadLetterHeader, Form, OutputRecord, encode_header, reason_name
+from redrive.messages.dead_letter_header import MQDLH_LENGTH, decode_header, read_header_fields
+from redrive.messages.fields import mqmd_fields
 from redrive.rules import parse
 
 

@@ -16,15 +16,8 @@ from redrive.demo.messages import Message, Outcome, Record
 from redrive.demo.reconciliation import Trace
 from redrive.demo.scripts.load import DEAD_LETTER_QUEUE, INVOICES, ORDERS, QUEUES
 from redrive.messages import constant_value, decode_dead_letter
-from redrive.rules import (
-    Action,
-    FieldValue,
-    NumberPattern,
-    Pattern,
-    Rule,
-    RulesTable,
-    StringPattern,
-)
+from redrive.rules import Action, FieldValue, Rule, RulesTable
+from redrive.rules.patterns import NumberPattern, Pattern, StringPattern
 
 __all__ = ["Step", "Walk", "fields_of"]
 

@@ -14,7 +14,8 @@ from tests.demo.world import observation, sample_table, sample_walk, samples_of,
 
 from redrive.demo.messages import Message, Outcome
 from redrive.demo.reconciliation import Trace
-from redrive.rules import Matcher, StringPattern, resolve_target, select_rule
+from redrive.rules import Matcher, resolve_target, select_rule
+from redrive.rules.patterns import StringPattern
 
 WALK = sample_walk()
 seeds = st.integers(0, 2**32)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from redrive.engine.profiles import MatchedProfile, ProfileMatcher
 from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header, read_view
-from redrive.messages.schemes import SCHEMES
+from redrive.messages.schemes.known import SCHEMES
 from redrive.rules import parse
 from redrive.rules.fields import RuleInput
 

@@ -18,16 +18,9 @@ from redrive.engine.put_decider import PutDecider
 from redrive.engine.put_descriptor import by_priority
 from redrive.engine.slice import Slice
 from redrive.engine.sources import SourceKind
-from redrive.messages import (
-    Headers,
-    OutputRecord,
-    Records,
-    Refused,
-    decode_dead_letter,
-    mqmd_fields,
-    wire_size,
-)
+from redrive.messages import Headers, OutputRecord, Records, Refused, decode_dead_letter, wire_size
 from redrive.messages import own_headers as own
+from redrive.messages.fields import mqmd_fields
 from redrive.messages.reasons import Reason
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.layout import topics_of

@@ -21,7 +21,8 @@ from redrive.engine.facts import DepthQuestion, Facts, TopicFacts
 from redrive.engine.slice import Slice
 from redrive.engine.triggers import SliceTriggers
 from redrive.engine.walk import AssumedCluster, walk
-from redrive.messages import OutputRecord, Records, Refused, decode_dead_letter, mqmd_fields
+from redrive.messages import OutputRecord, Records, Refused, decode_dead_letter
+from redrive.messages.fields import mqmd_fields
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.layout import topics_of
 from redrive.topology.triggers import triggers_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from redrive.messages import DeadLetterHeader, decode_header, encode_header
-from redrive.messages.dead_letter_header import MQDLH_LENGTH, read_header_fields
+from redrive.messages import DeadLetterHeader, encode_header
+from redrive.messages.dead_letter_header import MQDLH_LENGTH, decode_header, read_header_fields
 
 SEEDS = (
     encode_header(DeadLetterHeader(reason=2053, dest_q_name="APP.IN", format="MQSTR")),

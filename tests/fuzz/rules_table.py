@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from redrive.diagnostics import Severity
-from redrive.rules import KEYWORDS, parse
+from redrive.rules import parse
+from redrive.rules.keywords import KEYWORDS
 
 VECTORS: Final = Path(__file__).parents[1] / "vectors" / "rules.json"
 

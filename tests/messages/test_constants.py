@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.messages import (
-    FAMILIES,
-    constant_family,
-    constant_name,
-    constant_names,
-    constant_value,
-    reason_name,
-)
+from redrive.messages import constant_value, reason_name
+from redrive.messages.constants import FAMILIES, constant_family, constant_name, constant_names
 
 
 def test_family_sizes() -> None:

@@ -17,13 +17,11 @@ from tests.messages.samples import (
     valid_headers,
 )
 
-from redrive.messages import (
+from redrive.messages import DeadLetterHeader, Representation, encode_header
+from redrive.messages.dead_letter_header import (
     MQDLH,
     MQDLH_LENGTH,
-    DeadLetterHeader,
-    Representation,
     decode_header,
-    encode_header,
     read_header_fields,
 )
 

@@ -34,10 +34,10 @@ from redrive.messages import (
     add_header,
     decode_dead_letter,
     encode_header,
-    mqmd_fields,
     new_header,
     remove_header,
 )
+from redrive.messages.fields import mqmd_fields
 
 DESCRIPTOR = mqmd(
     Format="MQDEAD  ", Encoding=546, CodedCharSetId=819, UserIdentifier="alice", ReplyToQ="R.Q"

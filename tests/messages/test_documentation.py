@@ -6,7 +6,7 @@ import doctest
 import re
 from pathlib import Path
 
-from redrive.messages import FAMILIES
+from redrive.messages.constants import FAMILIES
 from redrive.messages.schemes.scheme import REASONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "messages.md"

@@ -7,15 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.messages.samples import message_headers, mqmd
 
-from redrive.messages import (
-    MQMD,
-    FieldType,
-    Headers,
-    mqmd_fields,
-    mqmd_headers,
-    with_mqmd_headers,
-)
-from redrive.messages.fields import parse_long, read_long, read_text
+from redrive.messages import MQMD, FieldType, Headers, mqmd_headers, with_mqmd_headers
+from redrive.messages.fields import mqmd_fields, parse_long, read_long, read_text
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from redrive.diagnostics import Severity
-from redrive.rules import EntryDiagnostic, Rule, RulesTable, parse
+from redrive.rules import Rule, RulesTable, parse
+from redrive.rules.diagnosis import EntryDiagnostic
 
 
 def read(text: str, *, strict: bool = True) -> tuple[Rule, ...]:

@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 from tests.rules.reference import LENGTHS, NUMBERS, PlainRule
 
-from redrive.rules import KEYWORDS, RulesTable, parse
+from redrive.rules import RulesTable, parse
+from redrive.rules.keywords import KEYWORDS
 
 # Few characters, so that patterns and values meet often; blanks and wildcards are the hard part.
 LETTERS = "AB. &"

@@ -7,7 +7,9 @@ from tests.rules.findings import control, errors, pattern, read, rule, warnings
 from tests.rules.reference import LENGTHS, NUMBERS
 
 from redrive.messages.constants import FAMILIES
-from redrive.rules import KEYWORDS, PATTERN_KEYWORDS, Control, Wait, parse
+from redrive.rules import PATTERN_KEYWORDS, Control, parse
+from redrive.rules.keywords import KEYWORDS
+from redrive.rules.rule import Wait
 
 IGNORE = "ACTION(IGNORE)\n"
 PUT_TO_A = "ACTION(FWD) FWDQ(A)"

@@ -11,17 +11,10 @@ from tests.rules import reference
 from tests.rules.reference import LENGTHS
 from tests.rules.tables import messages, plain_rules, table_of, text_patterns, text_values
 
-from redrive.rules import (
-    Matcher,
-    StringPattern,
-    explain,
-    parse,
-    turns,
-    write_action,
-    write_clause,
-)
+from redrive.rules import Matcher, explain, parse, write_action, write_clause
 from redrive.rules import matcher as matcher_module
-from redrive.rules.selection import rules_of
+from redrive.rules.patterns import StringPattern
+from redrive.rules.selection import rules_of, turns
 
 tables = st.lists(plain_rules(), min_size=1, max_size=8)
 

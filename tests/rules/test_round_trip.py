@@ -11,8 +11,9 @@ from tests.rules import reference
 from tests.rules.findings import assert_reads_back
 from tests.rules.tables import plain_rules, rich_table_texts, table_texts
 
-from redrive.rules import Action, Control, NumberPattern, Rule, RulesTable, parse
+from redrive.rules import Action, Control, Rule, RulesTable, parse
 from redrive.rules.keywords import KEYWORDS, Role
+from redrive.rules.patterns import NumberPattern
 
 LONG = "*" * 100
 

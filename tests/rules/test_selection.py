@@ -10,16 +10,8 @@ from hypothesis import strategies as st
 from tests.rules import reference
 from tests.rules.tables import messages, plain_rules, table_of
 
-from redrive.rules import (
-    Action,
-    Matcher,
-    Turn,
-    parse,
-    rules_of,
-    select_rule,
-    select_untried,
-    turns,
-)
+from redrive.rules import Action, Matcher, Turn, parse, rules_of, select_rule, select_untried
+from redrive.rules.selection import turns
 
 ANY = {"REASON": 2053}
 

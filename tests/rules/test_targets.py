@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.rules import (
-    Control,
-    Target,
-    input_queue,
-    input_queue_manager,
-    parse,
-    resolve_target,
-)
+from redrive.rules import Control, input_queue, input_queue_manager, parse, resolve_target
+from redrive.rules.targets import Target
 
 FIELDS = {"DESTQ": "APP.IN", "DESTQM": "QM1", "REPLYQ": "R.Q", "REPLYQM": "RQM"}
 

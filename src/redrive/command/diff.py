@@ -12,7 +12,7 @@ import click
 from redrive.command.options import EXISTING_FILE, json_option, lenient_option
 from redrive.command.output import print_json, print_lines
 from redrive.rules import RetryTo, RulesTable, decode_source, parse
-from redrive.rules.analysis import Comparison, Decision, compare, told_fields, write_message
+from redrive.rules.analysis import Comparison, Decision, compare, present_fields, write_message
 
 
 @click.command()
@@ -54,7 +54,7 @@ def difference_document(found: Comparison, old: RulesTable, new: RulesTable) -> 
         "control": [asdict(one) for one in found.control],
         "differences": [
             {
-                "message": told_fields(one.witness),
+                "message": present_fields(one.witness),
                 "old": _decision(one.old, _rule_lines(old, one.old_rules)),
                 "new": _decision(one.new, _rule_lines(new, one.new_rules)),
             }

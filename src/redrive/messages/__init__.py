@@ -5,24 +5,8 @@ Nothing here knows of Spark or of a Kafka client.
 
 from __future__ import annotations
 
-from redrive.messages.constants import (
-    FAMILIES,
-    MQ_VERSION,
-    constant_family,
-    constant_name,
-    constant_names,
-    constant_value,
-    reason_name,
-)
-from redrive.messages.dead_letter_header import (
-    MQDLH,
-    MQDLH_LENGTH,
-    DeadLetterHeader,
-    Representation,
-    decode_header,
-    encode_header,
-    read_header_fields,
-)
+from redrive.messages.constants import constant_value, reason_name
+from redrive.messages.dead_letter_header import DeadLetterHeader, Representation, encode_header
 from redrive.messages.dead_letters import (
     NO_VALID_SCHEME,
     NUMERIC_KEYWORDS,
@@ -39,15 +23,7 @@ from redrive.messages.dead_letters import (
     with_original,
     without_stacks,
 )
-from redrive.messages.fields import (
-    MQMD,
-    Field,
-    FieldType,
-    Headers,
-    mqmd_fields,
-    mqmd_headers,
-    with_mqmd_headers,
-)
+from redrive.messages.fields import MQMD, FieldType, Headers, mqmd_headers, with_mqmd_headers
 from redrive.messages.records import (
     INTERNAL,
     OffsetRange,
@@ -56,16 +32,12 @@ from redrive.messages.records import (
     Refused,
     TopicPartition,
 )
-from redrive.messages.schemes import DeadLetterView, Origin, SchemeTable
+from redrive.messages.schemes import DeadLetterView, SchemeTable
 from redrive.messages.sizes import body_length, packed_size, wire_size
 
 __all__ = [
-    "FAMILIES",
     "INTERNAL",
-    "MQDLH",
-    "MQDLH_LENGTH",
     "MQMD",
-    "MQ_VERSION",
     "NO_VALID_SCHEME",
     "NUMERIC_KEYWORDS",
     "PATTERN_KEYWORDS",
@@ -73,12 +45,10 @@ __all__ = [
     "DeadLetterHeader",
     "DeadLetterProfile",
     "DeadLetterView",
-    "Field",
     "FieldType",
     "Form",
     "Headers",
     "OffsetRange",
-    "Origin",
     "OutputRecord",
     "Records",
     "Refused",
@@ -87,19 +57,13 @@ __all__ = [
     "TopicPartition",
     "add_header",
     "body_length",
-    "constant_family",
-    "constant_name",
-    "constant_names",
     "constant_value",
     "decode_dead_letter",
-    "decode_header",
     "encode_header",
-    "mqmd_fields",
     "mqmd_headers",
     "new_header",
     "original_key",
     "packed_size",
-    "read_header_fields",
     "read_view",
     "reason_name",
     "remove_header",

@@ -68,9 +68,5 @@ def constant_names(*families: str) -> list[str]:
 
 
 def reason_name(code: int) -> str:
-    """The name of a dead letter's reason, a reason code or a feedback code (specification 8.1).
-
-    Returns:
-        The ``MQRC_`` name, else the ``MQFB_`` name, else the number as text.
-    """
+    """The ``MQRC_`` name of a dead letter's reason, else ``MQFB_``, else digits (spec. 8.1)."""
     return constant_name("MQRC", code) or constant_name("MQFB", code) or str(code)

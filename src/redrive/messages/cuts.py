@@ -40,63 +40,49 @@ class Content(NamedTuple):
 def fitted(content: Content, most: int) -> Content:
     """A record's content with as much cut as lets a copy be written.
 
-    Args:
-        content: What the record holds; what is cut already stays as it is.
-        most: Bytes of the largest record that the copy's topic takes.
+    ``most`` is bytes of the largest record that the copy's topic takes; what is cut already stays
+    as it is.
     """
-    sizes = _sizes(content)
+    sizes = {
+        "value": body_length(content.value),
+        "headers": wire_size(None, None, _headers_of_others(content.headers)),
+        "key": body_length(content.key),
+    }
     parts: list[str] = []
-    rest = content
+    shortened = content
     for part in sorted(sizes, key=sizes.__getitem__, reverse=True):
-        if content.cut or wire_size(*rest[:3]) <= most - _ROOM_FOR_OURS:
+        if content.cut or wire_size(*shortened[:3]) <= most - _ROOM_FOR_OURS:
             break
         parts.append(part)
-        rest = _without(content, parts)
-    return rest
+        shortened = _without(content, parts)
+    return shortened
 
 
 def restored(cut: Content, original: Content) -> Content | None:
-    """A record's content with what was cut of it.
+    """The content of a copy with what was cut of it.
 
-    Args:
-        cut: What a copy holds.
-        original: What lies now where the copy's origin is.
-
-    Returns:
-        None if that is another record, or another one by now: what was cut is not in it.
+    ``original`` is what lies now where the copy's origin is; None if that is another record: what
+    was cut is not in it.
     """
     key, value, headers = cut[:3]
-    for told in cut.cut.split(","):
-        part, _, _ = told.partition(":")
-        if told != _told(part, original):
+    for description in cut.cut.split(","):
+        part, _, _ = description.partition(":")
+        if description != _describe(part, original):
             return None
         if part == "value":
             value = original.value
         elif part == "key":
             key = original.key
         else:
-            headers = [*_others(original.headers), *headers]
+            headers = [*_headers_of_others(original.headers), *headers]
     return Content(key, value, headers)
 
 
 def cut_sentence(cut: str, origin: str) -> str:
-    """What is cut from a copy, for users.
-
-    Args:
-        cut: As ``Content.cut``.
-        origin: Where the original lies.
-    """
-    parts = (told.split(":") for told in cut.split(","))
-    said = ", ".join(f"{part} ({length} bytes, SHA-256 {digest})" for part, length, digest in parts)
-    return f"cut from the copy: {said}; the original is at {origin}"
-
-
-def _sizes(content: Content) -> dict[str, int]:
-    return {
-        "value": body_length(content.value),
-        "headers": wire_size(None, None, _others(content.headers)),
-        "key": body_length(content.key),
-    }
+    """What is cut from a copy, as ``Content.cut`` has it, for users."""
+    parts = (description.split(":") for description in cut.split(","))
+    text = ", ".join(f"{part} ({length} bytes, SHA-256 {digest})" for part, length, digest in parts)
+    return f"cut from the copy: {text}; the original is at {origin}"
 
 
 def _without(content: Content, parts: list[str]) -> Content:
@@ -111,23 +97,23 @@ def _without(content: Content, parts: list[str]) -> Content:
         ]
     if "key" in parts:
         key = None
-    return Content(key, value, headers, ",".join(_told(part, content) for part in parts))
+    return Content(key, value, headers, ",".join(_describe(part, content) for part in parts))
 
 
-def _told(part: str, content: Content) -> str:
+def _describe(part: str, content: Content) -> str:
     """Name, length and SHA-256 of a part of a record."""
     raw = content.key if part == "key" else content.value
     if part == "headers":
-        raw = b"".join(map(_encoded, _others(content.headers)))
+        raw = b"".join(map(_encode_header, _headers_of_others(content.headers)))
     return f"{part}:{body_length(raw)}:{sha256(raw or b'').hexdigest()}"
 
 
-def _encoded(header: tuple[str, bytes | None]) -> bytes:
+def _encode_header(header: tuple[str, bytes | None]) -> bytes:
     name, raw = header[0].encode(), header[1]
     length = -1 if raw is None else len(raw)
     return b"%d:%s%d:%s" % (len(name), name, length, raw or b"")
 
 
-def _others(headers: Headers) -> Headers:
+def _headers_of_others(headers: Headers) -> Headers:
     """Headers that are not Redrive's own: an original may have other ones of these."""
     return [header for header in headers if not header[0].startswith(_PREFIX)]

@@ -81,11 +81,10 @@ def _known_codec(ccsid: int) -> tuple[str, bool] | None:
 
 
 def character_set(ccsid: int, *, ebcdic: bool) -> tuple[int, str]:
-    """The character set of a header's texts.
+    """CCSID and Python codec of a header's texts.
 
-    Returns:
-        CCSID and Python codec: those declared if they agree with the eye-catcher, else a set in
-        which all characters of object names are right, code page 500 or ISO 8859-1.
+    They are those declared if they agree with the eye-catcher, else a set in which all characters
+    of object names are right, code page 500 or ISO 8859-1.
     """
     known = _known_codec(ccsid)
     if known and known[1] is ebcdic:
@@ -117,7 +116,7 @@ class Representation:
 
 
 UTF8_LITTLE_ENDIAN: Final = Representation("little", 1208)
-"""How Redrive writes a header unless told otherwise."""
+"""How Redrive writes a header by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +183,7 @@ ATTRIBUTES: Final = {
 
 
 def decode_header(data: bytes, ccsid: int = 0) -> DeadLetterHeader | str:
-    """Decode the dead-letter header that a message begins with.
+    """Decode the dead-letter header that a message begins with, or say why there is none.
 
     Valid is what has the eye-catcher, version 1 and 172 bytes (rules-table specification 6.5);
     the format that the message descriptor names is not asked (Q-30).
@@ -192,9 +191,6 @@ def decode_header(data: bytes, ccsid: int = 0) -> DeadLetterHeader | str:
     Args:
         data: The message, or its first bytes.
         ccsid: The CCSID that the message descriptor declares; 0 if unknown.
-
-    Returns:
-        The header, or a sentence that says why there is none.
     """
     ebcdic = EYE_CATCHERS.get(data[:4])
     if ebcdic is None:
@@ -229,14 +225,6 @@ def _decode_valid(source: bytes, representation: Representation, codec: str) -> 
     )
 
 
-def _unpack(source: bytes, order: ByteOrder, codec: str) -> dict[str, str | int]:
-    values = zip(MQDLH, _STRUCTS[order].unpack(source), strict=True)
-    return {
-        name: decode_text(value, codec) if isinstance(value, bytes) else value
-        for name, value in values
-    }
-
-
 def decode_text(raw: bytes, codec: str) -> str:
     """The significant text of a character field; U+FFFD for bytes that are not a character."""
     return trim(raw.decode(codec, "replace"))
@@ -246,34 +234,31 @@ def read_header_fields(data: bytes, *, ccsid: int = 0, encoding: int = 0) -> dic
     """Read what there is of a dead-letter header, valid or not: for displays and diagnosis.
 
     The declared CCSID decides where the eye-catcher does not, the declared numeric encoding where
-    the version does not.
-
-    Returns:
-        Values by MQ's field names, StrucId and Version included: every integer that is complete and
-        every text that has at least its first byte.
+    the version does not. Values are by MQ's field names, StrucId and Version included: every
+    integer that is complete and every text that has at least its first byte.
     """
     known = _known_codec(ccsid)
     ebcdic = EYE_CATCHERS.get(data[:4], bool(known and known[1]))
     order: ByteOrder = VERSIONS.get(data[4:8], "big" if encoding & 0xF == 1 else "little")
     codec = character_set(ccsid, ebcdic=ebcdic)[1]
-    values = _unpack(data[:MQDLH_LENGTH].ljust(MQDLH_LENGTH, b"\0"), order, codec)
+    raw_values = _STRUCTS[order].unpack(data[:MQDLH_LENGTH].ljust(MQDLH_LENGTH, b"\0"))
+    values = {
+        name: decode_text(value, codec) if isinstance(value, bytes) else value
+        for name, value in zip(MQDLH, raw_values, strict=True)
+    }
     values["StrucId"] = data[:4].decode(codec, "replace")  # its blank is significant
-    return {name: values[name] for name, it in MQDLH.items() if len(data) >= _needed(it)}
-
-
-def _needed(it: Field) -> int:
-    return it.offset + (it.length if it.type is FieldType.LONG else 1)
+    return {
+        name: values[name]
+        for name, it in MQDLH.items()
+        if len(data) >= it.offset + (it.length if it.type is FieldType.LONG else 1)
+    }
 
 
 def encode_header(header: DeadLetterHeader) -> bytes:
-    """Write a dead-letter header in its representation.
+    """Write a dead-letter header in its representation, 172 bytes.
 
-    Args:
-        header: If it was decoded from bytes, those of its fields that still say the same are
-            written as they stood, padding and all.
-
-    Returns:
-        172 bytes.
+    If it was decoded from bytes, those of its fields that still say the same are written as they
+    stood, padding and all.
 
     Raises:
         ValueError: If a text does not fit its field or the character set, or a number does not fit

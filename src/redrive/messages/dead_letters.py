@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -31,6 +30,7 @@ from redrive.messages.fields import (
     Headers,
     mqmd_fields,
     mqmd_headers,
+    put_moment,
     read_long,
     read_text,
     with_mqmd_headers,
@@ -38,9 +38,8 @@ from redrive.messages.fields import (
 from redrive.messages.records import HeaderGrid, Records
 from redrive.messages.schemes import KNOWN, NO_SCHEME, DeadLetterView, Message, Scheme, SchemeTable
 from redrive.messages.schemes.lines import Column
-from redrive.messages.schemes.mqdlh import BINARY, replaced_fields
+from redrive.messages.schemes.mqdlh import BINARY, DLH_PREFIX, REDRIVE, replaced_fields
 from redrive.messages.schemes.reading import AnyScheme, Reading
-from redrive.messages.schemes.redrive import DLH_PREFIX, REDRIVE
 
 NO_VALID_SCHEME: Final = "none"
 """Stands for the name of a scheme if a message is not a dead letter of any."""
@@ -132,7 +131,7 @@ class DeadLetterProfile:
 
     @property
     def failed_on(self) -> str | None:
-        """The topic whose record failed; None if that is not told."""
+        """The topic whose record failed; None if unknown."""
         return self.group_topic.name if self.group_topic else self.view.origin.topic
 
     @property
@@ -165,11 +164,7 @@ def decode_dead_letter(
     key: bytes | None = None,
     schemes: SchemeTable = KNOWN,
 ) -> DeadLetterProfile:
-    """Decode one message.
-
-    Returns:
-        Its profile. Nothing that a message contains makes this raise.
-    """
+    """The profile of one message. Nothing that a message contains makes this raise."""
     reading = schemes.reading([name for name, _ in headers])
     return _profile(reading, key, value, headers)
 
@@ -180,11 +175,8 @@ def read_view(
     """What one message says of its failure, with everything that a profile leaves out.
 
     What failed on the topic of its group's rounds names the original topic, if the headers have
-    Redrive's own among them; its offset there is not known.
-
-    Returns:
-        The view; ``NO_SCHEME`` if the message is not a dead letter. Nothing that a message contains
-        makes this raise.
+    Redrive's own among them; its offset there is not known. Nothing that a message contains makes
+    this raise; what is not a dead letter has ``NO_SCHEME``.
     """
     view = schemes.reading([name for name, _ in headers]).find(key, value, headers).view
     group_topic = own.read_group_topic(dict(headers).get(own.GROUP_TOPIC))
@@ -232,10 +224,8 @@ def with_original(
 ) -> DeadLetterProfile:
     """The profile of what failed on the topic of its group's rounds, as if on the original topic.
 
-    Args:
-        profile: The profile, whose origin is the topic that failed.
-        group_topic: What Redrive's header says; it counts only if the origin is that topic, since a
-            service may copy the header to another event.
+    What Redrive's header says counts only if the profile's origin is that topic, since a service
+    may copy the header to another event.
     """
     header = profile.header
     if group_topic is None or header is None or profile.view.origin.topic != group_topic.name:
@@ -328,11 +318,8 @@ class DeadLetterDecoder:
     """Decodes messages by the batch and keeps the profiles it has seen.
 
     What decides a profile is picked from each message; the decoding itself is done once for each
-    profile. The memory is bounded: with ``limit`` profiles the next call starts a new list.
-
-    Args:
-        limit: Profiles to keep. One call may exceed it by the profiles of its own batch.
-        schemes: The schemes to look for.
+    profile. The memory is bounded: with ``limit`` profiles, which one call may exceed by those of
+    its own batch, the next call starts a new list.
     """
 
     def __init__(self, limit: int = 20_000, schemes: SchemeTable = KNOWN) -> None:
@@ -417,11 +404,8 @@ def remove_header(profile: DeadLetterProfile, value: bytes | None, headers: Head
     Of MQ's headers only the outermost is removed. Format, Encoding and CodedCharSetId of the
     message descriptor come from it; everything else stays, byte for byte (rules-table spec. 4.6).
     Of the schemes of others every header goes, whichever hop wrote it. They had replaced nothing,
-    so nothing comes back, but for a payload that a scheme of a user's own wraps.
-
-    Returns:
-        The new value and headers; no argument is changed. A message that is not a dead letter is
-        returned as it is.
+    so nothing comes back, but for a payload that a scheme of a user's own wraps. A message that is
+    not a dead letter is returned as it is. No argument is changed.
     """
     kept = list(headers)
     for scheme in profile.taken:
@@ -459,7 +443,7 @@ def new_header(
     put_appl_name: str = "redrive",
     put_appl_type: int = 0,
 ) -> DeadLetterHeader:
-    """The header for a message that cannot be delivered (rules-table spec. 8.1).
+    """A header, for ``add_header``, for a message that cannot be put (rules-table spec. 8.1).
 
     Args:
         headers: The message's headers; Format, Encoding and CodedCharSetId come from there.
@@ -469,12 +453,9 @@ def new_header(
         timestamp: When it is put on the dead-letter queue, in milliseconds since 1970.
         put_appl_name: The program that does it.
         put_appl_type: Its type, MQAT_*.
-
-    Returns:
-        The header, to be put on with ``add_header``.
     """
     descriptor = mqmd_fields(headers)
-    moment = datetime.fromtimestamp(timestamp / 1000, UTC)
+    moment = put_moment(timestamp)
     return DeadLetterHeader(
         reason=reason,
         dest_q_name=queue,
@@ -484,8 +465,8 @@ def new_header(
         format=str(descriptor["Format"]),
         put_appl_type=put_appl_type,
         put_appl_name=put_appl_name,
-        put_date=f"{moment:%Y%m%d}",
-        put_time=f"{moment:%H%M%S}{moment.microsecond // 10_000:02}",
+        put_date=moment["PutDate"],
+        put_time=moment["PutTime"],
     )
 
 
@@ -499,10 +480,7 @@ def add_header(
     nothing: body and message descriptor still belong together. A message on which the binary form
     would be lost gets headers in either case: one without a body (a null can't have anything in
     front), a name that does not fit into an MQDLH, a message that has other dead-letter headers
-    already, which would be read first.
-
-    Returns:
-        The new value and headers; no argument is changed, and ``remove_header`` takes them back.
+    already, which would be read first. No argument is changed; ``remove_header`` reverses it.
     """
     if form is Form.BINARY and value is not None:
         try:

@@ -141,11 +141,9 @@ def read_long(raw: bytes | None) -> int:
 
 
 def mqmd_fields(headers: Headers) -> dict[str, str | int]:
-    """The message descriptor of a record.
+    """The message descriptor of a record: fields of ``MQMD`` by name, but StrucId and Version.
 
-    Returns:
-        Every field of ``MQMD`` but StrucId and Version, by name; missing ones have their default.
-        Fields of bytes are given as the text that the header holds.
+    Missing ones have their default. Fields of bytes are given as the text that the header holds.
     """
     present = dict(headers)
     return {
@@ -160,14 +158,9 @@ def _read(field: Field, raw: bytes | None) -> str | int:
 
 
 def unique_identifier(queue_manager: str, source: str) -> str:
-    """A MsgId or CorrelId as a queue manager makes them (MQMD, field MsgId).
+    """A MsgId or CorrelId as a queue manager makes them: 48 hexadecimal digits (MQMD, field MsgId).
 
-    Args:
-        queue_manager: The name of the queue manager, of which 12 characters are in the identifier.
-        source: Text that is unique; the same text gives the same identifier.
-
-    Returns:
-        48 hexadecimal digits.
+    They have 12 characters of the manager's name. The same ``source`` gives the same identifier.
     """
     beginning = b"AMQ " + queue_manager.encode("ascii", "replace")[:12].ljust(12)
     ending = sha256(source.encode()).digest()[: MQMD["MsgId"].length - len(beginning)]
@@ -175,11 +168,7 @@ def unique_identifier(queue_manager: str, source: str) -> str:
 
 
 def put_moment(timestamp: int) -> dict[str, str]:
-    """PutDate and PutTime of a message (MQMD): Greenwich Mean Time, to hundredths of a second.
-
-    Args:
-        timestamp: Milliseconds since 1970.
-    """
+    """PutDate and PutTime of milliseconds since 1970 (MQMD): GMT, to hundredths of a second."""
     moment = datetime.fromtimestamp(timestamp / 1000, UTC)
     return {
         "PutDate": f"{moment:%Y%m%d}",
@@ -188,14 +177,10 @@ def put_moment(timestamp: int) -> dict[str, str]:
 
 
 def deadline_of(headers: Mapping[str, bytes | None], timestamp: int) -> int | None:
-    """When a message expires by its own Expiry, in milliseconds since 1970; None for never.
+    """When a message expires by its own Expiry; None for never.
 
     A message whose Expiry was counted down says so by ``JMSExpiration``; else Expiry counts from
-    the record's timestamp.
-
-    Args:
-        headers: The message's headers.
-        timestamp: The record's timestamp, in milliseconds since 1970.
+    the record's timestamp. All times are milliseconds since 1970.
     """
     expiry = read_long(headers.get(EXPIRY))
     if expiry <= 0:
@@ -207,15 +192,11 @@ def deadline_of(headers: Mapping[str, bytes | None], timestamp: int) -> int | No
 
 
 def counted_down(headers: Headers, timestamp: int, now: int) -> Headers:
-    """The headers with what is left of Expiry (MQMD, field Expiry).
+    """The headers with what is left of Expiry at a time (MQMD, field Expiry).
 
     A queue manager takes the time that a message waits off its Expiry. The record keeps its
-    timestamp, so a shortened Expiry comes with ``JMSExpiration``, the moment itself.
-
-    Args:
-        headers: The message's headers; not changed.
-        timestamp: The record's timestamp, in milliseconds since 1970.
-        now: The present time, in milliseconds since 1970.
+    timestamp, so a shortened Expiry comes with ``JMSExpiration``, the moment itself. All times are
+    milliseconds since 1970.
     """
     present = dict(headers)
     deadline = deadline_of(present, timestamp)
@@ -235,18 +216,11 @@ def mqmd_headers(fields: Mapping[str, str | int]) -> dict[str, bytes]:
 
 
 def with_mqmd_headers(headers: Headers, wanted: Mapping[str, bytes]) -> Headers:
-    """Set fields of the message descriptor and touch nothing else.
+    """The headers with other fields of the message descriptor, as ``mqmd_headers`` gives them.
 
     A header that already says so, apart from padding, stays as it is. A header that says something
     else is replaced where it stands, each one if the name is repeated, so that every reader finds
     the same value. A missing header is appended unless its absence says the same.
-
-    Args:
-        headers: The record's headers; not changed.
-        wanted: New values, as from ``mqmd_headers``.
-
-    Returns:
-        The new headers.
     """
     changed = list(headers)
     absent = set(wanted)

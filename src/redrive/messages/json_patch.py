@@ -30,9 +30,6 @@ _Path = tuple[str, ...]
 def read_json(data: bytes | None) -> Any:  # noqa: ANN401 - any JSON
     """The JSON value that a text in UTF-8 holds.
 
-    Args:
-        data: The text.
-
     Raises:
         ValueError: It is not JSON, or writing it again would lose something.
     """
@@ -41,9 +38,9 @@ def read_json(data: bytes | None) -> Any:  # noqa: ANN401 - any JSON
     try:
         return json.loads(
             data.decode(),
-            parse_float=_exact,
+            parse_float=_parse_float,
             parse_constant=_no_constant,
-            object_pairs_hook=_distinct,
+            object_pairs_hook=_refuse_duplicates,
         )
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise ValueError("the value is not JSON") from None
@@ -52,11 +49,7 @@ def read_json(data: bytes | None) -> Any:  # noqa: ANN401 - any JSON
 
 
 def write_json(value: Any, *, indent: int | None = None) -> bytes:  # noqa: ANN401 - any JSON
-    """A JSON value as UTF-8.
-
-    Args:
-        value: The value.
-        indent: Columns of one level; None for a text without white space.
+    """A JSON value as UTF-8, indented by so many columns a level; None for no white space.
 
     Raises:
         ValueError: A string of it has half of a surrogate pair.
@@ -66,7 +59,7 @@ def write_json(value: Any, *, indent: int | None = None) -> bytes:  # noqa: ANN4
     return text.encode()
 
 
-def _exact(text: str) -> float:
+def _parse_float(text: str) -> float:
     number = float(text)
     try:
         is_exact = math.isfinite(number) and Decimal(text) == Decimal(repr(number))
@@ -81,7 +74,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("the value repeats a member of an object")
@@ -102,17 +95,17 @@ class _Operation:
         """Change a document, whose only member, without a name, is the value."""
         match self.name:
             case "test":
-                if not _equal(_found(document, self.path), self.value):
+                if not _is_equal(_value_at(document, self.path), self.value):
                     raise ValueError("the value there is another")
                 return
             case "add" | "replace":
                 value = deepcopy(self.value)
             case "copy":
-                value = deepcopy(_found(document, self.source))
+                value = deepcopy(_value_at(document, self.source))
             case _:
-                value = _removed(document, self.source)
+                value = _remove(document, self.source)
         if self.name == "replace":
-            _found(document, self.path)
+            _value_at(document, self.path)
         if self.name != "remove":
             _put(document, self.path, value, is_new=self.name != "replace")
 
@@ -127,10 +120,7 @@ class JsonPatch:
 
     @classmethod
     def of(cls, document: object) -> Self:
-        """Read a patch.
-
-        Args:
-            document: The JSON array of its operations.
+        """Read a patch, a JSON array of operations.
 
         Raises:
             ValueError: It is not a patch; the text names the operation.
@@ -146,10 +136,7 @@ class JsonPatch:
         return cls(tuple(document), tuple(found))
 
     def applied(self, value: bytes | None) -> bytes:
-        """The value after all operations.
-
-        Args:
-            value: A JSON text.
+        """A JSON text after all operations.
 
         Raises:
             ValueError: It is not JSON, a test fails, or a path is missing.
@@ -196,7 +183,7 @@ def _text(path: _Path) -> str:
     return "/".join(it.replace("~", "~0").replace("/", "~1") for it in path)
 
 
-def _found(at: Any, path: _Path) -> Any:  # noqa: ANN401 - any JSON
+def _value_at(at: Any, path: _Path) -> Any:  # noqa: ANN401 - any JSON
     for depth, name in enumerate(path):
         if isinstance(at, dict) and name in at:
             at = at[name]
@@ -207,14 +194,14 @@ def _found(at: Any, path: _Path) -> Any:  # noqa: ANN401 - any JSON
     return at
 
 
-def _removed(document: dict[str, Any], path: _Path) -> Any:  # noqa: ANN401 - any JSON
-    value, parent = _found(document, path), _found(document, path[:-1])
+def _remove(document: dict[str, Any], path: _Path) -> Any:  # noqa: ANN401 - any JSON
+    value, parent = _value_at(document, path), _value_at(document, path[:-1])
     del parent[path[-1] if isinstance(parent, dict) else int(path[-1])]
     return value
 
 
 def _put(document: dict[str, Any], path: _Path, value: Any, *, is_new: bool) -> None:  # noqa: ANN401
-    parent, name = _found(document, path[:-1]), path[-1]
+    parent, name = _value_at(document, path[:-1]), path[-1]
     if isinstance(parent, dict):
         parent[name] = value
         return
@@ -226,10 +213,10 @@ def _put(document: dict[str, Any], path: _Path, value: Any, *, is_new: bool) -> 
     raise ValueError(f"nothing can be added at {_text(path)}")
 
 
-def _equal(one: Any, other: Any) -> bool:  # noqa: ANN401 - any JSON
+def _is_equal(one: Any, other: Any) -> bool:  # noqa: ANN401 - any JSON
     """Whether values are equal as JSON: 1 is 1.0, and not true."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_equal(one[it], other[it]) for it in one)
+        return one.keys() == other.keys() and all(_is_equal(one[it], other[it]) for it in one)
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_equal, one, other))
+        return len(one) == len(other) and all(map(_is_equal, one, other))
     return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)

@@ -219,7 +219,7 @@ def without_own(headers: Headers) -> Headers:
 def read_own(headers: Headers) -> OwnHeaders:
     """Redrive's headers of a record; of repeated ones the last counts."""
     own = {name: value for name, value in headers if name.startswith(PREFIX)}
-    return _checked(own) if own else NO_OWN_HEADERS
+    return _parse_own(own) if own else NO_OWN_HEADERS
 
 
 class OwnHeadersReader:
@@ -232,9 +232,7 @@ class OwnHeadersReader:
     def __init__(self, headers: Sequence[Headers], layout: Sequence[str] | None) -> None:
         """Find out where Redrive's headers stand.
 
-        Args:
-            headers: The headers of each record.
-            layout: The header names of every record, in their order; None if they differ.
+        ``layout`` are the header names of every record, in their order; None if they differ.
         """
         self._headers = headers
         names = () if layout is None else layout
@@ -262,11 +260,7 @@ class OwnHeadersReader:
         return [headers[place] for place in self._others]
 
     def copy_columns(self, grid: HeaderGrid) -> CopyColumns | None:
-        """The columns of instructions; None if any header asks for a look at each of them.
-
-        Args:
-            grid: The headers of the records.
-        """
+        """The columns of instructions; None if they have to be read one by one."""
         own, rest = self._own, self._own.keys() - _OF_ONE_COPY
         is_plain = self._come_first and {ID, ORIGIN, TIMESTAMP, REPLAY} <= own.keys()
         if not is_plain or not rest <= {*_OF_MANY_COPIES}:
@@ -284,12 +278,12 @@ class OwnHeadersReader:
             return read_own(headers)
         if not self._own:
             return NO_OWN_HEADERS
-        return _checked({name: headers[place][1] for name, place in self._own.items()})
+        return _parse_own({name: headers[place][1] for name, place in self._own.items()})
 
 
-def _checked(own: Mapping[str, bytes | None]) -> OwnHeaders:
+def _parse_own(own: Mapping[str, bytes | None]) -> OwnHeaders:
     get = own.get
-    hops, failures, failed, table, replay = _shared(
+    hops, failures, failed, table, replay = _parse_common(
         get(HOPS), get(FAILURES), get(FAILED_RULES), get(TABLE), get(REPLAY)
     )
     raw_identity, raw_origin = get(ID), get(ORIGIN)
@@ -318,7 +312,7 @@ def _checked(own: Mapping[str, bytes | None]) -> OwnHeaders:
 
 
 @lru_cache(maxsize=64)
-def _shared(
+def _parse_common(
     hops: bytes | None,
     failures: bytes | None,
     failed: bytes | None,
@@ -329,7 +323,7 @@ def _shared(
     return (
         int(_text(hops, _NUMBER) or 0),
         int(_text(failures, _NUMBER) or 0),
-        _failed(_text(failed, _FAILED)),
+        _parse_failed_rules(_text(failed, _FAILED)),
         _text(table, _TABLE),
         _text(replay, _PLAN),
     )
@@ -340,11 +334,8 @@ def unreadable(headers: Headers) -> str:
 
     Anybody may have written that header too: then the message remains, as it would with a bad name.
     """
-    return next((_shown(raw) for name, raw in headers if name == UNREADABLE), "")
-
-
-def _shown(raw: bytes | None) -> str:
-    return (raw or b"").decode(errors="replace") or "a header can't be read"
+    raw = next((raw or b"" for name, raw in headers if name == UNREADABLE), None)
+    return "" if raw is None else raw.decode(errors="replace") or "a header can't be read"
 
 
 def read_identity(raw: bytes | None) -> str:
@@ -356,7 +347,7 @@ _Else = TypeVar("_Else")
 
 
 def own_timestamp(raw: bytes | None, other: _Else) -> int | _Else:
-    """What the header ``TIMESTAMP`` says; ``other`` if it says nothing."""
+    """The value of the header ``TIMESTAMP``; ``other`` if it has none."""
     return int(raw) if raw is not None and _NUMBER.fullmatch(raw) else other
 
 
@@ -374,7 +365,7 @@ def _rounds(value: bytes | None) -> Rounds | None:
     if found is None:
         return None
     table, rules, counted, put_at, queue, target = (part.decode("ascii") for part in found.groups())
-    return Rounds(table, _failed(rules), int(counted), int(put_at), queue, target)
+    return Rounds(table, _parse_failed_rules(rules), int(counted), int(put_at), queue, target)
 
 
 def read_group_topic(value: bytes | None) -> GroupTopic | None:
@@ -393,7 +384,7 @@ def read_forward(value: bytes | None) -> Forward | None:
     return None if found is None else Forward(*(part.decode("ascii") for part in found.groups()))
 
 
-def _failed(text: str) -> tuple[tuple[int, int], ...]:
+def _parse_failed_rules(text: str) -> tuple[tuple[int, int], ...]:
     pairs = (pair.split(":") for pair in text.split(",") if pair)
     return tuple((int(rule), int(attempts)) for rule, attempts in pairs)
 
@@ -411,9 +402,7 @@ def identity(topic: str, partition: int, offset: int) -> str:
 def name_in_identities(topic: str, incarnation: int) -> str:
     """How identities name a topic: ``orders``, and ``orders~2`` once it was recreated.
 
-    Args:
-        topic: The topic.
-        incarnation: How many topics of that name there were, this one included.
+    The incarnation is how many topics of that name there were, this one included.
     """
     return f"{topic}~{incarnation}" if incarnation > 1 else topic
 

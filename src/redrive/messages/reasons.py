@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -51,7 +52,7 @@ TEMPORARY: Final = frozenset({Reason.PUT_INHIBITED, Reason.Q_FULL})
 reference of MQCD, MsgRetryCount, which names one more, of z/OS)."""
 
 
-ADVICE: dict[Reason, str] = {
+ADVICE: Final[Mapping[int, str]] = {
     Reason.ALIAS_BASE_Q_TYPE_ERROR: (
         "let the alias name a local queue, a remote definition or a cluster queue"
     ),

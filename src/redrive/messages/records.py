@@ -8,11 +8,12 @@ needs no look at the others.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import NamedTuple, Self
+from operator import itemgetter
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -75,15 +76,11 @@ class HeaderGrid:
     layout: tuple[str, ...]
     """The header names of every record."""
     values: tuple[bytes | None, ...]
-    """The values of all records, one record's behind the other's."""
+    """The values of all records, record after record."""
 
     @classmethod
     def of(cls, headers: Sequence[Headers]) -> Self | None:
-        """The grid of some records' headers.
-
-        Returns:
-            None if the names or their order differ.
-        """
+        """The grid of some records' headers; None if their names or their order differ."""
         if not any(headers):
             return cls((), ())
         width = len(headers[0])
@@ -94,11 +91,7 @@ class HeaderGrid:
         return cls(layout, values) if names == layout * len(headers) else None
 
     def column(self, index: int) -> tuple[bytes | None, ...]:
-        """The value of one header in every record.
-
-        Args:
-            index: Which of ``layout``.
-        """
+        """The value of one header of ``layout`` in every record."""
         return self.values[index :: len(self.layout)]
 
 
@@ -118,26 +111,19 @@ class Records:
 
     def rows(self, start: int, stop: int) -> Records:
         """The rows ``[start, stop)``."""
-        return Records(
-            self.keys[start:stop],
-            self.values[start:stop],
-            self.headers[start:stop],
-            self.timestamps[start:stop],
-            self.offsets[start:stop],
-        )
+        return self._select(itemgetter(slice(start, stop)))
 
     def only(self, offsets: Container[int]) -> Records:
         """The rows with some offsets."""
         rows = [row for row, offset in enumerate(self.offsets) if offset in offsets]
         if len(rows) == len(self.offsets):
             return self
-        return Records(
-            [self.keys[row] for row in rows],
-            [self.values[row] for row in rows],
-            [self.headers[row] for row in rows],
-            [self.timestamps[row] for row in rows],
-            [self.offsets[row] for row in rows],
-        )
+        return self._select(lambda column: [column[row] for row in rows])
+
+    def _select(self, rows: Callable[[list[Any]], list[Any]]) -> Records:
+        """Some rows of each column."""
+        columns: list[list[Any]] = [self.keys, self.values, self.headers]
+        return Records(*map(rows, [*columns, self.timestamps, self.offsets]))
 
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch) -> Self:
@@ -148,9 +134,6 @@ class Records:
                 (``list<struct<key: string, value: binary>>``, null for none), ``timestamp`` (a
                 timestamp, or an integer of milliseconds) and ``offset`` (integer); others are
                 ignored.
-
-        Returns:
-            The rows of the batch.
 
         Raises:
             KeyError: If a column is missing.

@@ -1,4 +1,4 @@
-"""Report messages: what a message asks to be told, and the messages that tell it.
+"""Report messages: the reports that a message requests, and how they are written.
 
 The Report field of a message descriptor asks for messages about the message's fate, which go to its
 reply-to queue (MQMD, fields Report and Feedback). Reading the options and writing such a message is
@@ -47,7 +47,7 @@ _KEPT: Final = (
 
 
 class ReportKind(Enum):
-    """What a report tells; the value is its MQRO option without data."""
+    """What a report is about; the value is its MQRO option without data."""
 
     EXCEPTION = 0x01000000
     """The message could not be put where it was to go."""
@@ -74,7 +74,7 @@ _FEEDBACK: Final[dict[ReportKind, int]] = {
     for name, kind in _ASKING.items()
     if kind is not ReportKind.EXCEPTION
 }
-"""Feedback of each kind; an exception tells the reason code instead."""
+"""Feedback of each kind; an exception has the reason code instead."""
 _KINDS: Final = {code: kind for kind, code in _FEEDBACK.items()}
 _DATA: Final = {"": 1, "_WITH_DATA": _WITH_DATA, "_WITH_FULL_DATA": _WITH_FULL_DATA}
 REPORT_OPTIONS: Final = {
@@ -122,28 +122,13 @@ class ReportOptions:
         return (body or b"")[:_SOME_DATA] if level == _WITH_DATA else b""
 
     @property
-    def passes_msg_id(self) -> bool:
-        """Whether the report has the message's MsgId instead of a new one."""
-        return bool(self.value & _PASS_MSG_ID)
-
-    @property
-    def passes_correl_id(self) -> bool:
-        """Whether the report has the message's CorrelId, and not its MsgId there."""
-        return bool(self.value & _PASS_CORREL_ID)
-
-    @property
     def passes_discard_and_expiry(self) -> bool:
         """Whether the report has what is left of the message's Expiry, and its MQRO_DISCARD_MSG."""
         return bool(self.value & _PASS_DISCARD_AND_EXPIRY)
 
-    @property
-    def passed_report(self) -> int:
-        """The Report field of a report: MQRO_NONE, or MQRO_DISCARD_MSG if that is passed."""
-        return self.value & _DISCARD if self.passes_discard_and_expiry else 0
-
 
 def kind_of_report(headers: Headers) -> ReportKind:
-    """What a report tells, by the Feedback of its headers."""
+    """The kind of a report, by the Feedback of its headers."""
     return _KINDS.get(int(mqmd_fields(headers)["Feedback"]), ReportKind.EXCEPTION)
 
 
@@ -177,11 +162,13 @@ def report_message(
     before = mqmd_fields(counted_down(headers, timestamp, now))
     options = ReportOptions(int(before["Report"]))
     data = options.data(kind, value)
+    new_identifier = unique_identifier(queue_manager, f"{identity} {kind}")
     kept = [*_KEPT, *(_DESCRIBES_DATA if data else ())]
     fields = {
         **{name: before[name] for name in kept},
-        **_identifiers(kind, options, before, queue_manager, identity),
-        "Report": options.passed_report,
+        "MsgId": before["MsgId"] if options.value & _PASS_MSG_ID else new_identifier,
+        "CorrelId": before["CorrelId" if options.value & _PASS_CORREL_ID else "MsgId"],
+        "Report": options.value & _DISCARD if options.passes_discard_and_expiry else 0,
         "MsgType": _REPORT_TYPE,
         "Feedback": _FEEDBACK.get(kind, feedback),
         "Expiry": (options.passes_discard_and_expiry and before["Expiry"]) or _UNLIMITED,
@@ -196,18 +183,3 @@ def report_message(
         if not pair[0].startswith((MQMD_PREFIX, PREFIX, "mqdlh.")) and pair[0] != DEADLINE
     ]
     return data, with_mqmd_headers(plain, mqmd_headers(fields))
-
-
-def _identifiers(
-    kind: ReportKind,
-    options: ReportOptions,
-    before: dict[str, str | int],
-    queue_manager: str,
-    identity: str,
-) -> dict[str, str | int]:
-    """MsgId and CorrelId: by default a new one, and the message's MsgId."""
-    new = unique_identifier(queue_manager, f"{identity} {kind}")
-    return {
-        "MsgId": before["MsgId"] if options.passes_msg_id else new,
-        "CorrelId": before["CorrelId"] if options.passes_correl_id else before["MsgId"],
-    }

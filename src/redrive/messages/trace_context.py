@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from redrive.messages.fields import Headers
 from redrive.messages.records import Records
 
 TRACEPARENT: Final = "traceparent"
@@ -23,14 +22,10 @@ _FIRST_VERSION: Final = b"00"
 
 
 def read_traceparent(raw: bytes | None) -> str:
-    """The version, trace id, parent id and flags of a header's value.
+    """The version, trace id, parent id and flags of a header's value, which anybody may write.
 
-    Args:
-        raw: The value, which anybody may have written.
-
-    Returns:
-        Empty if it has not the form that the specification asks for. What a later version of it
-        adds behind the flags is left out.
+    Empty if it has not the form that the specification asks for. What a later version of it adds
+    behind the flags is left out.
     """
     found = None if raw is None else _FORM.match(raw)
     if found is None or raw is None:
@@ -45,18 +40,10 @@ def traceparents(records: Records) -> Sequence[str] | None:
     """What each of some records says; None if none of them has the header."""
     grid = records.grid
     if grid is None:
-        found = [_last(headers) for headers in records.headers]
+        # Of repeated headers the last counts.
+        found = [dict(headers).get(TRACEPARENT) for headers in records.headers]
         return [*map(read_traceparent, found)] if any(found) else None
     if TRACEPARENT not in grid.layout:
         return None
     last = len(grid.layout) - 1 - grid.layout[::-1].index(TRACEPARENT)
     return [*map(read_traceparent, grid.column(last))]
-
-
-def _last(headers: Headers) -> bytes | None:
-    """The value of the header; of repeated ones the last counts."""
-    found = None
-    for name, value in headers:
-        if name == TRACEPARENT:
-            found = value
-    return found

@@ -31,7 +31,7 @@ from redrive.messages import (
 from redrive.messages import own_headers as own
 from redrive.messages.cuts import cut_sentence
 from redrive.messages.schemes import Scheme
-from redrive.messages.schemes.redrive import DLH_PREFIX, REDRIVE
+from redrive.messages.schemes.mqdlh import DLH_PREFIX, REDRIVE
 from redrive.messages.schemes.scheme import NAMES
 from redrive.messages.schemes.view import Origin
 from redrive.operations.schema_registry import Decoded, SchemaRegistry

@@ -11,7 +11,6 @@ Nothing here knows of Spark or of a Kafka client.
 from __future__ import annotations
 
 from redrive.rules.canonical import write_action, write_clause, write_rule
-from redrive.rules.diagnosis import EntryDiagnostic
 from redrive.rules.explanation import (
     ClauseVerdict,
     Explanation,
@@ -20,28 +19,16 @@ from redrive.rules.explanation import (
     explain_rule,
 )
 from redrive.rules.fields import FieldReader
-from redrive.rules.keywords import (
-    KEYWORDS,
-    PATTERN_KEYWORDS,
-    Dialect,
-)
+from redrive.rules.keywords import PATTERN_KEYWORDS, Dialect
 from redrive.rules.matcher import Matcher
 from redrive.rules.parser import ParseResult, parse
-from redrive.rules.patterns import (
-    FieldValue,
-    NumberPattern,
-    Pattern,
-    RangePattern,
-    RegexPattern,
-    StringPattern,
-)
-from redrive.rules.rule import Action, Authority, Control, RetryTo, Rule, Wait
-from redrive.rules.selection import Turn, rules_of, select_rule, select_untried, turns
+from redrive.rules.patterns import FieldValue
+from redrive.rules.rule import Action, Authority, Control, RetryTo, Rule
+from redrive.rules.selection import Turn, rules_of, select_rule, select_untried
 from redrive.rules.source import decode_source
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import (
     GROUP_TOPIC,
-    Target,
     group_of,
     group_topic,
     input_queue,
@@ -54,31 +41,22 @@ from redrive.rules.targets import (
 
 __all__ = [
     "GROUP_TOPIC",
-    "KEYWORDS",
     "PATTERN_KEYWORDS",
     "Action",
     "Authority",
     "ClauseVerdict",
     "Control",
     "Dialect",
-    "EntryDiagnostic",
     "Explanation",
     "FieldReader",
     "FieldValue",
     "Matcher",
-    "NumberPattern",
     "ParseResult",
-    "Pattern",
-    "RangePattern",
-    "RegexPattern",
     "RetryTo",
     "Rule",
     "RuleVerdict",
     "RulesTable",
-    "StringPattern",
-    "Target",
     "Turn",
-    "Wait",
     "decode_source",
     "explain",
     "explain_rule",
@@ -94,7 +72,6 @@ __all__ = [
     "rules_of",
     "select_rule",
     "select_untried",
-    "turns",
     "write_action",
     "write_clause",
     "write_rule",

@@ -27,13 +27,13 @@ def without_allowed(
     A comment is for the entry that it stands above or in, and for findings about the whole table.
     Errors cannot be allowed.
     """
-    allowed = _allowed(lines)
+    allowed = _allowed_codes(lines)
     for finding in findings:
         if finding.severity is Severity.ERROR or finding.code not in allowed[finding.entry_line]:
             yield finding
 
 
-def _allowed(lines: Sequence[str]) -> Mapping[int, set[str]]:
+def _allowed_codes(lines: Sequence[str]) -> Mapping[int, set[str]]:
     """Codes by the first line of the entry for which they are allowed."""
     allowed: dict[int, set[str]] = defaultdict(set)
     found = ((number, _ALLOWANCE.match(line)) for number, line in enumerate(lines, start=1))

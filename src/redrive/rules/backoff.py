@@ -43,7 +43,7 @@ class Backoff:
     """Seconds of the longest delay."""
 
     def __str__(self) -> str:
-        return f"{_written(self.initial)},{self.factor:g},{_written(self.cap)}"
+        return f"{_format_seconds(self.initial)},{self.factor:g},{_format_seconds(self.cap)}"
 
     def delay(self, failures: int) -> int:
         """Seconds that a message waits after so many failed attempts, jitter left out."""
@@ -55,14 +55,14 @@ class Backoff:
 
     def distinct(self, failures: int) -> tuple[int, ...]:
         """The delays after so many failed attempts, each of them once, in rising order."""
-        return tuple(dict.fromkeys(self._growing(failures)))
+        return tuple(dict.fromkeys(self._growing_delays(failures)))
 
     def total(self, failures: int) -> int:
         """Seconds of the delays after so many failed attempts taken together."""
-        growing = list(self._growing(failures))
+        growing = list(self._growing_delays(failures))
         return sum(growing) + (failures - len(growing)) * growing[-1] if growing else 0
 
-    def _growing(self, failures: int) -> Iterator[int]:
+    def _growing_delays(self, failures: int) -> Iterator[int]:
         """The delays up to the first of those that are all alike."""
         for failure in range(1, failures + 1):
             delay = self.delay(failure)
@@ -120,6 +120,6 @@ def jitter_of(identity: str, failures: int) -> int:
     return crc32(f"{identity}#{failures}".encode())
 
 
-def _written(seconds: int) -> str:
+def _format_seconds(seconds: int) -> str:
     unit = next(unit for unit, factor in _UNITS.items() if seconds % factor == 0)
     return f"{seconds // _UNITS[unit]}{unit}"

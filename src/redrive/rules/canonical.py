@@ -47,16 +47,16 @@ def write_entries(control: Control, rules: Sequence[Rule]) -> Iterator[str]:
     """The lines of a canonical table; control data only where they differ from the defaults."""
     data = list(_settings(control.keywords()))
     if data:
-        yield from _entry(data)
+        yield from _fill_lines(data)
     for rule in rules:
-        yield from _entry([*_patterns(rule), *_settings(rule.keywords())])
+        yield from _fill_lines([*_patterns(rule), *_settings(rule.keywords())])
 
 
 def write_clause(name: str, pattern: Pattern) -> str:
     """One pattern as a table writes it, such as ``REASON(MQRC_Q_FULL)``."""
     keyword, argument = split_field(name)
     if pattern_keyword(name).value in {Value.TEXTS, Value.NUMBERS}:
-        prefix = f"{_quoted(argument)}," if argument else ""
+        prefix = f"{_quote(argument)}," if argument else ""
         return f"{keyword}({prefix}{_alternatives(pattern)})"
     if isinstance(pattern, StringPattern):
         return _clause(name, _without_repeated(pattern.text))
@@ -109,15 +109,15 @@ def _alternative(pattern: Pattern) -> str:
     if not isinstance(pattern, StringPattern):
         raise TypeError(f"{pattern} is no pattern of DIALECT(KAFKA)")
     text = _without_repeated(pattern.text)
-    return text if BARE_IN_KAFKA.fullmatch(text) and not text.startswith("/") else _quoted(text)
+    return text if BARE_IN_KAFKA.fullmatch(text) and not text.startswith("/") else _quote(text)
 
 
 def _without_repeated(text: str) -> str:
-    """A text without asterisks behind an asterisk, which mean nothing."""
+    """A text with one asterisk for several in a row, which mean the same."""
     return re.sub(r"\*+", "*", text)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'{}'".format(text.replace("'", "''"))
 
 
@@ -133,10 +133,10 @@ def _clause(name: str, value: str) -> str:
     keyword = KAFKA.keywords[name]
     is_reference = value in keyword.references and keyword.value is Value.NAME
     is_bare = _BARE.fullmatch(value) or is_reference or keyword.value in _BARE_VALUES
-    return f"{name}({value if is_bare else _quoted(value)})"
+    return f"{name}({value if is_bare else _quote(value)})"
 
 
-def _entry(clauses: Sequence[str]) -> Iterator[str]:
+def _fill_lines(clauses: Sequence[str]) -> Iterator[str]:
     """Fill lines with clauses; every line but the last ends in a continuation sign."""
     room = LINE_LENGTH - len(" +")
     line = ""
@@ -145,7 +145,7 @@ def _entry(clauses: Sequence[str]) -> Iterator[str]:
             yield f"{line} +"
             line = _INDENT
         if len(line) + 1 + len(clause) > room and len(_INDENT + clause) > room:
-            *full, last = _broken(clause)
+            *full, last = _break_clause(clause)
             yield from (f"{line}{full[0]}-", *(f"{part}-" for part in full[1:]))
             line = last
         else:
@@ -153,7 +153,7 @@ def _entry(clauses: Sequence[str]) -> Iterator[str]:
     yield line
 
 
-def _broken(clause: str) -> list[str]:
+def _break_clause(clause: str) -> list[str]:
     """Break a clause that is longer than a line where its next line is not a comment.
 
     If there is no such place, the line is longer.

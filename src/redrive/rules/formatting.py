@@ -17,18 +17,18 @@ def format_table(table: RulesTable, text: str) -> str:
     moved above it. Of several blank lines one stays. Without its comments and blank lines the
     result is ``RulesTable.canonical``.
     """
-    lines = list(_formatted(table, physical_lines(text)))
+    lines = list(_format_lines(table, physical_lines(text)))
     return "".join(f"{line}\n" for line in _without_repeated_blanks(lines))
 
 
-def _formatted(table: RulesTable, lines: Sequence[str]) -> Iterator[str]:
+def _format_lines(table: RulesTable, lines: Sequence[str]) -> Iterator[str]:
     rules = {rule.line: rule for rule in table.rules}
     done = 0
     for entry in entries_of(lines, ""):
         data = {location.line for location in entry.lines}
         last = max(data)
-        yield from _kept(lines, range(done + 1, entry.line), data)
-        inside = _kept(lines, range(entry.line + 1, last), data)
+        yield from _comments_and_blanks(lines, range(done + 1, entry.line), data)
+        inside = _comments_and_blanks(lines, range(entry.line + 1, last), data)
         yield from (line for line in inside if line)
         rule = rules.get(entry.line)
         if rule is None:
@@ -36,10 +36,10 @@ def _formatted(table: RulesTable, lines: Sequence[str]) -> Iterator[str]:
         else:
             yield from write_entries(Control(), (rule,))
         done = last
-    yield from _kept(lines, range(done + 1, len(lines) + 1), set())
+    yield from _comments_and_blanks(lines, range(done + 1, len(lines) + 1), set())
 
 
-def _kept(lines: Sequence[str], numbers: range, data: set[int]) -> Iterator[str]:
+def _comments_and_blanks(lines: Sequence[str], numbers: range, data: set[int]) -> Iterator[str]:
     """Comments without trailing blanks, and blank lines; what else there is ends an entry."""
     for number in numbers:
         line = lines[number - 1].strip(BLANKS)
@@ -48,7 +48,7 @@ def _kept(lines: Sequence[str], numbers: range, data: set[int]) -> Iterator[str]
 
 
 def _without_repeated_blanks(lines: Sequence[str]) -> Iterator[str]:
-    """Neither at the start nor at the end nor one after the other."""
+    """Drop blank lines at the start, at the end, and after another blank line."""
     waiting = started = False
     for line in lines:
         if not line:

@@ -22,9 +22,10 @@ NAME_LENGTH: Final = 48
 """Characters of a queue or queue manager name."""
 
 TOPIC_LENGTH: Final = 249
+"""Characters of a topic's name; names of groups and connectors get the same."""
+
 CLUSTER_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,48}")
 """The name of another cluster, as FWDT and the settings have it."""
-"""Characters of a topic's name; names of groups and connectors get the same."""
 
 _TEXT_LENGTH: Final = 1024
 """Characters of a pattern for a text that is not a name, not counting asterisks."""

@@ -180,7 +180,7 @@ def _may_be_blank(rule: Rule, name: str) -> bool:
 
 
 def _target(rule: Rule) -> tuple[str, str] | None:
-    """Queue and queue manager of the rule as far as the table tells, else None."""
+    """Queue and queue manager that the table fixes for a rule, else None."""
     if not rule.action.can_fail:
         return None
     if rule.forward_topic:

@@ -116,7 +116,7 @@ def _can_be_looked_up(pattern: Pattern) -> bool:
 
 
 def _is_head(pattern: StringPattern) -> bool:
-    """Whether the pattern is a text and one asterisk behind it."""
+    """Whether the pattern is a text followed by one asterisk."""
     return pattern.normal == f"{pattern.head}*"
 
 

@@ -1,4 +1,4 @@
-"""What a rule asks of one field of a message.
+"""Patterns: conditions of a rule on one field of a message.
 
 IBM's patterns are texts with wildcards and numbers, and follow rules-table specification 5.3.
 DIALECT(KAFKA) adds regular expressions, comparisons, lists, and NOT.
@@ -35,7 +35,7 @@ _LARGE_REGEX: Final = 1_000
 
 
 class Pattern(ABC):
-    """What a rule asks of one field."""
+    """A condition on one field."""
 
     __slots__ = ()
 
@@ -44,13 +44,13 @@ class Pattern(ABC):
 
     @property
     def matches_anything(self) -> bool:
-        """Whether the pattern is known to be as good as none."""
+        """Whether the pattern certainly matches every value."""
         return False
 
     @property
     @abstractmethod
     def meaning(self) -> object:
-        """What the hash of a table is made of: equal for patterns that mean the same."""
+        """Input of the hash of a table: equal for patterns that mean the same."""
 
     @abstractmethod
     def matches(self, value: FieldValue) -> bool:
@@ -132,8 +132,8 @@ class RegexPattern(Pattern):
         try:
             compiled = re2.compile(source, _re2_options())
         except re2.error as error:
-            told = error.args[0] if error.args else b""
-            why = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+            text = error.args[0] if error.args else b""
+            why = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
             raise ValueError(why) from None
         search: Callable[[bytes], object] = compiled.search
         # A set of one expression tells only whether it is there, in half the time. It has no way
@@ -306,7 +306,7 @@ class RangePattern(Pattern):
 
     @property
     def matches_anything(self) -> bool:
-        """Whether the pattern is as good as none: a number that is missing passes too."""
+        """Whether every number matches, and a missing one too."""
         return self.intervals[:1] == (Interval(ABSENT, None),)
 
     @property

@@ -116,7 +116,7 @@ _WRITE_PARENTHESES: Final = (
 
 
 class _UnreadableError(Exception):
-    """A value leaves the grammar: that is reported, and the text goes on behind the value."""
+    """A value is not in the grammar; it is reported, and reading continues after it."""
 
 
 class ClauseReader:
@@ -361,7 +361,7 @@ class ClauseReader:
         return found[1].replace(r"\/", "/")
 
     def _open(self, message: str, expected: str, hint: str) -> _UnreadableError:
-        """Report a value that takes all that follows, so that nothing behind it can be read."""
+        """Report a value that is never closed; the rest of the entry belongs to it."""
         at, self._at = self._at, len(self._text)
         self.lost = True
         return self._unreadable(at, message, expected, hint, length=self._at - at)
@@ -413,17 +413,17 @@ class ClauseReader:
     def _unreadable(
         self, offset: int, *about: str, code: str = "SYNTAX", length: int = 1
     ) -> _UnreadableError:
-        """Report what makes a value unreadable; the caller has moved on behind the value."""
+        """Report what makes a value unreadable; the caller has skipped the value."""
         self._report(offset, *about, subject=self._keyword.name, code=code, length=length)
         return _UnreadableError()
 
     def _skip_to_closing(self, start: int) -> None:
-        """Go on behind the next closing parenthesis."""
+        """Continue after the next closing parenthesis."""
         closing = self._text.find(")", start)
         self._at = closing + 1 if closing >= 0 else len(self._text)
 
     def _resume(self) -> None:
-        """Go on where the next clause seems to start."""
+        """Continue where the next clause seems to start."""
         found = _NEXT_CLAUSE.search(self._text, self._at + 1)
         self._at = found.start() if found else len(self._text)
 

@@ -28,18 +28,18 @@ class Target(NamedTuple):
 
 def original_target(fields: Mapping[str, FieldValue]) -> Target:
     """The original destination of a message, where ``ACTION(RETRY) TO(TOPIC)`` puts it."""
-    queue = _substituted("&DESTQ", fields) or str(fields.get("TOPIC", ""))
-    return Target(queue, _substituted("&DESTQM", fields))
+    queue = _substitute("&DESTQ", fields) or str(fields.get("TOPIC", ""))
+    return Target(queue, _substitute("&DESTQM", fields))
 
 
 def resolve_target(rule: Rule, fields: Mapping[str, FieldValue], form: str = GROUP_TOPIC) -> Target:
     """Where a rule puts a message (specification 4.3 and 4.4).
 
     RETRY goes to the original destination, or with TO(GROUP) to the topic of the group's rounds,
-    which has this form of name (see ``group_topic``) and is blank if no group is told. FWD goes to
-    FWDQ on FWDQM, each name by itself: a blank FWDQM is the local queue manager also when FWDQ is
-    ``&DESTQ`` or ``&REPLYQ``. In DIALECT(KAFKA) it may go to FWDT, in which fields of the message
-    are inserted.
+    which has this form of name (see ``group_topic``) and is blank if the group is unknown. FWD
+    goes to FWDQ on FWDQM, each name by itself: a blank FWDQM is the local queue manager also when
+    FWDQ is ``&DESTQ`` or ``&REPLYQ``. In DIALECT(KAFKA) it may go to FWDT, in which fields of the
+    message are inserted.
 
     The queue is blank if the field of the message is, and then the put fails.
 
@@ -56,8 +56,8 @@ def resolve_target(rule: Rule, fields: Mapping[str, FieldValue], form: str = GRO
         return Target(topic, "")
     if rule.action is Action.FWD:
         return Target(
-            _substituted(rule.forward_queue, fields),
-            _substituted(rule.forward_queue_manager, fields),
+            _substitute(rule.forward_queue, fields),
+            _substitute(rule.forward_queue_manager, fields),
         )
     raise ValueError(f"ACTION({rule.action}) puts nothing")
 
@@ -91,7 +91,7 @@ def missing_insert(rule: Rule, fields: Mapping[str, FieldValue]) -> str:
 
 
 def group_of(fields: Mapping[str, FieldValue]) -> str:
-    """The consumer group that failed, by the fields of a message; empty if it is not told."""
+    """The consumer group that failed, by the fields of a message; empty if unknown."""
     return consumer_group(str(fields.get("GROUP", "")), str(fields.get("CONNECTOR", "")))
 
 
@@ -137,5 +137,5 @@ def _name(text: str, longest: int = NAME_LENGTH) -> str:
     return re.split(r"[ \0]", text, maxsplit=1)[0][:longest]
 
 
-def _substituted(name: str, fields: Mapping[str, FieldValue]) -> str:
+def _substitute(name: str, fields: Mapping[str, FieldValue]) -> str:
     return str(fields.get(name[1:], "")) if name.startswith("&") else name

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from redrive.messages.dead_letters import NO_VALID_SCHEME
-from redrive.messages.schemes import SCHEME_NAMES, OwnScheme, PlaceError, Told
+from redrive.messages.schemes import SCHEME_NAMES, OwnScheme, PartPlace, PlaceError
 from redrive.messages.schemes.own import payload_reader
 from redrive.messages.schemes.scheme import Part
 from redrive.settings.findings import Section
@@ -40,7 +40,7 @@ def _scheme(section: Section, name: str) -> OwnScheme:
         message = f"[schemes.{name}] needs either recognise or assume"
         hint = "recognise names the header, or the path in the value, of every such dead letter"
         section.findings.error_at_key(section.path, "MISSING", message, hint=hint)
-    _check(section, ("recognise",), Told.parse)
+    _check(section, ("recognise",), PartPlace.parse)
     _check(section, ("payload",), payload_reader)
     parts = dict(_parts(section))
     drops_headers = bool(section.data.get("drops_headers"))
@@ -75,7 +75,7 @@ def _parts(section: Section) -> Iterator[tuple[str, str]]:
 
 
 def _read_part(part: str, words: str) -> Part:
-    return Told.parse(words).part(part)
+    return PartPlace.parse(words).part(part)
 
 
 def _check(section: Section, path: tuple[str, ...], read: Callable[[str], Any]) -> None:

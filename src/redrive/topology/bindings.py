@@ -92,43 +92,44 @@ def read_bindings(text: str, name: str = "<input>") -> BindingsResult:
     bindings = None
     if not findings:
         bindings = _bindings(document)
-        findings = [*_reserved_topics(bindings, document), *_topics_used_twice(bindings)]
+        findings = list(_topic_findings(bindings, document))
     return BindingsResult(None if findings else bindings, in_order(findings))
 
 
 def _bindings(document: Document) -> Bindings:
     top: Any = document.data
-    path = ("queue_managers",)
     return Bindings(
         queue_managers={
-            name: _manager(document, (*path, name), data or {})
+            name: _queue_manager(document, ("queue_managers", name), data or {})
             for name, data in (top.get("queue_managers") or {}).items()
         }
     )
 
 
-def _manager(document: Document, path: KeyPath, data: Mapping[str, Any]) -> QueueManagerBinding:
+def _queue_manager(
+    document: Document, path: KeyPath, data: Mapping[str, Any]
+) -> QueueManagerBinding:
+    queues = {}
+    for queue, one in (data.get("queues") or {}).items():
+        # A name of digits is written without quotes.
+        names = {key: str(value) for key, value in (one or {}).items() if value is not None}
+        queues[queue] = QueueBinding(**names, location=document.keys[(*path, "queues", queue)])
     return QueueManagerBinding(
         bootstrap_servers=data.get("bootstrap_servers") or "",
         dead_letter_header=data.get("dead_letter_header") or "",
-        queues={
-            queue: _queue(document, (*path, "queues", queue), one or {})
-            for queue, one in (data.get("queues") or {}).items()
-        },
+        queues=queues,
         location=document.keys[path],
     )
 
 
-def _queue(document: Document, path: KeyPath, data: Mapping[str, Any]) -> QueueBinding:
-    # A name of digits is written without quotes.
-    names = {key: str(value) for key, value in data.items() if value is not None}
-    return QueueBinding(**names, location=document.keys[path])
-
-
-def _reserved_topics(bindings: Bindings, document: Document) -> Iterator[Diagnostic]:
+def _topic_findings(bindings: Bindings, document: Document) -> Iterator[Diagnostic]:
+    """Reserved topics, and two queues on one topic of one cluster: both would read it."""
+    seen: dict[tuple[str, str], str] = {}
     for name, manager in bindings.queue_managers.items():
         for queue, binding in manager.queues.items():
-            if binding.topic and is_reserved(binding.topic):
+            if not binding.topic:
+                continue
+            if is_reserved(binding.topic):
                 path = ("queue_managers", name, "queues", queue, "topic")
                 yield document.values[path].finding(
                     Severity.ERROR,
@@ -136,15 +137,6 @@ def _reserved_topics(bindings: Bindings, document: Document) -> Iterator[Diagnos
                     f"topic {binding.topic} belongs to Redrive or to Kafka itself",
                     expected="an existing topic",
                 )
-
-
-def _topics_used_twice(bindings: Bindings) -> Iterator[Diagnostic]:
-    """Two queues on one topic of one cluster: what one of them holds would be read by both."""
-    seen: dict[tuple[str, str], str] = {}
-    for name, manager in bindings.queue_managers.items():
-        for queue, binding in manager.queues.items():
-            if not binding.topic:
-                continue
             this = f"{queue}@{name}"
             # Kafka takes names that differ in . and _ only for the same.
             key = (manager.bootstrap_servers, binding.topic.replace("_", "."))

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.topology.bindings import Bindings
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.checks import check_topology
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import LocalQueue, TriggerType
 from redrive.topology.mq.triggers import trigger_problem, triggered_queues
 from redrive.topology.mqe import objects as mqe
 
@@ -58,7 +58,7 @@ def _binding_findings(
             yield _error(bound.location, "UNKNOWN_QUEUE_MANAGER", message)
             continue
         for queue, binding in bound.queues.items():
-            is_local = manager is not None and isinstance(manager.queue(queue), LocalQueue)
+            is_local = manager is not None and isinstance(manager.queue(queue), mq.LocalQueue)
             if not is_local and queue not in local.get(name, ()):
                 message = f"bindings name {queue}, which is not a local queue of {name}"
                 hint = "only local queues can be bound; other definitions lead to one"
@@ -66,12 +66,12 @@ def _binding_findings(
 
 
 def _depth_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic]:
-    """Triggers by depth on queues whose depth nothing tells."""
+    """Triggers by depth on queues whose depth is unknown."""
     for manager in network.queue_managers.values():
         for queue in triggered_queues(manager):
             holder = manager.holder_of(queue.name)
             group = bindings.consumer_group(queue=queue.name, queue_manager=holder)
-            by_depth = queue.trigger_type is not TriggerType.EVERY
+            by_depth = queue.trigger_type is not mq.TriggerType.EVERY
             if by_depth and not group and not trigger_problem(manager, queue):
                 message = f"TRIGTYPE({queue.trigger_type}) of {queue} causes no trigger message:"
                 message += " the bindings name no consumer group that tells its depth"
@@ -98,12 +98,12 @@ def _topic_findings(
 
 def _local_queues(
     network: Network, managers: tuple[mqe.QueueManager, ...]
-) -> Iterator[tuple[str, LocalQueue | mqe.LocalQueue, str]]:
+) -> Iterator[tuple[str, mq.LocalQueue | mqe.LocalQueue, str]]:
     """Each local queue with the name of its manager, and as its definition is called."""
     shared: set[tuple[str, str]] = set()
     for name, manager in network.queue_managers.items():
         for queue in manager.queues.values():
-            if isinstance(queue, LocalQueue):
+            if isinstance(queue, mq.LocalQueue):
                 yield name, queue, str(queue)
         # A shared queue is one queue, whichever member shows it.
         group = manager.queue_sharing_group.name if manager.queue_sharing_group else name

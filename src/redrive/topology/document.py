@@ -48,7 +48,8 @@ class Document:
 
     def at(self, line: int, column: int, length: int = 1) -> SourceLocation:
         """A stretch of the text; line and column count from 1."""
-        return SourceLocation(self.file, line, column, length, self.line(line))
+        source_line = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
+        return SourceLocation(self.file, line, column, length, source_line)
 
     def flaw(self, flaw: Flaw) -> Diagnostic:
         """The error about a departure from the schema."""
@@ -62,10 +63,6 @@ class Document:
         while path not in self.values and path:
             path = path[:-1]
         return self.values.get(path, self.at(1, 1))
-
-    def line(self, number: int) -> str:
-        """A physical line by its 1-based number; empty if there is none."""
-        return self.lines[number - 1] if 0 < number <= len(self.lines) else ""
 
 
 def read_document(text: str, name: str) -> Document:
@@ -83,7 +80,7 @@ def read_document(text: str, name: str) -> Document:
         _Builder(document, yaml.parse(text, Loader=_LOADER)).read()
     except yaml.MarkedYAMLError as problem:
         document.data = None
-        document.diagnostics.append(_syntax(document, problem))
+        document.diagnostics.append(_syntax_error(document, problem))
     except _TooDeepError as problem:
         document.data = None
         message = f"nested deeper than {_MAX_DEPTH} levels"
@@ -91,7 +88,7 @@ def read_document(text: str, name: str) -> Document:
     return document
 
 
-def _syntax(document: Document, problem: yaml.MarkedYAMLError) -> Diagnostic:
+def _syntax_error(document: Document, problem: yaml.MarkedYAMLError) -> Diagnostic:
     mark = problem.problem_mark or problem.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     message = " ".join(part for part in (problem.context, problem.problem) if part)

@@ -10,10 +10,9 @@ from redrive.diagnostics import Diagnostic, Severity, SourceLocation, has_errors
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
 from redrive.topology.checks import check_together
 from redrive.topology.document import read_document
-from redrive.topology.mq.inserts import NO_CONFIGURATION, Configuration, Inserts, read_configuration
+from redrive.topology.mq.inserts import NO_CONFIGURATION, Configuration, read_configuration
 from redrive.topology.mq.mqweb import is_mqweb, read_commands
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import QueueManagerAttributes
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import CommandCounts, read_mqsc
 from redrive.topology.mq.script import decode_script, manager_name
@@ -34,7 +33,7 @@ class Source:
 
     path: Path
     queue_manager: str = ""
-    """Whose script it is; empty for what the script's header or the file's name says."""
+    """The queue manager of a script; empty for what the script's header or the file's name says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +51,14 @@ class SourceText:
     """What one file of a topology holds: all that other processes need to read it again."""
 
     name: str
-    """Its name for findings and places; its suffix tells what it is."""
+    """Its name for findings and places, whose suffix is its kind."""
     data: bytes
     queue_manager: str = ""
+
+    @property
+    def suffix(self) -> str:
+        """What its name ends in, in lower case."""
+        return Path(self.name).suffix.lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,15 +97,15 @@ class Topology:
 
     def with_discovered(self, discovered: Iterable[Discovered]) -> Topology:
         """The topology with remote definitions that queue discovery created (A.5)."""
-        found = [
+        definitions = [
             everyplace.Discovered(
                 one.at, everyplace.RemoteQueue(name=one.queue, queue_manager=one.queue_manager)
             )
             for one in discovered
         ]
-        if self.mqe is None or not found:
+        if self.mqe is None or not definitions:
             return self
-        return replace(self, mqe=self.mqe.with_discovered(found))
+        return replace(self, mqe=self.mqe.with_discovered(definitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,42 +151,40 @@ class _Files:
             self._error("UNREADABLE", f"the file cannot be read: {problem.strerror}", file)
             return None
 
-    def configure(self, source: SourceText) -> None:
-        """Read a ``qm.ini``, which tells what stands for the inserts of scripts."""
+    def read(self, source: SourceText) -> None:
         text = decode_script(source.data, file=source.name)
         if isinstance(text, Diagnostic):
             self.findings.append(text)
-            return
-        found, findings = read_configuration(text, source.name)
-        name = source.queue_manager
-        self._configurations[name] = found.over(self._configurations.get(name, NO_CONFIGURATION))
+        elif source.suffix == CONFIGURATION_SUFFIX:
+            self._read_configuration(text, source)
+        elif source.suffix in YAML_SUFFIXES:
+            self._read_yaml(text, source.name)
+        else:
+            self._read_script(text, source)
+
+    def _read_configuration(self, text: str, source: SourceText) -> None:
+        """Read a ``qm.ini``, which defines the inserts of scripts."""
+        configuration, findings = read_configuration(text, source.name)
+        before = self._configurations.get(source.queue_manager, NO_CONFIGURATION)
+        self._configurations[source.queue_manager] = configuration.over(before)
         self.findings += findings
 
-    def read(self, source: SourceText) -> None:
-        file, path = source.name, Path(source.name)
-        text = decode_script(source.data, file=file)
-        if isinstance(text, Diagnostic):
-            self.findings.append(text)
-        elif path.suffix.lower() in YAML_SUFFIXES:
-            self._read_yaml(text, file)
-        else:
-            self._read_script(text, source, path)
-
-    def _read_script(self, text: str, source: SourceText, path: Path) -> None:
+    def _read_script(self, text: str, source: SourceText) -> None:
         file = source.name
         commands = None
-        if path.suffix.lower() == JSON_SUFFIX:
+        if source.suffix == JSON_SUFFIX:
             commands, findings = read_commands(text, file)
             self.findings += findings
-        name = source.queue_manager or manager_name(text) or path.stem
+        name = source.queue_manager or manager_name(text) or Path(file).stem
         everywhere = self._configurations.get("", NO_CONFIGURATION)
         configuration = self._configurations.get(name, NO_CONFIGURATION).over(everywhere)
+
         result = read_mqsc(
             text,
             queue_manager=name,
             file=file,
-            base=self.managers.get(name) or _configured(name, file, configuration),
-            inserts=Inserts.of(name, configuration),
+            base=self.managers.get(name),
+            configuration=configuration,
             commands=commands,
         )
         self.managers[name] = result.queue_manager
@@ -201,7 +203,7 @@ class _Files:
             self.network = network.network
             self.findings += network.diagnostics
         else:
-            # Bindings say best what is wrong with a file whose kind cannot be told.
+            # Reading it as bindings says best what is wrong with a file of unknown kind.
             bindings = read_bindings(text, file)
             self.bindings = bindings.bindings
             self.findings += bindings.diagnostics
@@ -256,12 +258,9 @@ def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
     files = _Files()
     loaded = [files.load(one) if isinstance(one, Source) else one for one in sources]
     texts = [one for one in loaded if one is not None]
-    for text in texts:
-        if _is_configuration(text):
-            files.configure(text)
-    for text in texts:
-        if not _is_configuration(text):
-            files.read(text)
+    # What a qm.ini says of inserts holds for all scripts, whatever their order.
+    for text in sorted(texts, key=lambda one: one.suffix != CONFIGURATION_SUFFIX):
+        files.read(text)
     is_whole = all(
         one in files.failures for one in files.findings if one.severity is Severity.ERROR
     )
@@ -269,7 +268,7 @@ def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
     bindings = files.bindings or NO_BINDINGS
     together = check_together(network, files.network, bindings)
     # Scripts stand for themselves; what a file lacks that cannot be read, others seem to lack.
-    files.findings += together if is_whole else _certain(together)
+    files.findings += (one for one in together if is_whole or one.code not in _ABOUT_OTHER_FILES)
     findings = tuple(dict.fromkeys(files.findings))
     topology = Topology(mq=network, mqe=files.network, bindings=bindings, sources=tuple(texts))
     is_sound = is_whole and not has_errors(together)
@@ -280,16 +279,3 @@ def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
 
 _ABOUT_OTHER_FILES = frozenset({"UNKNOWN_QUEUE", "UNKNOWN_QUEUE_MANAGER", "DANGLING_RQMNAME"})
 """Findings that a file may be the reason for which cannot be read."""
-
-
-def _certain(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
-    return [one for one in findings if one.code not in _ABOUT_OTHER_FILES]
-
-
-def _is_configuration(source: SourceText) -> bool:
-    return Path(source.name).suffix.lower() == CONFIGURATION_SUFFIX
-
-
-def _configured(name: str, file: str, configuration: Configuration) -> QueueManager:
-    attributes = QueueManagerAttributes(name=name, location=SourceLocation(file))
-    return QueueManager(attributes=configuration.applied(attributes))

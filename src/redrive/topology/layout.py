@@ -6,19 +6,14 @@ definitions have none, since no message stays there (resolution specification D.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 from redrive.topology.files import Topology
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.network import senders
-from redrive.topology.mq.objects import (
-    CLUSTER_TRANSMISSION_QUEUE,
-    SHARED_TRANSMISSION_QUEUE,
-    Channel,
-    LocalQueue,
-)
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
 from redrive.topology.mq.triggers import trigger_problem, triggered_queues
 from redrive.topology.mqe import objects as mqe
@@ -93,31 +88,31 @@ def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
     Queues whose manager is bound to another Kafka cluster are left out: they are not ours to create
     or to read.
     """
+    bound = topology.bindings.queue_managers.items()
+    on_other_cluster = {name for name, binding in bound if binding.bootstrap_servers}
     found: dict[str, QueueTopic] = {}
-    elsewhere = _elsewhere(topology)
     for manager in topology.mq.queue_managers.values():
-        if manager.name not in elsewhere:
-            for one in _topics_in_mq(topology, elsewhere, manager):
-                found.setdefault(one.topic, one)
+        if manager.name not in on_other_cluster:
+            for one in _topics_in_mq(topology, manager):
+                is_received = one.to not in on_other_cluster
+                found.setdefault(one.topic, one if is_received else _held_for_other_cluster(one))
     for manager_of_mqe in topology.mqe_managers:
-        if manager_of_mqe.name not in elsewhere:
+        if manager_of_mqe.name not in on_other_cluster:
             for one in _topics_in_mqe(topology, manager_of_mqe):
                 found.setdefault(one.topic, one)
     return tuple(found.values())
 
 
-def _elsewhere(topology: Topology) -> set[str]:
-    """The managers whose topics are on another Kafka cluster."""
-    bound = topology.bindings.queue_managers.items()
-    return {name for name, binding in bound if binding.bootstrap_servers}
+def _held_for_other_cluster(topic: QueueTopic) -> QueueTopic:
+    because = f"what {topic.queue} of {topic.queue_manager} holds leaves for another Kafka cluster"
+    resting = Resting("inactive", because)
+    return replace(topic, to="", resting=resting, message_retries=0, message_retry_interval=0)
 
 
 # IBM MQ
 
 
-def _topics_in_mq(
-    topology: Topology, elsewhere: Collection[str], manager: QueueManager
-) -> Iterator[QueueTopic]:
+def _topics_in_mq(topology: Topology, manager: QueueManager) -> Iterator[QueueTopic]:
     name = manager.name
     yield QueueTopic(topic=put_topic(name), role=TopicRole.PUTS, queue_manager=name)
     queues = {**manager.queues, **manager.shared_queues}
@@ -132,68 +127,64 @@ def _topics_in_mq(
         if (found := manager.queue(queue_name)) is not None:
             queues[queue_name] = found
     for queue in queues.values():
-        if not isinstance(queue, LocalQueue) or _is_of_cluster(queue):
+        if not isinstance(queue, mq.LocalQueue):
             continue
-        holder = manager.holder_of(queue.name)
-        topic = topology.bindings.topic(queue=queue.name, queue_manager=holder)
+        if queue.is_transmission_queue and (
+            queue.cluster_channels or queue.name == mq.CLUSTER_TRANSMISSION_QUEUE
+        ):
+            continue  # its messages are kept by receiving manager, each on a topic of its own
         if queue.is_transmission_queue:
-            yield _transmission(topology, elsewhere, name, queue, topic)
+            yield _transmission(topology, name, queue)
         else:
             yield QueueTopic(
-                topic=topic,
+                topic=topology.topic(queue=queue.name, queue_manager=name),
                 role=TopicRole.QUEUE,
-                queue_manager=holder,
+                queue_manager=manager.holder_of(queue.name),
                 queue=queue.name,
                 by_priority=queue.by_priority,
             )
     for route in topology.mq.routes_from(manager):
-        yield _cluster_transmission(topology, elsewhere, manager, route)
+        yield _cluster_transmission(topology, manager, route)
     if manager.attributes.intra_group_queuing:
         for member in topology.mq.group_of(manager):
-            yield _group_transmission(elsewhere, name, member)
+            common = mq.SHARED_TRANSMISSION_QUEUE
+            yield QueueTopic(
+                topic=transmission_topic(queue=common, queue_manager=name, to=member),
+                role=TopicRole.TRANSMISSION,
+                queue_manager=name,
+                queue=common,
+                to=member,
+                by_priority=True,
+            )
 
 
-def _is_of_cluster(queue: LocalQueue) -> bool:
-    """Whether the queue's messages are kept by receiving manager, each on a topic of its own."""
-    is_common = queue.name == CLUSTER_TRANSMISSION_QUEUE
-    return queue.is_transmission_queue and (is_common or bool(queue.cluster_channels))
-
-
-def _transmission(
-    topology: Topology, elsewhere: Collection[str], name: str, queue: LocalQueue, topic: str
-) -> QueueTopic:
+def _transmission(topology: Topology, name: str, queue: mq.LocalQueue) -> QueueTopic:
     link = topology.mq.link(queue=queue.name, queue_manager=name)
-    to = link.queue_manager if link else ""
-    if to not in topology.mq or to in elsewhere:
-        to = ""
     channels = senders(topology.mq.queue_managers[name])
     serving = (link.sender if link else None) or next(
         (one for one in channels if one.transmission_queue == queue.name), None
     )
     resting = None
-    if not to:
+    if link is None:
         because = topology.mq.why_held(queue=queue.name, queue_manager=name)
-        resting = _elsewhere_held(queue.name, name) if link else _without_link(serving, because)
-    sent = QueueTopic(
-        topic=topic,
-        role=TopicRole.TRANSMISSION,
-        queue_manager=name,
-        queue=queue.name,
-        to=to,
-        resting=resting,
-        channel=(name, serving.name if serving else ""),
-        is_running=queue.get_enabled,
-        by_priority=queue.by_priority,
+        resting = _without_receiver(serving, because)
+    return _with_retries(
+        QueueTopic(
+            topic=topology.topic(queue=queue.name, queue_manager=name),
+            role=TopicRole.TRANSMISSION,
+            queue_manager=name,
+            queue=queue.name,
+            to=link.queue_manager if link else "",
+            resting=resting,
+            channel=(name, serving.name if serving else ""),
+            is_running=queue.get_enabled,
+            by_priority=queue.by_priority,
+        ),
+        link.receiver if link else None,
     )
-    return _retried(sent, link.receiver if link and to else None)
 
 
-def _elsewhere_held(queue: str, queue_manager: str) -> Resting:
-    because = f"what {queue} of {queue_manager} holds leaves for another Kafka cluster"
-    return Resting("inactive", because)
-
-
-def _without_link(serving: Channel | None, because: str) -> Resting:
+def _without_receiver(serving: mq.Channel | None, because: str) -> Resting:
     """The state of a channel whose partner has no channel of its name (CHSTATUS, AMQ9519)."""
     if serving is None:
         return Resting("inactive", because)
@@ -202,7 +193,7 @@ def _without_link(serving: Channel | None, because: str) -> Resting:
     return Resting("retrying" if is_retrying else "stopped", f"{because}; {retries}")
 
 
-def _retried(topic: QueueTopic, receiver: Channel | None) -> QueueTopic:
+def _with_retries(topic: QueueTopic, receiver: mq.Channel | None) -> QueueTopic:
     if receiver is None:
         return topic
     return replace(
@@ -213,40 +204,27 @@ def _retried(topic: QueueTopic, receiver: Channel | None) -> QueueTopic:
 
 
 def _cluster_transmission(
-    topology: Topology, elsewhere: Collection[str], manager: QueueManager, route: ClusterRoute
+    topology: Topology, manager: QueueManager, route: ClusterRoute
 ) -> QueueTopic:
     queue = topology.mq.transmission_queue(manager, route)
     definition = manager.queue(queue)
-    is_running = not isinstance(definition, LocalQueue) or definition.get_enabled
-    is_received = route.queue_manager not in elsewhere
-    target = topology.mq.queue_managers.get(route.queue_manager) if is_received else None
-    sent = QueueTopic(
-        topic=transmission_topic(queue=queue, queue_manager=manager.name, to=route.queue_manager),
-        role=TopicRole.TRANSMISSION,
-        queue_manager=manager.name,
-        queue=queue,
-        to=route.queue_manager if is_received else "",
-        resting=None if is_received else _elsewhere_held(queue, manager.name),
-        channel=(manager.name, route.channel),
-        is_running=is_running,
-        is_of_cluster=True,
-        by_priority=isinstance(definition, LocalQueue) and definition.by_priority,
-    )
-    return _retried(sent, target.channels.get(route.channel) if target else None)
-
-
-def _group_transmission(elsewhere: Collection[str], name: str, member: str) -> QueueTopic:
-    """What intra-group queuing moves to another member of the queue-sharing group."""
-    queue = SHARED_TRANSMISSION_QUEUE
-    is_received = member not in elsewhere
-    return QueueTopic(
-        topic=transmission_topic(queue=queue, queue_manager=name, to=member),
-        role=TopicRole.TRANSMISSION,
-        queue_manager=name,
-        queue=queue,
-        to=member if is_received else "",
-        resting=None if is_received else _elsewhere_held(queue, name),
-        by_priority=True,
+    is_running = not isinstance(definition, mq.LocalQueue) or definition.get_enabled
+    receiving = topology.mq.queue_managers.get(route.queue_manager)
+    return _with_retries(
+        QueueTopic(
+            topic=transmission_topic(
+                queue=queue, queue_manager=manager.name, to=route.queue_manager
+            ),
+            role=TopicRole.TRANSMISSION,
+            queue_manager=manager.name,
+            queue=queue,
+            to=route.queue_manager,
+            channel=(manager.name, route.channel),
+            is_running=is_running,
+            is_of_cluster=True,
+            by_priority=isinstance(definition, mq.LocalQueue) and definition.by_priority,
+        ),
+        receiving.channels.get(route.channel) if receiving else None,
     )
 
 
@@ -272,13 +250,13 @@ def _topics_in_mqe(topology: Topology, manager: mqe.QueueManager) -> Iterator[Qu
                     queue=queue.name,
                 )
             case mqe.RemoteQueue(mode=mqe.Mode.ASYNC):
-                yield _stored(manager, queue.name, queue.queue_manager, queue.queue_manager)
+                yield _store_topic(manager, queue.name, queue.queue_manager, queue.queue_manager)
             case mqe.StoreAndForwardQueue():
                 for target in queue.targets:
-                    yield _kept(topology, manager, queue, target)
+                    yield _store_and_forward_topic(topology, manager, queue, target)
 
 
-def _stored(manager: mqe.QueueManager, queue: str, to: str, connection: str) -> QueueTopic:
+def _store_topic(manager: mqe.QueueManager, queue: str, to: str, connection: str) -> QueueTopic:
     name = manager.name
     return QueueTopic(
         topic=transmission_topic(queue=queue, queue_manager=name, to=to),
@@ -292,16 +270,16 @@ def _stored(manager: mqe.QueueManager, queue: str, to: str, connection: str) -> 
 
 
 def _via(manager: mqe.QueueManager, connection: str) -> tuple[tuple[str, str], ...]:
-    """The connections behind the first one."""
+    """The connections after the first one."""
     _, *further = connections_on_way(Tables(manager), connection)
     return tuple((manager.name, one) for one in further)
 
 
-def _kept(
+def _store_and_forward_topic(
     topology: Topology, manager: mqe.QueueManager, queue: mqe.StoreAndForwardQueue, target: str
 ) -> QueueTopic:
     """What a store-and-forward queue keeps for one target: pushed if it can be, else pulled."""
-    pushed = _stored(manager, queue.name, target, queue.queue_manager)
+    pushed = _store_topic(manager, queue.name, target, queue.queue_manager)
     if any(one.name == queue.queue_manager for one in manager.connections):
         return pushed
     puller = topology.mqe.queue_manager(target) if topology.mqe else None

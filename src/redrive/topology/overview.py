@@ -13,24 +13,13 @@ from typing import Final, TypeAlias
 
 from redrive.topology.files import Topology
 from redrive.topology.layout import Resting, topics_of
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import (
-    AliasQueue,
-    Channel,
-    ChannelType,
-    HoldingQueue,
-    LocalQueue,
-    Queue,
-    RemoteQueue,
-    Subscription,
-)
 from redrive.topology.mq.publications import topic_string_of
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.message import NORMAL
-from redrive.topology.mqe.routes import find_link
+from redrive.topology.mqe.routes import link_to
 from redrive.topology.mqe.tables import NetworkTables
-from redrive.topology.names import Names
 
 _NOT_RESTING: Final = Resting("", "")
 _Topics: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
@@ -177,19 +166,14 @@ def overview_of(topology: Topology) -> Overview:
 
 
 def _clusters(managers: Collection[QueueManagerOverview]) -> Iterator[ClusterOverview]:
-    members: dict[str, list[str]] = {}
-    queues: dict[str, set[str]] = {}
-    for manager in managers:
-        for cluster in manager.clusters:
-            members.setdefault(cluster, []).append(manager.name)
-        for queue in manager.queues:
-            for cluster in queue.clusters:
-                queues.setdefault(cluster, set()).add(queue.name)
-    for name in sorted(members):
+    for name in sorted({cluster for manager in managers for cluster in manager.clusters}):
+        queues = {
+            queue.name for manager in managers for queue in manager.queues if name in queue.clusters
+        }
         yield ClusterOverview(
             name=name,
-            queue_managers=tuple(members[name]),
-            queues=tuple(sorted(queues.get(name, ()))),
+            queue_managers=tuple(one.name for one in managers if name in one.clusters),
+            queues=tuple(sorted(queues)),
         )
 
 
@@ -206,7 +190,7 @@ def _in_mq(
     joined = {
         cluster
         for channel in manager.channels.values()
-        if channel.channel_type is ChannelType.CLUSRCVR
+        if channel.channel_type is mq.ChannelType.CLUSRCVR
         for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist)
     }
     queues = {**manager.queues, **manager.shared_queues}
@@ -225,7 +209,7 @@ def _in_mq(
     )
 
 
-def _subscription(manager: QueueManager, subscription: Subscription) -> SubscriptionOverview:
+def _subscription(manager: QueueManager, subscription: mq.Subscription) -> SubscriptionOverview:
     string = topic_string_of(manager, subscription)
     return SubscriptionOverview(
         name=subscription.name,
@@ -239,13 +223,18 @@ def _subscription(manager: QueueManager, subscription: Subscription) -> Subscrip
     )
 
 
-def _mq_queue(manager: QueueManager, queue: Queue, topics: _Topics) -> QueueOverview:
-    holds = queue if isinstance(queue, HoldingQueue) else None
-    is_transmission = isinstance(queue, LocalQueue) and queue.is_transmission_queue
+def _mq_queue(manager: QueueManager, queue: mq.Queue, topics: _Topics) -> QueueOverview:
+    holds = queue if isinstance(queue, mq.HoldingQueue) else None
+    is_transmission = isinstance(queue, mq.LocalQueue) and queue.is_transmission_queue
+    targets: tuple[Target, ...] = ()
+    if isinstance(queue, mq.AliasQueue):
+        targets = (Target(queue=queue.target, queue_manager=manager.name),)
+    elif isinstance(queue, mq.RemoteQueue):
+        targets = (Target(queue=queue.remote_queue, queue_manager=queue.remote_queue_manager),)
     return QueueOverview(
         name=queue.name,
         kind=f"{queue.keyword} XMITQ" if is_transmission else queue.keyword,
-        targets=_mq_targets(manager, queue),
+        targets=targets,
         topics=topics.get((manager.holder_of(queue.name), queue.name), ()),
         maximum_messages=holds.max_depth if holds else None,
         maximum_length=holds.max_message_length if holds else None,
@@ -255,17 +244,8 @@ def _mq_queue(manager: QueueManager, queue: Queue, topics: _Topics) -> QueueOver
     )
 
 
-def _mq_targets(manager: QueueManager, queue: Queue) -> tuple[Target, ...]:
-    match queue:
-        case AliasQueue():
-            return (Target(queue=queue.target, queue_manager=manager.name),)
-        case RemoteQueue():
-            return (Target(queue=queue.remote_queue, queue_manager=queue.remote_queue_manager),)
-    return ()
-
-
 def _channel(
-    network: Network, manager: QueueManager, channel: Channel, resting: Resting
+    network: Network, manager: QueueManager, channel: mq.Channel, resting: Resting
 ) -> ConnectionOverview:
     return ConnectionOverview(
         name=channel.name,
@@ -280,19 +260,14 @@ def _channel(
     )
 
 
-def _far_end(network: Network, manager: QueueManager, channel: Channel) -> str:
+def _far_end(network: Network, manager: QueueManager, channel: mq.Channel) -> str:
     """The manager to which a sending channel leads; empty for a receiving one."""
-    if channel.channel_type is ChannelType.CLUSSDR:
-        return next(
-            (
-                name
-                for name, far in network.queue_managers.items()
-                if name != manager.name
-                and (one := far.channels.get(channel.name)) is not None
-                and one.channel_type is ChannelType.CLUSRCVR
-            ),
-            "",
-        )
+    if channel.channel_type is mq.ChannelType.CLUSSDR:
+        for name, far in network.queue_managers.items():
+            receiver = far.channels.get(channel.name) if name != manager.name else None
+            if receiver is not None and receiver.channel_type is mq.ChannelType.CLUSRCVR:
+                return name
+        return ""
     if not channel.transmission_queue:
         return ""
     link = network.link(queue=channel.transmission_queue, queue_manager=manager.name)
@@ -353,13 +328,11 @@ def _mqe_kind(queue: mqe.Queue) -> tuple[str, tuple[Target, ...]]:
 def _connection(
     tables: NetworkTables, manager: mqe.QueueManager, connection: mqe.Connection
 ) -> ConnectionOverview:
-    names = Names(queue="", queue_manager=connection.name)
-    link = find_link(tables, manager.name, connection.name, names, NORMAL)
     kind, address = _connection_kind(connection)
     return ConnectionOverview(
         name=connection.name,
         kind=kind,
-        queue_manager=link.receiver,
+        queue_manager=link_to(tables, manager.name, connection.name).receiver,
         address=address,
         location=_location(connection),
     )

@@ -6,7 +6,7 @@ kept may have been changed on purpose.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -89,7 +89,7 @@ def plan_topics(
         partitions: Partitions of a new topic; several keep the order by key, not that of the queue.
     """
     wanted = topics_of(topology)
-    planned = [_planned(topology, one, found.get(one.topic), partitions) for one in wanted]
+    planned = [_planned_topic(topology, one, found.get(one.topic), partitions) for one in wanted]
     names = {one.topic for one in wanted}
     managers = {one.queue_manager for one in wanted}
     unknown = [
@@ -97,10 +97,15 @@ def plan_topics(
             topic=name, state=TopicState.UNKNOWN, purpose="", partitions=one.partitions, settings={}
         )
         for name, one in sorted(found.items())
-        if name not in names and _is_of(managers, name)
+        if name not in names and "--" in name and unescape(name.partition("--")[0]) in managers
     ]
     problems = (
-        _missing_binding(binding, one)
+        binding.location.finding(
+            Severity.ERROR,
+            "MISSING_TOPIC",
+            f"{one.queue}@{one.queue_manager} is bound to topic {one.topic}, which is missing",
+            hint="create the topic, correct its name, or remove the binding",
+        )
         for one in wanted
         if one.topic not in found and (binding := _binding(topology, one))
     )
@@ -115,7 +120,7 @@ def topic_settings(topology: Topology, one: QueueTopic) -> dict[str, str]:
     return {**_KEPT, _MAX_MESSAGE_BYTES: str(_longest_body(topology, one) + HEADER_ROOM)}
 
 
-def _planned(
+def _planned_topic(
     topology: Topology, one: QueueTopic, found: FoundTopic | None, partitions: int
 ) -> PlannedTopic:
     settings = topic_settings(topology, one)
@@ -168,23 +173,8 @@ def _longest_body(topology: Topology, one: QueueTopic) -> int:
     return next((length for length in lengths if length is not None), UNLIMITED_LENGTH)
 
 
-def _is_of(managers: Collection[str], topic: str) -> bool:
-    """Whether a topic is named after a queue of one of the managers."""
-    first, separator, _ = topic.partition("--")
-    return bool(separator) and unescape(first) in managers
-
-
 def _binding(topology: Topology, one: QueueTopic) -> QueueBinding | None:
     """The binding that brings a topic of its own, which Redrive does not create."""
     binding = topology.bindings.queue(queue=one.queue, queue_manager=one.queue_manager)
     is_default = one.topic == topic_name(queue=one.queue, queue_manager=one.queue_manager)
     return binding if binding and binding.topic == one.topic and not is_default else None
-
-
-def _missing_binding(binding: QueueBinding, one: QueueTopic) -> Diagnostic:
-    return binding.location.finding(
-        Severity.ERROR,
-        "MISSING_TOPIC",
-        f"{one.queue}@{one.queue_manager} is bound to topic {one.topic}, which is missing",
-        hint="create the topic, correct its name, or remove the binding",
-    )

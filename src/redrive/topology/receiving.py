@@ -21,8 +21,8 @@ from redrive.topology.mq.network import Link, Network
 from redrive.topology.mq.objects import LocalQueue, Queue
 from redrive.topology.mq.puts import reply_to_names
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER, MqResolver
-from redrive.topology.mq.results import Resolution
+from redrive.topology.mq.resolver import MqResolver, names_as_headers
+from redrive.topology.mq.results import Resolution, job_request
 from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.message import Conditions
 from redrive.topology.mqe.resolver import MqeResolver
@@ -78,16 +78,13 @@ def receiving_queue_managers(
 ) -> Mapping[str, MqReceivingQueueManager | MqeReceivingQueueManager]:
     """The receiver of each topic of ``sources`` that is read, by its name.
 
-    Args:
-        topology: The definitions.
-        sources: The topics.
-        stopped: Connections of MQ Everyplace that carry no put now: their manager and their name.
+    ``stopped`` are connections of MQ Everyplace that carry no put now: manager and name.
     """
     network = topology.mqe
     resolver = MqeResolver(network, rules=load_rules(network)[0]) if network else None
     found: dict[str, MqReceivingQueueManager | MqeReceivingQueueManager] = {}
     for name, source in sources.items():
-        if _end(source) in topology.mq:
+        if _receiver_name(source) in topology.mq:
             found[name] = MqReceivingQueueManager(topology, source)
         elif resolver is not None:
             found[name] = MqeReceivingQueueManager(resolver, topology, source, stopped)
@@ -102,10 +99,7 @@ def resolver_of(
 ) -> Resolver:
     """Resolves puts that are made on one manager; raises ``KeyError`` if there is none.
 
-    Args:
-        topology: The definitions.
-        queue_manager: The manager.
-        stopped: As for ``receiving_queue_managers``.
+    ``stopped`` is as for ``receiving_queue_managers``.
     """
     if queue_manager in topology.mq:
         return MqResolver(topology.mq, queue_manager, bindings=topology.bindings)
@@ -115,7 +109,7 @@ def resolver_of(
     return receiving_queue_managers(topology, {put.topic: put}, stopped=stopped)[put.topic]
 
 
-def _end(source: QueueTopic) -> str:
+def _receiver_name(source: QueueTopic) -> str:
     return source.to if source.role is TopicRole.TRANSMISSION else source.queue_manager
 
 
@@ -142,7 +136,7 @@ class MqReceivingQueueManager:
 
     def __init__(self, topology: Topology, source: QueueTopic) -> None:
         network, bindings = topology.mq, topology.bindings
-        self.queue_manager = _end(source)
+        self.queue_manager = _receiver_name(source)
         self.dead_letter_form = _dead_letter_form(bindings, self.queue_manager, BINARY)
         self.keeps_refused = False
         self._manager = network.queue_managers[self.queue_manager]
@@ -161,10 +155,7 @@ class MqReceivingQueueManager:
     def opened(self, *, queue: str, queue_manager: str, seed: int = 0) -> Resolution:
         """The open with which a message is put, step by step; arguments as for ``resolve``."""
         return self._resolver.open(
-            queue=queue,
-            queue_manager=queue_manager,
-            seed=seed,
-            from_cluster_channel=self._is_of_cluster,
+            job_request(queue, queue_manager, seed=seed, from_cluster_channel=self._is_of_cluster)
         )
 
     def reply_to(self, names: Names) -> Names:
@@ -238,7 +229,7 @@ class MqeReceivingQueueManager:
         self.dead_letter_form = _dead_letter_form(bindings, self.queue_manager, HEADERS)
         manager = resolver.network.queue_manager(source.queue_manager)
         queues = manager.queues if manager else ()
-        self._store = next((queue for queue in queues if _keeps(queue, source)), None)
+        self._store = next((queue for queue in queues if _stores_for(queue, source)), None)
         # What a store cannot pass on stays there (reading O3); what is pulled is the puller's.
         self.keeps_refused = self._store is not None and not source.is_pulled
         self.dead_letters = self._dead_letters()
@@ -253,10 +244,14 @@ class MqeReceivingQueueManager:
         """See ``ReceivingQueueManager``."""
         resolution = self.opened(queue=queue, queue_manager=queue_manager)
         names = Names(queue=queue, queue_manager=queue_manager)
-        answer = self._answer(resolution.end, names)
+        answer = self._destination(resolution.end, names)
         if isinstance(answer, Refusal) or not resolution.discovered:
             return answer
-        return replace(answer, discovered=tuple(map(_discovered, resolution.discovered)))
+        discovered = tuple(
+            Discovered(one.queue_manager, one.names.queue, one.names.queue_manager)
+            for one in resolution.discovered
+        )
+        return replace(answer, discovered=discovered)
 
     def opened(
         self,
@@ -266,22 +261,25 @@ class MqeReceivingQueueManager:
         seed: int = 0,  # noqa: ARG002 - as above
     ) -> MqeResolution:
         """The resolution with which a message is put or passed on, step by step."""
-        names = Names(queue=queue, queue_manager=queue_manager)
+        names, conditions = Names(queue=queue, queue_manager=queue_manager), self._conditions
         if self._store is None:
-            return self._resolver.resolve(self.queue_manager, names, conditions=self._conditions)
-        return self._passed_on(Stored(self.queue_manager, self._store, names))
+            return self._resolver.resolve(self.queue_manager, names, conditions=conditions)
+        stored = Stored(self.queue_manager, self._store, names)
+        if self._source.is_pulled:
+            return self._resolver.pull(stored, self._source.to, conditions=conditions)
+        return self._resolver.transmit(stored, conditions=conditions)
 
-    def _answer(self, end: End, names: Names) -> Destination | Refusal:
+    def _destination(self, end: End, names: Names) -> Destination | Refusal:
         match end:
             case Delivered(dead_letter=True):
                 detail = f"no queue of {self._source.to} takes a message for {names}"
                 return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
             case Delivered():
-                return self._delivered(end)
+                return self._delivery_destination(end)
             case Stored(undeliverable=Failure() as failure):
                 return Refusal(_reason(failure), f"{failure}; it stays on {end}", is_kept=True)
             case Stored():
-                return self._stored(end)
+                return self._store_destination(end)
             case Failed():
                 return Refusal(_reason(end.failure), end.detail or str(end.failure))
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, str(end))
@@ -294,22 +292,17 @@ class MqeReceivingQueueManager:
         """See ``ReceivingQueueManager``: never."""
         return False
 
-    def _passed_on(self, stored: Stored) -> MqeResolution:
-        if self._source.is_pulled:
-            return self._resolver.pull(stored, self._source.to, conditions=self._conditions)
-        return self._resolver.transmit(stored, conditions=self._conditions)
-
-    def _delivered(self, end: Delivered) -> Destination | Refusal:
+    def _delivery_destination(self, end: Delivered) -> Destination | Refusal:
         manager, queue = end.names.queue_manager, end.names.queue
         if end.over_bridge and manager in self._network:
             # The bridge puts as an application of the IBM MQ queue manager does.
             return MqResolver(self._network, manager, bindings=self._bindings).resolve(
                 queue=queue, queue_manager=""
             )
-        found = _on_queue(self._bindings, queue, manager, _limits(end.queue))
-        return replace(found, expiry=end.queue.expiry)
+        local = _on_queue(self._bindings, queue, manager, _limits(end.queue))
+        return replace(local, expiry=end.queue.expiry)
 
-    def _stored(self, end: Stored) -> Destination:
+    def _store_destination(self, end: Stored) -> Destination:
         names = end.names
         return Destination(
             topic=transmission_topic(
@@ -317,10 +310,7 @@ class MqeReceivingQueueManager:
             ),
             queue=names.queue,
             queue_manager=names.queue_manager,
-            headers=(
-                (QUEUE_MANAGER_HEADER, names.queue_manager.encode()),
-                (QUEUE_HEADER, names.queue.encode()),
-            ),
+            headers=names_as_headers(names),
             limits=_limits(end.queue),
             expiry=end.queue.expiry,
         )
@@ -335,7 +325,7 @@ class MqeReceivingQueueManager:
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"{name} has no dead-letter queue")
 
 
-def _keeps(
+def _stores_for(
     queue: mqe.Queue, source: QueueTopic
 ) -> TypeGuard[mqe.RemoteQueue | mqe.StoreAndForwardQueue]:
     if source.role is TopicRole.PUTS or queue.name != source.queue:
@@ -343,10 +333,6 @@ def _keeps(
     if isinstance(queue, mqe.StoreAndForwardQueue):
         return source.to in queue.targets
     return isinstance(queue, mqe.RemoteQueue) and queue.queue_manager == source.to
-
-
-def _discovered(found: mqe.Discovered) -> Discovered:
-    return Discovered(found.queue_manager, found.names.queue, found.names.queue_manager)
 
 
 def _limits(queue: mqe.Queue) -> QueueLimits:

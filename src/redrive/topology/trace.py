@@ -2,7 +2,7 @@
 
 ``explain`` tells the steps of one put that the job makes, ``trace_open`` resolves the names of an
 application's open, and ``trace_moves`` follows what MQ Everyplace stored over moves that a person
-names. What the job does with the message is not told here (``redrive.engine.walk``).
+names. What the job does with the message is in ``redrive.engine.walk``.
 """
 
 from __future__ import annotations
@@ -130,20 +130,20 @@ def explain(
     """Explain one put of a receiver; ``reason`` is why it failed, or 0."""
     opened = receiver.opened(queue=names.queue, queue_manager=names.queue_manager, seed=seed)
     if isinstance(opened, Resolution):
-        return _explained(opened, names, reason)
+        return _explanation(opened, names, reason)
     visits = _visits(opened, receiver.queue_manager, names)
     match opened.end:
         case Delivered(over_bridge=True, names=far) if far.queue_manager in topology.mq:
             # The bridge puts as an application of the IBM MQ queue manager does.
             put = open_queue(topology.mq, far.queue_manager, job_request(far.queue))
-            bridged = _explained(put, Names(queue=far.queue), reason)
+            bridged = _explanation(put, Names(queue=far.queue), reason)
             return replace(bridged, visits=(*visits, *bridged.visits))
         case Failed(failure=failure) | Stored(undeliverable=Failure() as failure):
             return Explanation(visits=visits, failure=str(failure), advice=failure.advice)
-    return Explanation(visits=visits, advice=_advice(reason))
+    return Explanation(visits=visits, advice=ADVICE.get(reason, ""))
 
 
-def _explained(opened: Resolution, names: Names, reason: int) -> Explanation:
+def _explanation(opened: Resolution, names: Names, reason: int) -> Explanation:
     visit = Visit(opened.opened_at, str(names), tuple(map(_mq_step, opened.steps)))
     fault = opened.at_fault
     if fault is None and not opened.is_failed and opened.path:
@@ -152,12 +152,8 @@ def _explained(opened: Resolution, names: Names, reason: int) -> Explanation:
     return Explanation(
         visits=(visit,),
         location=str(fault.location) if reason and fault and fault.location.line else "",
-        advice=opened.advice or _advice(reason),
+        advice=opened.advice or ADVICE.get(reason, ""),
     )
-
-
-def _advice(reason: int) -> str:
-    return next((advice for code, advice in ADVICE.items() if code == reason), "")
 
 
 def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionTrace:
@@ -165,16 +161,16 @@ def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionT
     opened = open_queue(topology.mq, at, request)
     names = Names(queue=request.queue, queue_manager=request.queue_manager)
     on_topics = {Target.LOCAL, Target.REMOTE}
-    explained = _explained(opened, names, opened.reason)
+    explanation = _explanation(opened, names, opened.reason)
     problem = Problem(
         code=int(opened.reason),
         name=f"MQRC_{opened.reason.name}",
         detail=opened.detail,
-        location=explained.location,
-        advice=explained.advice,
+        location=explanation.location,
+        advice=explanation.advice,
     )
     return ResolutionTrace(
-        visits=explained.visits,
+        visits=explanation.visits,
         end="the open fails" if opened.is_failed else f"opens a {opened.target}",
         is_good=not opened.is_failed,
         final="" if opened.is_failed else str(opened.destination),
@@ -206,14 +202,9 @@ def _mq_step(step: MqStep) -> TraceStep:
 def trace_moves(
     topology: Topology, at: str, names: Names, *, length: int, moves: Sequence[str]
 ) -> ResolutionTrace:
-    """Follow a put in MQ Everyplace over requested moves of stored messages.
+    """Follow a put of so many bytes in MQ Everyplace over moves of stored messages.
 
-    Args:
-        topology: All definitions.
-        at: Name of the manager on which the message is put.
-        names: The names of the put.
-        length: Bytes of the body.
-        moves: What happens to the message once it is stored, in order; some of ``MOVES``.
+    ``moves`` are what happens to the message once it is stored, in order; some of ``MOVES``.
 
     Raises:
         KeyError: No network of MQ Everyplace has a manager ``at``.
@@ -225,16 +216,18 @@ def trace_moves(
     message = Message(length=length)
     resolution = resolver.resolve(at, names, message)
     for move in moves:
-        resolution = _moved(resolver, resolution, move, message)
+        resolution = _follow_move(resolver, resolution, move, message)
     trace = _trace_to_end(topology, _visits(resolution, at, names), resolution.end)
-    helpful = [move for move in MOVES if _moved(resolver, resolution, move, message) != resolution]
+    helpful = [
+        move for move in MOVES if _follow_move(resolver, resolution, move, message) != resolution
+    ]
     return replace(trace, moves=tuple(helpful))
 
 
-def _moved(
+def _follow_move(
     resolver: MqeResolver, resolution: MqeResolution, move: str, message: Message
 ) -> MqeResolution:
-    """The way with what one push, one pull by its target, or triggerTransmission adds to it."""
+    """The resolution after one more push, pull by its target, or triggerTransmission."""
     end = resolution.end
     if not isinstance(end, Stored):
         return resolution
@@ -281,28 +274,23 @@ def _trace_to_end(topology: Topology, visits: tuple[Visit, ...], end: End) -> Re
             return ResolutionTrace(
                 visits=visits, end=words, is_good=not dead_letter, final=str(names), topic=topic
             )
-        case Stored():
-            return _trace_to_store(visits, end)
+        case Stored(queue_manager=queue_manager, queue=queue, undeliverable=failure):
+            detail = f"it cannot be passed on to {queue.queue_manager} for {end.names}"
+            return ResolutionTrace(
+                visits=visits,
+                end=f"stays: {end}" if failure else f"stored: {end}",
+                is_good=failure is None,
+                final=f"{queue.name}@{queue_manager}",
+                topic=transmission_topic(queue=queue.name, queue_manager=queue_manager, to=end.to),
+                problem=_problem(failure, detail) if failure else None,
+            )
         case Failed(failure=failure):
-            problem = _failure(failure, end.detail)
+            problem = _problem(failure, end.detail)
             return ResolutionTrace(
                 visits=visits, end="the put fails", is_good=False, problem=problem
             )
     return ResolutionTrace(visits=visits, end=str(end), is_good=False)
 
 
-def _trace_to_store(visits: tuple[Visit, ...], end: Stored) -> ResolutionTrace:
-    stays = end.undeliverable
-    detail = f"it cannot be passed on to {end.queue.queue_manager} for {end.names}"
-    return ResolutionTrace(
-        visits=visits,
-        end=f"stored: {end}" if stays is None else f"stays: {end}",
-        is_good=stays is None,
-        final=f"{end.queue.name}@{end.queue_manager}",
-        topic=transmission_topic(queue=end.queue.name, queue_manager=end.queue_manager, to=end.to),
-        problem=None if stays is None else _failure(stays, detail),
-    )
-
-
-def _failure(failure: Failure, detail: str) -> Problem:
+def _problem(failure: Failure, detail: str) -> Problem:
     return Problem(name=str(failure), detail=detail, advice=failure.advice)

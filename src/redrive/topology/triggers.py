@@ -45,11 +45,7 @@ class Trigger:
 
 
 def triggers_of(topology: Topology) -> Mapping[str, Trigger]:
-    """The triggers of a topology, by the topic of their queue.
-
-    Args:
-        topology: The definitions.
-    """
+    """The triggers of a topology, by the topic of their queue."""
     found: dict[str, Trigger] = {}
     for manager in topology.mq.queue_managers.values():
         queues = [one for one in triggered_queues(manager) if not trigger_problem(manager, one)]
@@ -61,9 +57,7 @@ def triggers_of(topology: Topology) -> Mapping[str, Trigger]:
         for queue in queues:
             trigger = _trigger(topology, receiver, queue)
             if trigger is not None:
-                holder = manager.holder_of(queue.name)
-                topic = topology.bindings.topic(queue=queue.name, queue_manager=holder)
-                found.setdefault(topic, trigger)
+                found.setdefault(topology.topic(queue=queue.name, queue_manager=name), trigger)
     return found
 
 
@@ -76,14 +70,14 @@ def _trigger(
     holder = manager.holder_of(queue.name)
     group = topology.bindings.consumer_group(queue=queue.name, queue_manager=holder) or ""
     depth = {TriggerType.FIRST: 1, TriggerType.DEPTH: queue.trigger_depth}.get(queue.trigger_type)
-    place = receiver.resolve(queue=queue.initiation_queue, queue_manager=name)
-    if (depth and not group) or isinstance(place, Refusal):
+    initiation_queue = receiver.resolve(queue=queue.initiation_queue, queue_manager=name)
+    if (depth and not group) or isinstance(initiation_queue, Refusal):
         return None
     return Trigger(
         queue=queue.name,
         queue_manager=name,
         message=encode_trigger_message(trigger_message_fields(manager, queue)),
-        initiation_queue=place,
+        initiation_queue=initiation_queue,
         dead_letters=receiver.dead_letters,
         dead_letter_form=Form.BINARY if receiver.dead_letter_form == BINARY else Form.HEADERS,
         lowest_priority=queue.trigger_priority,

@@ -18,15 +18,15 @@ from tests.messages.schemes import reference
 from redrive.messages import (
     DeadLetterView,
     Headers,
-    Origin,
     decode_dead_letter,
     original_key,
     read_view,
     remove_header,
     without_stacks,
 )
-from redrive.messages.schemes import SCHEME_NAMES, SCHEMES, Scheme
+from redrive.messages.schemes import SCHEME_NAMES, Origin, Scheme
 from redrive.messages.schemes.encodings import ENCODINGS
+from redrive.messages.schemes.known import SCHEMES
 
 
 def told_by(view: DeadLetterView, part: str) -> Any:

@@ -24,8 +24,9 @@ from tests.rules.dialect.reference import (
 )
 
 from redrive.rules import parse
-from redrive.rules.analysis import Analysis, analyse, compare, told_fields
+from redrive.rules.analysis import analyse, compare, present_fields
 from redrive.rules.analysis.comparison import Comparison as Compared
+from redrive.rules.analysis.findings import Analysis
 
 Message: TypeAlias = Mapping[str, str | int]
 
@@ -147,7 +148,7 @@ def test_no_finding_is_false(rules: list[TriedRule]) -> None:
     """Each witness, read by the specification, shows what its finding says, also as it ages."""
     table = parse(text_of(rules)).required()
     for finding in Analysis(table.rules).findings():
-        message = told_fields(finding.witness)
+        message = present_fields(finding.witness)
         matched = reference.candidates(rules, message)
         keepers = [it for it, rule in enumerate(rules) if rule.action in ACTIONS[:2]]
         match finding.code:
@@ -214,7 +215,7 @@ def test_equal_is_equal_and_different_is_different(
     if found.is_equal:
         assert all(fate(old, one) == fate(new, one) for one in MESSAGES)
     for difference in found.differences:
-        message = told_fields(difference.witness)
+        message = present_fields(difference.witness)
         assert fate(old, message) != fate(new, message)
 
 

@@ -14,7 +14,8 @@ from tests.rules.reference import PlainRule, candidates
 
 from redrive.command.message_file import parse_field
 from redrive.rules import Matcher, RulesTable, parse
-from redrive.rules.analysis import Analysis, Finding, Search, analyse
+from redrive.rules.analysis import Search, analyse
+from redrive.rules.analysis.findings import Analysis, Finding
 
 EXAMPLES = int(os.environ.get("REDRIVE_RANDOM_TABLES", "150"))
 """Random tables of each property; 10,000 of them had no false finding."""

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from tests.rules.analysis.small_world import MESSAGES, TEXTS, rules_lists, table_of, text_patterns
 from tests.rules.reference import PlainRule, candidates, text_matches
 
-from redrive.rules import NumberPattern, Rule, StringPattern
+from redrive.rules import Rule
 from redrive.rules.analysis import Search, Undecided
 from redrive.rules.analysis import search as search_module
 from redrive.rules.analysis.field_values import value_of
 from redrive.rules.analysis.text_automata import Effort, shortest_text
+from redrive.rules.patterns import NumberPattern, StringPattern
 from redrive.rules.rule import Action
 
 LENGTH = 3

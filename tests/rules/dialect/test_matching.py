@@ -12,16 +12,9 @@ from tests.rules.dialect import reference
 from tests.rules.dialect.tables import messages, numbers, rules, table_texts
 from tests.rules.findings import assert_reads_back
 
-from redrive.rules import (
-    Matcher,
-    RangePattern,
-    RegexPattern,
-    RulesTable,
-    explain,
-    parse,
-)
+from redrive.rules import Matcher, RulesTable, explain, parse
 from redrive.rules import matcher as matcher_module
-from redrive.rules.patterns import ABSENT, Interval
+from redrive.rules.patterns import ABSENT, Interval, RangePattern, RegexPattern
 
 tables = st.lists(rules(), min_size=1, max_size=6)
 

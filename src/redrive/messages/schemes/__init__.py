@@ -6,35 +6,24 @@ outermost says in the words of ``view``.
 
 from __future__ import annotations
 
-from redrive.messages.schemes.known import SCHEMES
-from redrive.messages.schemes.own import OwnScheme, PlaceError, Told, schemes_id
-from redrive.messages.schemes.reading import Reading
+from redrive.messages.schemes.own import OwnScheme, PartPlace, PlaceError, schemes_id
+from redrive.messages.schemes.reading import GROUP_SCHEMES, KNOWN, SCHEME_NAMES, SchemeTable
 from redrive.messages.schemes.scheme import Message, Scheme
-from redrive.messages.schemes.table import GROUP_SCHEMES, KNOWN, SCHEME_NAMES, SchemeTable
-from redrive.messages.schemes.view import (
-    NO_SCHEME,
-    UNKNOWN_ORIGIN,
-    DeadLetterView,
-    Origin,
-    consumer_group,
-)
+from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView, Origin, consumer_group
 
 __all__ = [
     "GROUP_SCHEMES",
     "KNOWN",
     "NO_SCHEME",
-    "SCHEMES",
     "SCHEME_NAMES",
-    "UNKNOWN_ORIGIN",
     "DeadLetterView",
     "Message",
     "Origin",
     "OwnScheme",
+    "PartPlace",
     "PlaceError",
-    "Reading",
     "Scheme",
     "SchemeTable",
-    "Told",
     "consumer_group",
     "schemes_id",
 ]

@@ -24,15 +24,13 @@ _LONG: Final = 2**63
 
 
 class _Embedded(NamedTuple):
-    """A value, taken apart."""
-
     headers: Mapping[bytes, bytes]
     """JSON by name; of a repeated name the last, as Spring reads it."""
     payload: bytes
 
 
 @lru_cache(maxsize=2)
-def _taken_apart(value: bytes) -> _Embedded | None:
+def _parse_marked(value: bytes) -> _Embedded | None:
     """A value that begins with the mark; None if it has another form after all."""
     headers: dict[bytes, bytes] = {}
     at = len(MARK) + 1
@@ -50,40 +48,40 @@ def _taken_apart(value: bytes) -> _Embedded | None:
     return _Embedded(headers, value[at:])
 
 
-def _of(value: bytes) -> _Embedded | None:
-    return _taken_apart(value) if value.startswith(MARK) else None
+def _parse(value: bytes) -> _Embedded | None:
+    return _parse_marked(value) if value.startswith(MARK) else None
 
 
 def has_embedded(value: bytes, names: frozenset[str]) -> bool:
     """Whether any of some headers is embedded in a value."""
-    found = _of(value)
+    found = _parse(value)
     return found is not None and any(name.encode() in found.headers for name in names)
 
 
 def embedded_text(name: str, read: Reader = text) -> Part:
-    """The part of a scheme that an embedded header tells, which is a JSON text."""
+    """A part of a scheme in an embedded header that is a JSON text."""
 
     def read_value(value: bytes) -> str | int | None:
-        told = _told(value, name)
-        return read(told.encode()) if isinstance(told, str) else None
+        content = _content(value, name)
+        return read(content.encode()) if isinstance(content, str) else None
 
     return Part("", read_value, Place.VALUE)
 
 
 def embedded_number(name: str) -> Part:
-    """The part of a scheme that an embedded header tells, which is a JSON number."""
+    """A part of a scheme in an embedded header that is a JSON number."""
 
     def read_value(value: bytes) -> int | None:
-        told = _told(value, name)
-        is_number = isinstance(told, int) and not isinstance(told, bool)
-        return told if is_number and -_LONG <= told < _LONG else None
+        number = _content(value, name)
+        is_number = isinstance(number, int) and not isinstance(number, bool)
+        return number if is_number and -_LONG <= number < _LONG else None
 
     return Part("", read_value, Place.VALUE)
 
 
-def _told(value: bytes, name: str) -> Any:  # noqa: ANN401 - any JSON
+def _content(value: bytes, name: str) -> Any:  # noqa: ANN401 - any JSON
     """The content of an embedded header; None if it is missing or not JSON."""
-    found = _of(value)
+    found = _parse(value)
     raw = None if found is None else found.headers.get(name.encode())
     try:
         return None if raw is None else orjson.loads(raw)
@@ -97,7 +95,7 @@ def without_embedded(value: bytes, names: frozenset[str]) -> bytes:
     Raises:
         LookupError: No header is embedded in it.
     """
-    found = _of(value)
+    found = _parse(value)
     if found is None:
         raise LookupError("the value has no embedded headers")
     kept = [

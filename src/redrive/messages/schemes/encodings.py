@@ -1,7 +1,7 @@
-"""How schemes encode what they tell: one reader for each encoding.
+"""Encodings of attributes in schemes: one reader for each.
 
-A reader gives None for bytes that it can't read, and never raises. Which reader is right is told by
-the scheme, never by the length of a value: eight bytes of text are legal everywhere.
+A reader gives None for bytes that it can't read, and never raises. The scheme decides which reader
+is right, never the length of a value: eight bytes of text are legal everywhere.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def root_cause(raw: bytes) -> str | None:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number as Protobuf writes it, from 0, and the offset behind it.
+    """A number as Protobuf writes it, from 0, and the offset after it.
 
     Raises:
         IndexError: The data end within the number.

@@ -1,4 +1,4 @@
-"""The schemes of others that are told by headers: which headers they have, and what each tells.
+"""The schemes of other programs: their headers, and the attribute in each.
 
 Where nothing else is said all values are text. Each scheme names its source.
 """
@@ -34,18 +34,15 @@ from redrive.messages.schemes.scheme import LastHeaders, Newest, Part, Parts, Sc
 from redrive.messages.schemes.uforwarder import UFORWARDER
 
 
-def _parts(prefix: str, headers: Mapping[str, str | tuple[str, Reader]]) -> dict[str, Any]:
-    """Parts told by one header each: its name behind the prefix, and a reader if it is not text."""
-    return {
-        part: (Part(prefix + told) if isinstance(told, str) else Part(prefix + told[0], told[1]),)
-        for part, told in headers.items()
-    }
+def _parts(prefix: str, headers: Mapping[str, str]) -> dict[str, tuple[Part, ...]]:
+    """Parts that are the text of one header each, by its name after the prefix."""
+    return {part: (Part(prefix + name),) for part, name in headers.items()}
 
 
 def _origin(
     prefix: str, *, partition: Reader = decimal, offset: Reader = decimal
 ) -> dict[str, tuple[Part, ...]]:
-    """The parts that nearly every scheme tells by three headers of a common prefix."""
+    """The parts that nearly every scheme has in three headers of a common prefix."""
     return {
         "origin.topic": (Part(f"{prefix}topic"),),
         "origin.partition": (Part(f"{prefix}partition", partition),),
@@ -350,22 +347,18 @@ def _newest_death(raw: bytes) -> Mapping[str, Any]:
 
 def _death_text(member: str) -> Reader:
     def read(raw: bytes) -> str | None:
-        told = _newest_death(raw).get(member)
-        return told if isinstance(told, str) else None
+        value = _newest_death(raw).get(member)
+        return value if isinstance(value, str) else None
 
     return read
 
 
-def _death_count(raw: bytes) -> int | None:
-    return decimal(str(_newest_death(raw).get("count", "")).encode())
-
-
 def _death_time(raw: bytes) -> int | None:
     """The time of the death: a date, or the seconds of an AMQP timestamp."""
-    told = _newest_death(raw).get("time")
-    if isinstance(told, int) and not isinstance(told, bool):
-        return told * 1000
-    return time(told.encode(errors="replace")) if isinstance(told, str) else None
+    value = _newest_death(raw).get("time")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * 1000
+    return time(value.encode(errors="replace")) if isinstance(value, str) else None
 
 
 def _death(read: Reader, *others: str) -> tuple[Part, ...]:
@@ -383,7 +376,7 @@ RABBITMQ: Final = Scheme(
         "error.message": _death(
             _death_text("reason"), "x-last-death-reason", "x-first-death-reason"
         ),
-        "attempts": _death(_death_count),
+        "attempts": _death(lambda raw: decimal(str(_newest_death(raw).get("count", "")).encode())),
         "failed_at": _death(_death_time),
     },
 )

@@ -24,15 +24,13 @@ class Column(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A place that may tell a part."""
-
     part: Part
     indices: tuple[int, ...]
     """Numbers of the header in the layout, the newest first; none for a key or a value."""
 
 
 class _Line(NamedTuple):
-    """One part of the view, and the places that tell it, the preferred first."""
+    """One part of the view, and its places, the preferred first."""
 
     name: str
     """As an attribute: ``origin_topic``, ``error_class``."""
@@ -70,41 +68,41 @@ class SchemeLines:
         )
         """Whether a record's key or value decides what messages share."""
 
-    def told(
+    def attributes_of(
         self, key: bytes | None, value: bytes | None, headers: Headers, *, shared: bool
     ) -> dict[str, Any]:
-        """What a message tells, by attributes of the view; what is absent is left out."""
-        told: dict[str, Any] = {}
+        """Attributes of the view that a message has, by name."""
+        attributes: dict[str, Any] = {}
         for name, index, read, varies in self._quick:
             raw = headers[index][1]
             if raw is not None and not (shared and varies):
                 found = read(raw)
                 if found is not None:
-                    told[name] = found
+                    attributes[name] = found
         for line in self._other:
             if shared and line.varies:
                 continue
-            found = _first(_told(place, key, value, headers) for place in line.places)
+            found = _first(_read_place(place, key, value, headers) for place in line.places)
             if found is not None:
-                told[line.name] = found
-        return told
+                attributes[line.name] = found
+        return attributes
 
     def first_origin(self, headers: Headers, *, shared: bool) -> Origin:
-        """Where the message failed first of all that this scheme tells."""
-        told: dict[str, Any] = {}
+        """The first failure of the message that this scheme names."""
+        attributes: dict[str, Any] = {}
         for name, places, varies in self._lines:
             if name.startswith("origin_") and not (shared and varies):
                 oldest = ((part, indices[-1]) for part, indices in places if indices)
-                told[name] = _first(_read(part, headers[index][1]) for part, index in oldest)
-        return taken_origin(told)
+                attributes[name] = _first(_read(part, headers[index][1]) for part, index in oldest)
+        return pop_origin(attributes)
 
     def topics(self, headers: Headers) -> Iterator[str]:
         """The topics on which the message failed, the first failure first."""
         for line in self._lines:
             if line.name == _TOPIC:
                 part, indices = line.places[0]
-                told = (_read(part, headers[index][1]) for index in reversed(indices))
-                yield from (topic for topic in told if isinstance(topic, str))
+                topics = (_read(part, headers[index][1]) for index in reversed(indices))
+                yield from (topic for topic in topics if isinstance(topic, str))
 
     def columns(self) -> Iterator[Column]:
         """The headers that decide what messages share."""
@@ -141,16 +139,16 @@ class SchemeLines:
                     yield f"{where} can't be read as {line.name.replace('_', '.', 1)}: {raw[:40]!r}"
 
 
-def taken_origin(told: dict[str, Any]) -> Origin:
-    """Take what is told of an origin out of what is told."""
-    partition = told.pop("origin_partition", None)
+def pop_origin(attributes: dict[str, Any]) -> Origin:
+    """Take the attributes of an origin out of those of a view."""
+    partition = attributes.pop("origin_partition", None)
     if partition is not None and not -1 <= partition <= _LARGEST_PARTITION:
         partition = None
     return Origin(
-        told.pop(_TOPIC, None),
+        attributes.pop(_TOPIC, None),
         partition,
-        told.pop("origin_offset", None),
-        told.pop("origin_timestamp", None),
+        attributes.pop("origin_offset", None),
+        attributes.pop("origin_timestamp", None),
     )
 
 
@@ -180,10 +178,10 @@ def _raw(place: _Place, key: bytes | None, value: bytes | None, headers: Headers
     return key if place.part.place is Place.KEY else value
 
 
-def _told(
+def _read_place(
     place: _Place, key: bytes | None, value: bytes | None, headers: Headers
 ) -> str | int | None:
-    """What one place tells; the newest occurrence of a header counts, or the largest number."""
+    """The value of one place; the newest occurrence of a header counts, or the largest number."""
     if not place.part.is_count:
         return _read(place.part, _raw(place, key, value, headers))
     counts = (_read(place.part, headers[index][1]) for index in place.indices)

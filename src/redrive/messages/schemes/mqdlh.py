@@ -1,21 +1,29 @@
-"""IBM MQ's dead-letter header in front of the body, and what it has in common with its headers."""
+"""The two forms of IBM MQ's dead-letter header: an MQDLH in front of the body, and headers of ours.
+
+The headers ``mqdlh.<Field>`` hold the fields of an MQDLH, texts and numbers as text.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from redrive.messages.constants import reason_name
 from redrive.messages.dead_letter_header import (
+    ATTRIBUTES,
     INHERITED_CCSID,
+    MQDLH,
     MQDLH_LENGTH,
     DeadLetterHeader,
     decode_header,
 )
-from redrive.messages.fields import MQMD, Headers, read_long
+from redrive.messages.fields import MQMD, FieldType, Headers, parse_long, read_long, read_text
 from redrive.messages.schemes.scheme import LastHeaders, Message
 from redrive.messages.schemes.view import DeadLetterView, Origin
 
+DLH_PREFIX: Final = "mqdlh."
+"""The headers begin so."""
 _DIGITS: Final = (14, 16)
 """Digits of a date with a time to the second, or to 1/100 s."""
 
@@ -59,6 +67,45 @@ class BinaryHeader:
 
 BINARY: Final = BinaryHeader()
 """A binary MQDLH."""
+
+
+class RedriveHeaders:
+    """The fields of an MQDLH as headers."""
+
+    name: Final = "redrive"
+    leading: Final = (f"{DLH_PREFIX}Reason",)
+    headers: Final = tuple(
+        DLH_PREFIX + name for name in ATTRIBUTES if name not in {"PutDate", "PutTime"}
+    )
+    """Names of the headers that it reads, without date and time."""
+    _names: Final[Mapping[str, str]] = {DLH_PREFIX + name: name for name in ATTRIBUTES}
+
+    def decode(self, _value: bytes | None, headers: LastHeaders, /) -> DeadLetterHeader | str:
+        """Read the header of a message; see ``MQForm.decode``."""
+        if self.leading[0] not in headers:
+            traces = not headers.keys().isdisjoint(self.headers)
+            return f"the header {self.leading[0]} is missing" if traces else ""
+        fields: dict[str, str | int] = {}
+        for header, name in self._names.items():
+            if header not in headers:
+                continue
+            text = read_text(headers[header])
+            is_number = MQDLH[name].type is FieldType.LONG
+            value = parse_long(headers[header]) if is_number else text
+            if value is None:
+                return f"the header {header} is not a number: {text[:40]!r}"
+            fields[name] = value
+        return DeadLetterHeader.from_fields(fields)
+
+    def remove(self, value: bytes | None, headers: Headers, /) -> Message:
+        """Take the outermost set of headers off: of each name the last."""
+        last = {name: at for at, (name, _) in enumerate(headers) if name.startswith(DLH_PREFIX)}
+        outer = set(last.values())
+        return value, [pair for at, pair in enumerate(headers) if at not in outer]
+
+
+REDRIVE: Final = RedriveHeaders()
+"""Redrive's own headers."""
 
 
 def replaced_fields(header: DeadLetterHeader) -> dict[str, str | int]:

@@ -41,8 +41,8 @@ class PlaceError(ValueError):
         self.expected = expected
 
 
-class Told(NamedTuple):
-    """Where one part is told, taken apart."""
+class PartPlace(NamedTuple):
+    """The place of one part of the view, as settings write it."""
 
     header: str
     """Name of the header; empty for a path in the value."""
@@ -51,8 +51,8 @@ class Told(NamedTuple):
     """Empty for the usual one of the part."""
 
     @classmethod
-    def parse(cls, words: str) -> Told:
-        """Take a place apart.
+    def parse(cls, words: str) -> PartPlace:
+        """Read a place such as ``x-partition as int32be``.
 
         Raises:
             PlaceError: The path is none.
@@ -62,7 +62,7 @@ class Told(NamedTuple):
         return cls("" if place.startswith("$") else place, _path(place), encoding)
 
     def part(self, name: str) -> Part:
-        """The part of a scheme that is told here.
+        """The part of a scheme at this place.
 
         Raises:
             PlaceError: The encoding is not known, or none for this part.
@@ -102,7 +102,7 @@ class OwnScheme:
     payload: str = ""
     """Path of the original value in the value; empty if the value is the original."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """Where the parts are told, by their names."""
+    """The places of the parts, by their names."""
     # Decides how rounds are counted and nothing about what remains: ``schemes_id`` stays.
     drops_headers: bool = field(default=False, repr=False)
     """Whether the writer leaves out the headers that the record had."""
@@ -113,15 +113,15 @@ class OwnScheme:
         Raises:
             PlaceError: A place can't be understood; settings check each of them before.
         """
-        told = {name: Told.parse(words) for name, words in self.parts.items()}
-        led = Told.parse(self.recognise) if self.recognise else None
-        headers = {one.header for one in told.values()} | {led.header if led else ""}
+        places = {name: PartPlace.parse(words) for name, words in self.parts.items()}
+        leading = PartPlace.parse(self.recognise) if self.recognise else None
+        headers = {one.header for one in places.values()} | {leading.header if leading else ""}
         return Scheme(
             name=self.name,
-            leading=(led.header,) if led and led.header else (),
-            parts={name: (one.part(name),) for name, one in told.items()},
+            leading=(leading.header,) if leading and leading.header else (),
+            parts={name: (one.part(name),) for name, one in places.items()},
             names=frozenset(headers - {""}),
-            is_in_value=_recogniser(led.path) if led and led.path else None,
+            is_in_value=_recogniser(leading.path) if leading and leading.path else None,
             is_assumed=self.is_assumed,
             drops_headers=self.drops_headers,
             original_value=payload_reader(self.payload) if self.payload else None,
@@ -129,11 +129,7 @@ class OwnScheme:
 
 
 def schemes_id(schemes: Sequence[OwnScheme]) -> str:
-    """Stands for what schemes of one's own say; empty if there are none.
-
-    Args:
-        schemes: As the settings have them, in their order.
-    """
+    """Stands for what user-defined schemes say, in their order; empty if there are none."""
     return sha256(repr(tuple(schemes)).encode()).hexdigest() if schemes else ""
 
 
@@ -150,7 +146,7 @@ def payload_reader(words: str) -> Callable[[bytes], bytes | None]:
     Raises:
         PlaceError: The words are not a path.
     """
-    _, path, encoding = Told.parse(words)
+    _, path, encoding = PartPlace.parse(words)
     if path is None:
         raise PlaceError(f"{words!r} is no path in a JSON value", "a path such as $.payload")
     if encoding not in {"", *_PAYLOAD}:

@@ -7,18 +7,29 @@ at the headers that matter.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from redrive.messages.dead_letter_header import DeadLetterHeader
 from redrive.messages.fields import Headers
-from redrive.messages.schemes.lines import Column, SchemeLines, taken_origin
-from redrive.messages.schemes.mqdlh import BINARY, MQForm, view_of_header
-from redrive.messages.schemes.redrive import REDRIVE
+from redrive.messages.schemes.known import SCHEMES, SPRING_CLOUD_STREAM_EMBEDDED
+from redrive.messages.schemes.lines import Column, SchemeLines, pop_origin
+from redrive.messages.schemes.mqdlh import BINARY, REDRIVE, MQForm, view_of_header
 from redrive.messages.schemes.scheme import Newest, Scheme
 from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView, Origin
 
 AnyScheme: TypeAlias = Scheme | MQForm
+
+SCHEME_NAMES: Final = (*(scheme.name for scheme in SCHEMES), REDRIVE.name, BINARY.name)
+"""The names of all schemes that are known without settings."""
+
+GROUP_SCHEMES: Final = frozenset(
+    scheme.name for scheme in SCHEMES if {"group", "connector"} & scheme.parts.keys()
+)
+"""The names of those whose dead letters can name the consumer group that failed."""
+
+_LAYOUTS: Final = 256
+"""Layouts of header names that are remembered."""
 
 
 class Found(NamedTuple):
@@ -67,7 +78,7 @@ class Reading:
         self.schemes: tuple[AnyScheme, ...] = tuple(scheme for _, _, scheme in here)
         """The schemes that headers lead, the outermost first."""
         self.hop = sum(hops for _, hops, _ in here) or 1
-        """How often a message was dead-lettered, as its headers tell."""
+        """How often a message was dead-lettered, according to its headers."""
         self._lines = {
             id(it): SchemeLines(it, places)
             for it in (*self.schemes, *fallbacks)
@@ -76,7 +87,7 @@ class Reading:
         self._fallbacks = tuple(fallbacks)
         self._deep = [lines for lines in self._lines.values() if lines.looks_into_records]
         begins = [lines.scheme.begins for lines in self._deep]
-        # A quick look is enough for most values, unless a scheme is told by more than that.
+        # A quick look is enough for most values, unless a scheme is recognised by more than that.
         self._begins = tuple(begins) if all(begins) else ()
 
     @property
@@ -133,7 +144,7 @@ class Reading:
                 yield from lines.topics(headers)
 
     def unreadable(self, key: bytes | None, value: bytes | None, headers: Headers) -> Iterator[str]:
-        """What the outermost scheme tells in a form that can't be read, as sentences."""
+        """Attributes of the outermost scheme that can't be read, as sentences."""
         scheme = self.find(key, value, headers, shared=True).scheme
         if lines := self._lines.get(id(scheme)):
             yield from lines.unreadable(key, value, headers)
@@ -158,19 +169,19 @@ class Reading:
         *,
         shared: bool,
     ) -> DeadLetterView:
-        told = self._lines[id(scheme)].told(key, value, headers, shared=shared)
-        origin = taken_origin(told)
-        first_topic = told.pop("first_origin_topic", None)
+        attributes = self._lines[id(scheme)].attributes_of(key, value, headers, shared=shared)
+        origin = pop_origin(attributes)
+        first_topic = attributes.pop("first_origin_topic", None)
         first = None if first_topic is None else Origin(first_topic)
-        if "error_class" in told:
-            told.setdefault("error_root_class", told["error_class"])
+        if "error_class" in attributes:
+            attributes.setdefault("error_root_class", attributes["error_class"])
         return DeadLetterView(
             scheme=scheme.name,
             origin=origin,
             first_origin=self._first_origin(headers, shared=shared) or first or origin,
             hop=self.hop,
             pointer=scheme.lacks_payload(key, value),
-            **told,
+            **attributes,
         )
 
     def _first_origin(self, headers: Headers, *, shared: bool) -> Origin | None:
@@ -192,3 +203,37 @@ def _in_front(first: int, appended: int) -> int:
     in front the first is the newest. Behind appended headers it can only be newer than they are.
     """
     return -1 - first if first < appended else first
+
+
+class SchemeTable:
+    """The schemes that are looked for."""
+
+    def __init__(self, own: Iterable[Scheme] = ()) -> None:
+        """Register the schemes that are known, and some more."""
+        own = tuple(own)
+        self._by_header = {
+            name: scheme
+            for scheme in (*SCHEMES, *(it for it in own if it.leading))
+            for name in scheme.leading
+        }
+        self._fallbacks = (
+            SPRING_CLOUD_STREAM_EMBEDDED,
+            *sorted((it for it in own if not it.leading), key=lambda scheme: scheme.is_assumed),
+        )
+        self._readings: dict[tuple[str, ...], Reading] = {}
+
+    def reading(self, layout: Sequence[str]) -> Reading:
+        """How to read the messages of a layout: header names, in their order."""
+        layout = tuple(layout)
+        reading = self._readings.get(layout)
+        if reading is None:
+            if len(self._readings) >= _LAYOUTS:
+                self._readings.clear()
+            led = {id(it): it for it in map(self._by_header.get, layout) if it is not None}
+            fallbacks = () if led else self._fallbacks  # a scheme that a header leads comes first
+            reading = self._readings[layout] = Reading(layout, [*led.values()], fallbacks)
+        return reading
+
+
+KNOWN: Final = SchemeTable()
+"""The schemes that are known without settings."""

@@ -20,18 +20,12 @@ LastHeaders: TypeAlias = Mapping[str, bytes]
 """Header name -> value of its last occurrence, unless that is null."""
 
 NAMES: Final = (
-    *(
-        "origin.topic",
-        "origin.partition",
-        "origin.offset",
-        "origin.timestamp",
-        "group",
-        "connector",
-    ),
-    *("task", "stage", "error.class", "error.root_class", "error.message", "error.stack"),
+    *("origin.topic", "origin.partition", "origin.offset", "origin.timestamp"),
+    *("group", "connector", "task", "stage"),
+    *("error.class", "error.root_class", "error.message", "error.stack"),
     *("attempts", "first_failed_at", "failed_at", "disposition"),
 )
-"""The parts that a scheme can tell, as the specification names them."""
+"""The parts that a scheme can have, as the specification names them."""
 
 VARYING: Final = frozenset(
     {
@@ -63,8 +57,8 @@ def reason_of(view: DeadLetterView) -> int:
     The innermost cause counts before the exception that wraps it, which often says nothing but that
     there was one; what neither names is MQRC_UNEXPECTED_ERROR.
     """
-    for told in (view.error_root_class, view.error_class):
-        simple = (told or "").rpartition(".")[2].rpartition("$")[2]
+    for name in (view.error_root_class, view.error_class):
+        simple = (name or "").rpartition(".")[2].rpartition("$")[2]
         if simple in REASONS:
             return FAMILIES["MQRC"][REASONS[simple]]
     return FAMILIES["MQRC"]["MQRC_UNEXPECTED_ERROR"]
@@ -90,7 +84,7 @@ class Part:
     """Place and encoding of one attribute of the view."""
 
     header: str
-    """Name of the header; empty if the record's key or value tells it."""
+    """Name of the header; empty if it is in the record's key or value."""
     read: Reader = text
     place: Place = Place.HEADER
     is_wordy: bool = False
@@ -100,7 +94,7 @@ class Part:
 
 
 Parts: TypeAlias = Mapping[str, tuple[Part, ...]]
-"""What is told, by the names of ``NAMES``; of several places the first that can be read."""
+"""Places by the names of ``NAMES``; of several the first that can be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -124,7 +118,7 @@ class Scheme:
     is_in_value: Callable[[bytes], bool] | None = None
     """Recognises a scheme that no header leads."""
     begins: bytes = b""
-    """What every value of such a scheme begins with, where its first bytes tell it."""
+    """What every value of such a scheme begins with, where its first bytes identify it."""
     is_assumed: bool = False
     """Whether every message of no other scheme is a dead letter of this one."""
     original_key: Callable[[bytes | None, LastHeaders], bytes | None] | None = None

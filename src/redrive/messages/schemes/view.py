@@ -22,7 +22,7 @@ class Origin:
 
 
 UNKNOWN_ORIGIN: Final = Origin()
-"""Nothing is told about where the record was."""
+"""No scheme names the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +44,9 @@ class DeadLetterView:
     stage: str | None = None
     """Step at which it failed, such as ``VALUE_CONVERTER``, or the handler that failed."""
     error_class: str | None = None
-    """Class of the exception, as told."""
+    """Class of the exception, as written."""
     error_root_class: str | None = None
-    """Class of the innermost cause that is told."""
+    """Class of the innermost cause that is named."""
     error_message: str | None = None
     """What the exception said."""
     error_stack: str | None = None
@@ -66,7 +66,7 @@ class DeadLetterView:
 
     @property
     def consumer_group(self) -> str:
-        """The consumer group that failed, see ``consumer_group``; empty if it is not told."""
+        """The consumer group that failed, see ``consumer_group``; empty if unknown."""
         return consumer_group(self.group, self.connector)
 
 
@@ -75,7 +75,7 @@ CONNECT_GROUP: Final = "connect-"
 
 
 def consumer_group(group: str | None, connector: str | None) -> str:
-    """The consumer group that failed; empty if it is not told.
+    """The consumer group that failed; empty if unknown.
 
     Dead letters of Connect name only the connector. Its group is ``connect-<connector>``, unless
     its settings override that.

@@ -18,19 +18,17 @@ from redrive.rules.analysis.comparison import (
     control_changes,
 )
 from redrive.rules.analysis.decision import Decision, Message, decide
-from redrive.rules.analysis.findings import Analysis, Finding, analyse
+from redrive.rules.analysis.findings import analyse
 from redrive.rules.analysis.search import Search, bits_of
 from redrive.rules.analysis.text_automata import Undecided
 from redrive.rules.analysis.walk import Divergence
-from redrive.rules.analysis.witness import hidden_field, told_fields, write_field, write_message
+from redrive.rules.analysis.witness import hidden_field, present_fields, write_field, write_message
 
 __all__ = [
-    "Analysis",
     "Comparison",
     "ControlChange",
     "Decision",
     "Divergence",
-    "Finding",
     "Message",
     "Search",
     "Undecided",
@@ -40,7 +38,7 @@ __all__ = [
     "control_changes",
     "decide",
     "hidden_field",
-    "told_fields",
+    "present_fields",
     "write_field",
     "write_message",
 ]

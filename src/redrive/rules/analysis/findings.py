@@ -52,10 +52,22 @@ def analyse(table: RulesTable, text: str, *, name: str = "<input>") -> tuple[Ent
     """
     lines = physical_lines(text)
     analysis = Analysis(table.rules)
-    diagnostics = [
-        _diagnostic(finding, name, table.rules[finding.rule].line, lines)
-        for finding in sorted(analysis.findings(), key=lambda finding: finding.rule)
-    ]
+    diagnostics = []
+    for finding in sorted(analysis.findings(), key=lambda finding: finding.rule):
+        line = table.rules[finding.rule].line
+        diagnostic = EntryDiagnostic(
+            name,
+            line,
+            source_line=lines[line - 1],
+            severity=Severity.NOTE if finding.code in _NOTES else Severity.WARNING,
+            code=finding.code,
+            message=finding.message,
+            hint=finding.hint,
+            subject="ACTION",
+            witness=write_message(finding.witness),
+            entry_line=line,
+        )
+        diagnostics.append(diagnostic)
     if questions := analysis.undecided:
         undecided = EntryDiagnostic(
             name,
@@ -67,21 +79,6 @@ def analyse(table: RulesTable, text: str, *, name: str = "<input>") -> tuple[Ent
         )
         diagnostics.append(undecided)
     return tuple(without_allowed(diagnostics, lines))
-
-
-def _diagnostic(finding: Finding, name: str, line: int, lines: Sequence[str]) -> EntryDiagnostic:
-    return EntryDiagnostic(
-        name,
-        line,
-        source_line=lines[line - 1],
-        severity=Severity.NOTE if finding.code in _NOTES else Severity.WARNING,
-        code=finding.code,
-        message=finding.message,
-        hint=finding.hint,
-        subject="ACTION",
-        witness=write_message(finding.witness),
-        entry_line=line,
-    )
 
 
 class Analysis:
@@ -106,18 +103,18 @@ class Analysis:
         """All findings, by kinds."""
         reached = []
         for rule in range(len(self._rules)):
-            if unreachable := self._answered(self._unreachable, rule):
+            if unreachable := self._ask(self._unreachable, rule):
                 yield unreachable
             else:
                 reached.append(rule)
         for rule in reached:
-            if last := self._answered(self._nothing_after_retry, rule):
+            if last := self._ask(self._nothing_after_retry, rule):
                 yield last
         yield from self._overlaps(reached)
-        if gap := self._answered(self._no_catch_all, len(self._rules) - 1):
+        if gap := self._ask(self._no_catch_all, len(self._rules) - 1):
             yield gap
 
-    def _answered(self, question: Callable[[int], Finding | None], rule: int) -> Finding | None:
+    def _ask(self, question: Callable[[int], Finding | None], rule: int) -> Finding | None:
         try:
             return question(rule)
         except Undecided:
@@ -135,7 +132,7 @@ class Analysis:
         witness = self._search.find(1 << rule)
         if witness is None:
             return None  # it matches nothing at all, so there is nothing to show
-        takers = self._needed(rule, earlier)
+        takers = self._minimal_takers(rule, earlier)
         *lines, last = (str(self._rules[it].line) for it in takers)
         first = self._rules[takers[0]]
         return Finding(
@@ -153,7 +150,7 @@ class Analysis:
             witness=witness,
         )
 
-    def _needed(self, rule: int, earlier: int) -> tuple[int, ...]:
+    def _minimal_takers(self, rule: int, earlier: int) -> tuple[int, ...]:
         """Rules that together take all messages of a rule, none of which can be left out."""
         earlier &= self._search.possible_overlaps(rule)
         for one in rules_of(earlier):
@@ -220,7 +217,7 @@ class Analysis:
                 if asked > _PAIR_LIMIT:
                     self.undecided += 1
                     return
-                if finding := self._answered(partial(self._overlap, earlier), later):
+                if finding := self._ask(partial(self._overlap, earlier), later):
                     (behind if finding.rule == later else ignoring).add(finding.rule)
                     yield finding
 

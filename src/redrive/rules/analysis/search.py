@@ -19,7 +19,7 @@ _ALWAYS_SHOWN: Final = ("DESTQ", "REASON")
 """Fields without which a message does not look like a dead letter."""
 
 _Question: TypeAlias = tuple[str, frozenset[Pattern], frozenset[Pattern]]
-"""What is asked of a field: its keyword, the patterns that match, those that do not."""
+"""A question about a field: its keyword, the patterns that match, those that do not."""
 
 STEP_LIMIT: Final = 1_000
 """Messages that are tried for one answer at most."""

@@ -113,7 +113,7 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Automaton:
-    """One pattern; bit k of a set of states says that k of its characters are behind."""
+    """One pattern; bit k of a set of states means that k of its characters are read."""
 
     moves: Mapping[str, int]
     """Character -> states that it leads out of."""

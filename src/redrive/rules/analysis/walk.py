@@ -24,9 +24,9 @@ from redrive.rules.analysis.decision import (
     meaning_of,
 )
 from redrive.rules.analysis.search import Search
-from redrive.rules.analysis.separation import Separation
 from redrive.rules.analysis.text_automata import Effort, Undecided
-from redrive.rules.patterns import Pattern
+from redrive.rules.keywords import KAFKA_PATTERNS
+from redrive.rules.patterns import Pattern, StringPattern
 from redrive.rules.rule import Action, Rule
 from redrive.rules.table import RulesTable
 
@@ -79,11 +79,11 @@ class _Node:
     avoiding: int = 0
 
     def moved(self, side: int) -> _Node:
-        """The node behind the next rule of one table."""
+        """The node after the next rule of one table."""
         return replace(self, places=_with(self.places, side, self.places[side] + 1))
 
     def applied(self, side: int) -> _Node:
-        """The node behind the next rule of one table, which applies."""
+        """The node after the next rule of one table, which applies."""
         return replace(self.moved(side), last=_with(self.last, side, self.places[side]))
 
     def ended(self, side: int, end: str) -> _Node:
@@ -111,8 +111,13 @@ class Walk:
                 mine.append(numbers.setdefault(patterns, len(numbers)))
                 rules += [rule] * (mine[-1] == len(rules))
         self._search = Search(rules, effort)
-        self._separation = Separation(self._search, self._tables)
-        self._partners = self._aligned()
+        self._target_names = {
+            name
+            for table in self._tables
+            for rule in table.rules
+            for name in (rule.forward_queue, rule.forward_queue_manager, rule.forward_topic)
+        }
+        self._partners = self._align_rules()
         self._last_keepers = [
             max(
                 (
@@ -142,7 +147,7 @@ class Walk:
             except Undecided:
                 self.is_complete = False
 
-    def _aligned(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    def _align_rules(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
         """For each table its rules that stand in the other one too, in the same order."""
         before, after = (
             [(number, meaning_of(rule)) for number, rule in zip(numbers, table.rules, strict=True)]
@@ -176,15 +181,15 @@ class Walk:
                         node = replace(node, matching=node.matching | bit)
                         if self._search.find(node.matching, node.avoiding) is None:
                             return
-                    following = yield from self._applied(node, side)
+                    following = yield from self._apply_rule(node, side)
             if following is None:
                 return
             node = following
         if node.more or node.ends[_OLD] != node.ends[_NEW]:
-            yield from self._diverged(node)
+            yield from self._report_divergence(node)
 
     def _next_bit(self, node: _Node, side: int) -> int:
-        """The patterns of the next rule of one table, as a bit; 0 behind the last rule."""
+        """The patterns of the next rule of one table, as a bit; 0 after the last rule."""
         numbers = self._numbers[side]
         place = node.places[side]
         return 1 << numbers[place] if place < len(numbers) else 0
@@ -216,7 +221,7 @@ class Walk:
         partner = self._partners[_OLD].get(old, -1)
         return _NEW if partner >= new or old == len(self._tables[_OLD].rules) else _OLD
 
-    def _applied(self, node: _Node, side: int) -> Generator[Divergence, None, _Node | None]:
+    def _apply_rule(self, node: _Node, side: int) -> Generator[Divergence, None, _Node | None]:
         """Apply the next rule of one table; None if the branch ends with it."""
         place = node.places[side]
         table = self._tables[side]
@@ -230,7 +235,7 @@ class Walk:
             if node.more and node.ahead != side:
                 (other, count), *rest = node.more
                 if other != attempt:
-                    is_same = yield from self._told_apart(node, other, attempt)
+                    is_same = yield from self._find_difference(node, other, attempt)
                     if not is_same:
                         return None
                 used = min(times, count)
@@ -242,7 +247,7 @@ class Walk:
                 times = 0
         return node
 
-    def _told_apart(
+    def _find_difference(
         self, node: _Node, one: Attempt, two: Attempt
     ) -> Generator[Divergence, None, bool]:
         """Find a message on which two attempts differ; the result says whether there is none."""
@@ -250,16 +255,54 @@ class Walk:
         message = self._search.find(*messages)
         if message is None:
             return False  # nor is there any other, so the branch ends
-        separated = self._separation.separated(messages, message, one, two)
-        if separated is not None:
-            yield from self._diverged(node, separated)
+        distinguishing = self._distinguishing_message(messages, message, one, two)
+        if distinguishing is not None:
+            yield from self._report_divergence(node, distinguishing)
             return False
-        known = self._separation.constant(messages, message, one.references | two.references)
+        known = self._constant_fields(messages, message, one.references | two.references)
         if one.number != two.number or one.on_any(known) != two.on_any(known):
             raise Undecided
         return True
 
-    def _diverged(self, node: _Node, message: Message | None = None) -> Iterator[Divergence]:
+    def _distinguishing_message(
+        self, messages: tuple[int, int], message: Message, one: Attempt, two: Attempt
+    ) -> Message | None:
+        """A message that two attempts do not put to the same queue by coincidence.
+
+        On DESTQ=A the rules FWDQ(A) and FWDQ(&DESTQ) put alike. So fields that name a target get a
+        value that no rule names, or at least another one, wherever that is possible. ``messages``
+        are the rules that match and those that do not, as bits; ``message`` is one of these
+        messages.
+        """
+        apart: dict[str, list[Pattern]] = {}
+        names = sorted(one.references | two.references)
+        for name in (*names, *names):
+            if one.on(message) != two.on(message):
+                return message
+            own = str(message.get(name, ""))
+            others = {str(message.get(it, "")) for it in names} | self._target_names
+            apart[name] = _literals(name, {own} if name in apart else {own} | others)
+            found = self._search.find(*messages, apart_from=apart)
+            if found is None:
+                apart[name] = []
+            else:
+                message = found
+        return message if one.on(message) != two.on(message) else None
+
+    def _constant_fields(
+        self, messages: tuple[int, int], message: Message, names: frozenset[str]
+    ) -> Mapping[str, str]:
+        """The fields that have one value in all messages in question; arguments as above."""
+        values = {name: str(message.get(name, "")) for name in names}
+        return {
+            name: value
+            for name, value in values.items()
+            if self._search.find(*messages, apart_from={name: _literals(name, {value})}) is None
+        }
+
+    def _report_divergence(
+        self, node: _Node, message: Message | None = None
+    ) -> Iterator[Divergence]:
         """The message on which the tables diverge here, and one that is newly discarded."""
         if message is None:
             message = self._search.find(node.matching, node.avoiding)
@@ -269,7 +312,7 @@ class Walk:
         if divergence is not None:
             yield divergence
         if divergence is None or not divergence.newly_discards:
-            yield from self._newly_discarded(node)
+            yield from self._find_newly_discarded(node)
 
     def _divergence(self, node: _Node, message: Message) -> Divergence | None:
         matched = self._search.candidates_of(message)
@@ -293,7 +336,7 @@ class Walk:
         old, new = (decide_while_ageing(table, message) for table in self._tables)
         return old == new
 
-    def _newly_discarded(self, node: _Node) -> Iterator[Divergence]:
+    def _find_newly_discarded(self, node: _Node) -> Iterator[Divergence]:
         """A message of a node that the new table discards and the old one does not.
 
         Only rules that end a walk matter for that.
@@ -336,3 +379,8 @@ class Walk:
 
 def _candidates(numbers: Sequence[int], matched: int) -> int:
     return sum(1 << index for index, number in enumerate(numbers) if matched >> number & 1)
+
+
+def _literals(name: str, values: set[str]) -> list[Pattern]:
+    length = KAFKA_PATTERNS[name].length
+    return [StringPattern(value or " ", length) for value in sorted(values)]

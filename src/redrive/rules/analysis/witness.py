@@ -13,18 +13,18 @@ from redrive.rules.patterns import ABSENT, FieldValue
 
 def write_message(message: Mapping[str, FieldValue]) -> str:
     """The fields of a message that are neither blank nor 0, such as ``REASON=MQRC_Q_FULL``."""
-    written = [write_field(name, value) for name, value in told_fields(message).items()]
+    written = [write_field(name, value) for name, value in present_fields(message).items()]
     return " ".join(written) or "a message with blank fields"
 
 
-def told_fields(message: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
+def present_fields(message: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
     """The fields of a message, in order, without those that are blank, 0 or absent."""
-    told = {}
+    present = {}
     for name in sorted(message, key=field_order):
         is_range = pattern_keyword(name).value is Value.NUMBERS
         if message[name] != ABSENT if is_range else message[name]:
-            told[name] = message[name]
-    return told
+            present[name] = message[name]
+    return present
 
 
 def write_field(name: str, value: FieldValue) -> str:

@@ -11,22 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.forms import Form, flag, number, one_of, text
-from redrive.topology.mq.objects import (
-    PRIVATE,
-    AliasQueue,
-    Channel,
-    ChannelType,
-    Definition,
-    LocalQueue,
-    ModelQueue,
-    Namelist,
-    Process,
-    QueueManagerAttributes,
-    RemoteQueue,
-    Subscription,
-    Topic,
-)
 
 SYNONYMS: Final[Mapping[str, str]] = {
     "TARGQ": "TARGET",
@@ -51,7 +37,7 @@ _ROWS: Final = (
     (_ALL, "LIKE REPLACE CMDSCOPE ALTDATE ALTTIME CRDATE CRTIME CUSTOM FORCE OTELPCTL", ""),
     (_ALL, "OTELTRAC", ""),
     (_QUEUES, "SCOPE PROPCTL DEFPRESP DEFREADA QSGDISP DEFTYPE QTYPE CLUSDATE CLUSTIME", ""),
-    ("QMODEL QALIAS QREMOTE", "QSGDISP", PRIVATE),
+    ("QMODEL QALIAS QREMOTE", "QSGDISP", mq.PRIVATE),
     (_QUEUES, "CLUSQMGR CLUSQT CLUSTERT QMID TYPE", ""),
     ("QLOCAL", "DEFTYPE", "PREDEFINED"),
     ("QMODEL", "USAGE CLCHNAME DEFBIND", ""),
@@ -114,7 +100,7 @@ _ROWS: Final = (
     ("CHANNEL", "DEFRECON", "NO YES QMGR DISABLED"),
 )  # fmt: skip
 
-TAKING_ANY_KEYWORD: Final = (Namelist, Topic, Subscription)
+TAKING_ANY_KEYWORD: Final = (mq.Namelist, mq.Topic, mq.Subscription)
 """Kinds of objects of which every attribute is kept as written."""
 
 
@@ -130,25 +116,19 @@ def _form(values: str) -> Form | None:
     return one_of(values) if values else None
 
 
-def _recorded(kind: type[Definition]) -> dict[str, Form | None]:
-    found: dict[str, Form | None] = {}
-    for objects, keywords, values in _ROWS:
-        if kind.keyword in objects.split():
-            found.update(dict.fromkeys(keywords.split(), _form(values)))
-    return found
-
-
-RECORDED: Final[Mapping[type[Definition], Mapping[str, Form | None]]] = {
-    kind: _recorded(kind)
-    for kind in (
-        *(LocalQueue, ModelQueue, AliasQueue, RemoteQueue),
-        *(QueueManagerAttributes, Channel, Namelist, Process, Topic, Subscription),
-    )
+RECORDED: Final[Mapping[type[mq.Definition], Mapping[str, Form | None]]] = {
+    kind: {
+        keyword: _form(values)
+        for objects, keywords, values in _ROWS
+        if kind.keyword in objects.split()
+        for keyword in keywords.split()
+    }
+    for kind in mq.ATTRIBUTES
 }
 """By kind and keyword: the form of the values; None for any."""
 
-CHANNEL_TYPES: Final[Mapping[str, frozenset[ChannelType]]] = {
-    keyword: frozenset(map(ChannelType, types.split()))
+CHANNEL_TYPES: Final[Mapping[str, frozenset[mq.ChannelType]]] = {
+    keyword: frozenset(map(mq.ChannelType, types.split()))
     for keywords, types in (
         ("XMITQ", "SDR SVR"),
         ("CONNAME", "SDR SVR RQSTR CLUSSDR CLUSRCVR CLNTCONN"),
@@ -203,7 +183,7 @@ IGNORED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
 that ask for nothing, as blank does, and what follows of others."""
 
 
-def ignored_attributes(definition: Definition) -> Iterator[tuple[str, str]]:
+def ignored_attributes(definition: mq.Definition) -> Iterator[tuple[str, str]]:
     """The attributes of a definition that have no effect here, with the consequence of each."""
     for keyword, (harmless, consequence) in IGNORED.get(definition.keyword, {}).items():
         written = definition.others.get(keyword)
@@ -212,7 +192,7 @@ def ignored_attributes(definition: Definition) -> Iterator[tuple[str, str]]:
             if value not in {"", *harmless.split()}:
                 yield written, consequence
     match definition:
-        case LocalQueue(get_enabled=False) if not definition.is_transmission_queue:
+        case mq.LocalQueue(get_enabled=False) if not definition.is_transmission_queue:
             yield "GET(DISABLED)", "applications read its topic all the same"
-        case AliasQueue(get_enabled=False):
+        case mq.AliasQueue(get_enabled=False):
             yield "GET(DISABLED)", "applications read the topic of its base all the same"

@@ -10,29 +10,16 @@ repositories. Here every member knows what the definitions say, so what is missi
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.messages.reasons import Reason
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.attributes import ignored_attributes
 from redrive.topology.mq.network import Network, senders
-from redrive.topology.mq.objects import (
-    AliasQueue,
-    Channel,
-    ChannelType,
-    Definition,
-    LocalQueue,
-    ModelQueue,
-    Queue,
-    QueueManagerAttributes,
-    RemoteQueue,
-    Subscription,
-    Topic,
-    TriggerType,
-)
 from redrive.topology.mq.publications import subscribers, topic_string_of
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage, job_request
@@ -42,7 +29,7 @@ from redrive.topology.mq.triggers import trigger_problem, triggered_queues
 
 
 def _finding(
-    severity: Severity, of: Definition, code: str, message: str, hint: str = ""
+    severity: Severity, of: mq.Definition, code: str, message: str, hint: str = ""
 ) -> Diagnostic:
     return of.location.finding(severity, code, message, hint=hint)
 
@@ -70,7 +57,9 @@ def check_topology(network: Network, *, others: Container[str] = ()) -> list[Dia
     for manager in network.queue_managers.values():
         findings += _queue_manager_findings(network, manager)
         if len(network.queue_managers) > 1 and manager.name not in reached:
-            findings.append(_unreachable(manager))
+            message = f"no other queue manager leads to {manager.name}"
+            hint = "a sender channel needs a receiver channel of the same name there, or a cluster"
+            findings.append(_note(manager.attributes, "UNREACHABLE", message, hint))
         for queue in manager.queues.values():
             findings += _queue_findings(network, manager, queue, others)
         for triggered in triggered_queues(manager):
@@ -78,7 +67,7 @@ def check_topology(network: Network, *, others: Container[str] = ()) -> list[Dia
         for subscription in manager.subscriptions.values():
             if subscription.name not in SYSTEM_NAMES:
                 findings += _subscription_findings(network, manager, subscription)
-        findings += _ignored(manager)
+        findings += _ignored_attributes(manager)
     findings += check_clusters(network)
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
 
@@ -90,10 +79,12 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
     attributes = manager.attributes
     if attributes.dead_letter_queue and (problem := manager.dead_letter_queue_problem):
         hint = "define it as QLOCAL with USAGE(NORMAL); until then undelivered messages stay"
-        yield _warning(_set_at(attributes, "dead_letter_queue"), "DEADQ", problem, hint)
+        at = attributes.locations.get("dead_letter_queue", attributes.location)
+        yield at.finding(Severity.WARNING, "DEADQ", problem, hint=hint)
     if problem := manager.default_transmission_queue_problem:
         hint = "define it as QLOCAL with USAGE(XMITQ); until then puts that need it fail"
-        yield _warning(_set_at(attributes, "default_transmission_queue"), "DEFXMITQ", problem, hint)
+        at = attributes.locations.get("default_transmission_queue", attributes.location)
+        yield at.finding(Severity.WARNING, "DEFXMITQ", problem, hint=hint)
     for name in sorted(manager.queues.keys() & manager.shared_queues.keys()):
         message = f"{name} is a shared queue and a private definition: puts end with 2343"
         yield _warning(manager.queues[name], "NOT_UNIQUE", message)
@@ -101,42 +92,31 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
         yield from _channel_findings(network, manager, channel)
 
 
-def _set_at(attributes: QueueManagerAttributes, field: str) -> QueueManagerAttributes:
-    """The attributes, located at the command that set one of them."""
-    return replace(attributes, location=attributes.locations.get(field, attributes.location))
-
-
-def _ignored(manager: QueueManager) -> Iterator[Diagnostic]:
+def _ignored_attributes(manager: QueueManager) -> Iterator[Diagnostic]:
     """Attributes that change a message's way in IBM MQ, and not here."""
-    definitions: Iterable[Definition] = chain(
-        (manager.attributes,),
-        manager.queues.values(),
-        manager.channels.values(),
-        manager.topics.values(),
-        manager.subscriptions.values(),
+    definitions: Iterable[mq.Definition] = (
+        manager.attributes,
+        *manager.queues.values(),
+        *manager.channels.values(),
+        *manager.topics.values(),
+        *manager.subscriptions.values(),
     )
+    # Default objects are not reported, nor is the dead-letter queue, whose handler waits while it
+    # has GET(DISABLED).
+    passed_over = {*SYSTEM_NAMES, manager.attributes.dead_letter_queue}
     for definition in definitions:
-        # Default objects of a queue manager are not reported.
-        if definition.name not in SYSTEM_NAMES:
-            for written, consequence in ignored_attributes(definition):
-                if definition.name == manager.attributes.dead_letter_queue:
-                    continue  # its handler waits while it has GET(DISABLED)
+        for written, consequence in ignored_attributes(definition):
+            if definition.name not in passed_over:
                 message = f"{written} of {definition} has no effect: {consequence}"
                 hint = "docs/resolution.md tells what becomes of each attribute"
                 yield _warning(definition, "NOT_HONOURED", message, hint)
 
 
-def _unreachable(manager: QueueManager) -> Diagnostic:
-    message = f"no other queue manager leads to {manager.name}"
-    hint = "a sender channel needs a receiver channel of the same name there, or a cluster"
-    return _note(manager.attributes, "UNREACHABLE", message, hint)
-
-
 def _channel_findings(
-    network: Network, manager: QueueManager, channel: Channel
+    network: Network, manager: QueueManager, channel: mq.Channel
 ) -> Iterator[Diagnostic]:
     queue = manager.queue(channel.transmission_queue)
-    if not isinstance(queue, LocalQueue) or not queue.is_transmission_queue:
+    if not isinstance(queue, mq.LocalQueue) or not queue.is_transmission_queue:
         name = channel.transmission_queue
         message = f"XMITQ of {channel} names {name}, which is not a QLOCAL with USAGE(XMITQ)"
         yield _warning(channel, "NO_TRANSMISSION_QUEUE", message)
@@ -162,49 +142,54 @@ def _channel_findings(
 
 
 def _queue_findings(
-    network: Network, manager: QueueManager, queue: Queue, others: Container[str]
+    network: Network, manager: QueueManager, queue: mq.Queue, others: Container[str]
 ) -> Iterable[Diagnostic]:
     match queue:
-        case AliasQueue():
+        case mq.AliasQueue():
             return _alias_findings(network, manager, queue, others)
-        case RemoteQueue():
+        case mq.RemoteQueue():
             return _remote_findings(network, manager, queue, others)
-        case ModelQueue() if queue.name not in SYSTEM_NAMES:
-            return [_model_finding(queue)]
-        case LocalQueue():
+        case mq.ModelQueue() if queue.name not in SYSTEM_NAMES:
+            message = f"a put to {queue} by the job ends with {_reason_text(Reason.Q_TYPE_ERROR)}"
+            hint = "redrive queue open makes a dynamic queue of it, to which applications put"
+            return [_note(queue, "MODEL_QUEUE", message, hint)]
+        case mq.LocalQueue():
             return _local_queue_findings(network, manager, queue)
     return ()
 
 
 def _alias_findings(
-    network: Network, manager: QueueManager, queue: AliasQueue, others: Container[str]
+    network: Network, manager: QueueManager, queue: mq.AliasQueue, others: Container[str]
 ) -> Iterable[Diagnostic]:
-    if queue.is_for_topic and isinstance(manager.topic(queue.target), Topic):
+    if queue.is_for_topic and isinstance(manager.topic(queue.target), mq.Topic):
         return [_publication_finding(manager, queue)]
     if _is_alias_loop(manager, queue):
-        return [_loop_finding(queue)]
-    return _followed(network, manager, queue, job_request(queue.name), others)
+        message = f"{queue} leads back to itself: a put to it ends with 2001"
+        hint = "let one alias of the loop target a queue"
+        return [_warning(queue, "ALIAS_LOOP", message, hint)]
+    return _route_findings(network, manager, queue, job_request(queue.name), others)
 
 
 def _remote_findings(
-    network: Network, manager: QueueManager, queue: RemoteQueue, others: Container[str]
+    network: Network, manager: QueueManager, queue: mq.RemoteQueue, others: Container[str]
 ) -> list[Diagnostic]:
     is_alias = queue.is_queue_manager_alias
     names = (_ANY_QUEUE, queue.name) if is_alias else (queue.name, "")
-    found = list(_followed(network, manager, queue, job_request(*names), others))
-    serves_replies = bool(found) and _is_reply_to_alias(manager, queue)
-    return [_reply_to_finding(queue)] if serves_replies else found
+    findings = list(_route_findings(network, manager, queue, job_request(*names), others))
+    # A reply-to alias names a queue of its own manager, by a name of the manager that others
+    # resolve, and no XMITQ (Reply-to queue alias example).
+    is_reply_to = not queue.transmission_queue and manager.queue(queue.remote_queue) is not None
+    if not (findings and is_reply_to):
+        return findings
+    target = f"{queue.remote_queue}@{queue.remote_queue_manager}"
+    message = f"{queue} serves as a reply-to alias for {target}: a put to it would fail"
+    hint = "reports of delivery (COD) never come there: Kafka does not tell who read a record"
+    return [_note(queue, "REPLY_TO_ALIAS", message, hint)]
 
 
-def _loop_finding(alias: AliasQueue) -> Diagnostic:
-    message = f"{alias} leads back to itself: a put to it ends with 2001"
-    hint = "let one alias of the loop target a queue"
-    return _warning(alias, "ALIAS_LOOP", message, hint)
-
-
-def _publication_finding(manager: QueueManager, alias: AliasQueue) -> Diagnostic:
+def _publication_finding(manager: QueueManager, alias: mq.AliasQueue) -> Diagnostic:
     topic = manager.topic(alias.target)
-    string = topic.string if isinstance(topic, Topic) else ""
+    string = topic.string if isinstance(topic, mq.Topic) else ""
     names = [one.name for one in subscribers(manager, string)]
     message = f"a put to {alias} is published to topic {string!r}"
     if names:
@@ -216,7 +201,7 @@ def _publication_finding(manager: QueueManager, alias: AliasQueue) -> Diagnostic
 
 
 def _subscription_findings(
-    network: Network, manager: QueueManager, subscription: Subscription
+    network: Network, manager: QueueManager, subscription: mq.Subscription
 ) -> Iterator[Diagnostic]:
     """Why a subscription gets nothing, or its copies do not reach its queue."""
     names = subscription.destination, subscription.destination_manager or manager.name
@@ -230,7 +215,7 @@ def _subscription_findings(
     else:
         route = follow_route(network, manager.name, job_request(*names), _PUT)
         if route.end in {End.REFUSED, End.UNDELIVERED}:
-            problem = f"a copy for {names[0]}@{names[1]} ends with {_named(route.reason)}"
+            problem = f"a copy for {names[0]}@{names[1]} ends with {_reason_text(route.reason)}"
         elif route.end is End.TOPIC:
             problem = f"its queue {names[0]} is an alias for a topic: copies are published again"
     if problem:
@@ -238,31 +223,10 @@ def _subscription_findings(
         yield _warning(subscription, "SUBSCRIPTION", f"{subscription}: {problem}", hint)
 
 
-def _model_finding(queue: ModelQueue) -> Diagnostic:
-    message = f"a put to {queue} by the job ends with {_named(Reason.Q_TYPE_ERROR)}"
-    hint = "redrive queue open makes a dynamic queue of it, to which applications put"
-    return _note(queue, "MODEL_QUEUE", message, hint)
-
-
-def _is_reply_to_alias(manager: QueueManager, queue: RemoteQueue) -> bool:
-    """Whether a remote definition is made for reply-to names (Reply-to queue alias example).
-
-    It names a queue of its own manager, by a name of the manager that others resolve, and no XMITQ.
-    """
-    return not queue.transmission_queue and manager.queue(queue.remote_queue) is not None
-
-
-def _reply_to_finding(queue: RemoteQueue) -> Diagnostic:
-    names = f"{queue.remote_queue}@{queue.remote_queue_manager}"
-    message = f"{queue} serves as a reply-to alias for {names}: a put to it would fail"
-    hint = "reports of delivery (COD) never come there: Kafka does not tell who read a record"
-    return _note(queue, "REPLY_TO_ALIAS", message, hint)
-
-
-def _is_alias_loop(manager: QueueManager, alias: AliasQueue) -> bool:
+def _is_alias_loop(manager: QueueManager, alias: mq.AliasQueue) -> bool:
     seen = {alias.name}
     queue = manager.queue(alias.target)
-    while isinstance(queue, AliasQueue) and queue.name not in seen:
+    while isinstance(queue, mq.AliasQueue) and queue.name not in seen:
         seen.add(queue.name)
         queue = manager.queue(queue.target)
     # An alias may have the name of the cluster queue it stands for.
@@ -270,7 +234,7 @@ def _is_alias_loop(manager: QueueManager, alias: AliasQueue) -> bool:
 
 
 def _local_queue_findings(
-    network: Network, manager: QueueManager, queue: LocalQueue
+    network: Network, manager: QueueManager, queue: mq.LocalQueue
 ) -> Iterator[Diagnostic]:
     if queue.stream_queue:
         yield from _stream_findings(manager, queue)
@@ -286,35 +250,35 @@ def _local_queue_findings(
         yield _warning(queue, "NO_CHANNEL", message, hint)
 
 
-def _trigger_findings(manager: QueueManager, queue: LocalQueue) -> Iterator[Diagnostic]:
+def _trigger_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[Diagnostic]:
     """Why TRIGGER causes nothing, or less than in IBM MQ."""
     if problem := trigger_problem(manager, queue):
         message = f"TRIGGER of {queue} causes no trigger message: {problem}"
         hint = "it needs PROCESS, INITQ and DEFINE PROCESS, as in IBM MQ; or say NOTRIGGER"
         yield _warning(queue, "NO_TRIGGER", message, hint)
         return
-    counts = queue.trigger_type is not TriggerType.EVERY
+    counts = queue.trigger_type is not mq.TriggerType.EVERY
     if counts and queue.trigger_priority:
         message = f"TRIGMPRI of {queue} counts for the message that is put only: its depth is that"
         message += " of all messages, whatever their priority"
         yield _warning(queue, "NOT_HONOURED", message, "TRIGTYPE(EVERY) needs no depth")
-    if queue.trigger_type is TriggerType.DEPTH:
+    if queue.trigger_type is mq.TriggerType.DEPTH:
         message = f"TRIGTYPE(DEPTH) of {queue} stays on: a trigger message does not switch it off"
         hint = "there is one more whenever the depth was below TRIGDPTH and reaches it again"
         yield _warning(queue, "NOT_HONOURED", message, hint)
 
 
-def _stream_findings(manager: QueueManager, queue: LocalQueue) -> Iterator[Diagnostic]:
+def _stream_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[Diagnostic]:
     """What STREAMQ must not name: nothing, a model, or a queue that has copies made itself."""
     name = queue.stream_queue
     copies = manager.queue(name)
-    base = manager.queue(copies.target) if isinstance(copies, AliasQueue) else copies
+    base = manager.queue(copies.target) if isinstance(copies, mq.AliasQueue) else copies
     problem = ""
     if copies is None:
         problem = "which does not exist"
-    elif isinstance(copies, ModelQueue):
+    elif isinstance(copies, mq.ModelQueue):
         problem = "which is a model queue"
-    elif isinstance(base, LocalQueue) and base.stream_queue:
+    elif isinstance(base, mq.LocalQueue) and base.stream_queue:
         problem = "which has a STREAMQ itself: copies are not copied again"
     if problem:
         message = f"STREAMQ of {queue} names {name}, {problem}"
@@ -322,10 +286,10 @@ def _stream_findings(manager: QueueManager, queue: LocalQueue) -> Iterator[Diagn
         yield _warning(queue, "STREAM_QUEUE", message, hint)
 
 
-def _followed(
+def _route_findings(
     network: Network,
     manager: QueueManager,
-    queue: Queue,
+    queue: mq.Queue,
     request: OpenRequest,
     others: Container[str],
 ) -> Iterator[Diagnostic]:
@@ -340,7 +304,7 @@ def _followed(
     match route.end:
         case End.REFUSED:
             code = _CODES.get(route.reason, "PUT_FAILS")
-            message = f"a put to {queue} ends with {_named(route.reason)}: {route.detail}"
+            message = f"a put to {queue} ends with {_reason_text(route.reason)}: {route.detail}"
             yield _warning(queue, code, message, route.advice)
         case End.LOOP:
             message = f"a put to {queue} never ends: {route.detail}"
@@ -351,7 +315,7 @@ def _followed(
             yield _warning(queue, "DANGLING_RQMNAME", message + missing, hint)
         case End.UNDELIVERED if request.queue != _ANY_QUEUE:
             message = f"a put to {queue} fails at {route.puts[-1].resolution.opened_at} with "
-            message += f"{_named(route.reason)}: {route.detail}"
+            message += f"{_reason_text(route.reason)}: {route.detail}"
             yield _warning(queue, "UNDELIVERABLE", message, route.advice)
         case _:
             return
@@ -364,7 +328,7 @@ def _missing_manager(network: Network, route: Route, others: Container[str]) -> 
     return "" if is_known or route.reason else name
 
 
-def _named(reason: Reason) -> str:
+def _reason_text(reason: Reason) -> str:
     return f"{reason:d} MQRC_{reason.name}"
 
 
@@ -376,7 +340,7 @@ class _Member:
     """A queue manager with a cluster-receiver channel for a cluster."""
 
     manager: QueueManager
-    receiver: Channel
+    receiver: mq.Channel
     is_full: bool
     """Whether it holds a full repository of the cluster."""
     senders: frozenset[str]
@@ -394,45 +358,42 @@ def check_clusters(network: Network) -> Iterator[Diagnostic]:
         if len(members) < 2:  # noqa: PLR2004 - alone it has nobody to learn from
             continue
         if not any(one.is_full for one in members):
-            yield _without_repository(cluster, members[0])
+            message = f"no queue manager here holds a full repository of cluster {cluster}"
+            hint = (
+                "in IBM MQ its members would know nothing of each other (2085, 2189), here they do;"
+                " set REPOS on two of them, or add the definitions of those that have it"
+            )
+            yield _note(members[0].receiver, "NO_FULL_REPOSITORY", message, hint)
         elif any(one.senders for one in members):
             for one in members:
-                yield from _unconnected(cluster, one, members)
+                yield from _unconnected_member(cluster, one, members)
 
 
 def _members_by_cluster(network: Network) -> dict[str, list[_Member]]:
-    found: dict[str, list[_Member]] = {}
+    found: dict[str, list[_Member]] = defaultdict(list)
     for manager in network.queue_managers.values():
         attributes = manager.attributes
         full = manager.clusters_of(attributes.repository_cluster, attributes.repository_namelist)
-        for cluster, receiver in _channels(manager, ChannelType.CLUSRCVR):
-            senders = (
+        for cluster, receiver in _channels(manager, mq.ChannelType.CLUSRCVR):
+            senders = frozenset(
                 channel.name
-                for name, channel in _channels(manager, ChannelType.CLUSSDR)
+                for name, channel in _channels(manager, mq.ChannelType.CLUSSDR)
                 if name == cluster
             )
-            member = _Member(manager, receiver, cluster in full, frozenset(senders))
-            found.setdefault(cluster, []).append(member)
+            found[cluster].append(_Member(manager, receiver, cluster in full, senders))
     return found
 
 
-def _channels(manager: QueueManager, kind: ChannelType) -> Iterator[tuple[str, Channel]]:
+def _channels(manager: QueueManager, kind: mq.ChannelType) -> Iterator[tuple[str, mq.Channel]]:
     for channel in manager.channels.values():
         if channel.channel_type is kind:
             for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist):
                 yield cluster, channel
 
 
-def _without_repository(cluster: str, member: _Member) -> Diagnostic:
-    message = f"no queue manager here holds a full repository of cluster {cluster}"
-    hint = (
-        "in IBM MQ its members would know nothing of each other (2085, 2189), here they do;"
-        " set REPOS on two of them, or add the definitions of those that have it"
-    )
-    return _note(member.receiver, "NO_FULL_REPOSITORY", message, hint)
-
-
-def _unconnected(cluster: str, member: _Member, members: Iterable[_Member]) -> Iterator[Diagnostic]:
+def _unconnected_member(
+    cluster: str, member: _Member, members: Iterable[_Member]
+) -> Iterator[Diagnostic]:
     name = member.manager.name
     others = {
         one.receiver.name for one in members if one.is_full and one.manager is not member.manager

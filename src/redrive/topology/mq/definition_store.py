@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from redrive.topology.mq.objects import (
-    CLUSTER_TRANSMISSION_QUEUE,
-    Channel,
-    ChannelType,
-    Definition,
-    HoldingQueue,
-    LocalQueue,
-    Namelist,
-    Process,
-    Queue,
-    QueueManagerAttributes,
-    Subscription,
-    Topic,
-)
-from redrive.topology.mq.parameters import Given, did_you_mean, failure_at, object_name, problem_at
+from redrive.topology.mq import objects as mq
+from redrive.topology.mq.parameters import Given, did_you_mean, object_name
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.script import Parameter
+from redrive.topology.mq.script import CommandFailed, Parameter, ScriptProblem
 from redrive.topology.mq.system_objects import (
     DEFAULT_CHANNELS,
     DEFAULT_QUEUES,
@@ -31,6 +18,14 @@ from redrive.topology.mq.system_objects import (
     SYSTEM_QUEUES,
 )
 
+_OTHER_OBJECTS: Mapping[type[mq.Definition], str] = {
+    mq.Channel: "channels",
+    mq.Topic: "topics",
+    mq.Subscription: "subscriptions",
+    mq.Namelist: "namelists",
+    mq.Process: "processes",
+}
+"""Objects beside queues, with the field of a queue manager that holds those of the kind."""
 _DEFAULT_CHANNEL_NAMES = {kind: name for name, kind in DEFAULT_CHANNELS.items()}
 
 
@@ -38,49 +33,40 @@ class DefinitionStore:
     """Which objects exist, what a DEFINE copies, and which definitions ``runmqsc`` refuses."""
 
     def __init__(self, base: QueueManager, *, refuses: bool) -> None:
-        self._base, self._refuses = base, refuses
+        self._base, self.refuses = base, refuses
         self.attributes = base.attributes
         self.suspended = set(base.suspended_clusters)
-        self._queues, self._shared = dict(base.queues), dict(base.shared_queues)
-        self._others: dict[type[Definition], dict[str, Any]] = {
-            Channel: dict(base.channels),
-            Topic: dict(base.topics),
-            Subscription: dict(base.subscriptions),
-            Namelist: dict(base.namelists),
-            Process: dict(base.processes),
+        self._objects: dict[str, Any] = {
+            name: dict(getattr(base, name))
+            for name in ("queues", "shared_queues", *_OTHER_OBJECTS.values())
         }
+        """Definitions by name, by the field of the queue manager that holds them."""
 
     def queue_manager(self) -> QueueManager:
         """The queue manager as the commands so far leave it."""
+        suspended = frozenset(self.suspended)
+        attributes = self.attributes
         return replace(
-            self._base,
-            attributes=self.attributes,
-            queues=self._queues,
-            shared_queues=self._shared,
-            channels=self._others[Channel],
-            topics=self._others[Topic],
-            subscriptions=self._others[Subscription],
-            namelists=self._others[Namelist],
-            processes=self._others[Process],
-            suspended_clusters=frozenset(self.suspended),
+            self._base, attributes=attributes, suspended_clusters=suspended, **self._objects
         )
 
-    def of_kind(self, kind: type[Definition], *, shared: bool = False) -> dict[str, Any]:
+    def of_kind(self, kind: type[mq.Definition], *, shared: bool = False) -> dict[str, Any]:
         """The objects of a kind by name, the product's own left out; all queues are of one kind."""
-        if issubclass(kind, Queue):
-            return self._shared if shared else self._queues
-        return self._others.get(kind, {})
+        field = _OTHER_OBJECTS.get(kind, "shared_queues" if shared else "queues")
+        objects: dict[str, Any] = self._objects[field]
+        return objects
 
-    def find(self, kind: type[Definition], name: str) -> Definition | None:
+    def find(self, kind: type[mq.Definition], name: str) -> mq.Definition | None:
         """The object of this kind and name, the product's own included."""
-        found: Definition | None = self.of_kind(kind).get(name)
-        if issubclass(kind, Queue):
-            found = found or self._shared.get(name) or SYSTEM_QUEUES.get(name)
+        found: mq.Definition | None = self.of_kind(kind).get(name)
+        if issubclass(kind, mq.Queue):
+            shared_queues = self._objects["shared_queues"]
+            found = found or shared_queues.get(name) or SYSTEM_QUEUES.get(name)
         else:
             found = found or SYSTEM_OBJECTS.get(kind, {}).get(name)
         return found if type(found) is kind else None
 
-    def existing(self, kind: type[Definition], subject: Parameter) -> Definition:
+    def existing(self, kind: type[mq.Definition], subject: Parameter) -> mq.Definition:
         """The object that a command names; raises ``CommandFailed`` (AMQ8147E) without one."""
         name = object_name(kind, subject)
         if (found := self.find(kind, name)) is not None:
@@ -88,10 +74,10 @@ class DefinitionStore:
         hint = "another script may define it: QM=FOLDER reads several in order"
         hint = did_you_mean(name, self.of_kind(kind)) or hint
         message = f"AMQ8147E: there is no {kind.keyword}({name})"
-        raise failure_at("NOT_FOUND", message, subject, hint=hint)
+        raise CommandFailed.at("NOT_FOUND", message, subject, hint=hint)
 
     def check_free(
-        self, kind: type[Definition], name: str, subject: Parameter, given: Given
+        self, kind: type[mq.Definition], name: str, subject: Parameter, given: Given
     ) -> None:
         """Refuse (AMQ8150E) to define what exists, but with REPLACE and for the same type."""
         shared = given.fields.get("is_shared", False)
@@ -100,52 +86,54 @@ class DefinitionStore:
             return
         if type(existing) is not kind:
             message = f"AMQ8150E: {name} exists as {existing.keyword}"
-            raise failure_at("EXISTS", message, subject)
+            raise CommandFailed.at("EXISTS", message, subject)
         if "REPLACE" not in given.options:
             hint = f"it was defined at {existing.location}; add REPLACE to define it anew"
-            raise failure_at("EXISTS", f"AMQ8150E: {existing} exists", subject, hint=hint)
+            raise CommandFailed.at("EXISTS", f"AMQ8150E: {existing} exists", subject, hint=hint)
 
-    def model(self, kind: type[Definition], subject: Parameter, given: Given) -> Definition | None:
+    def model(
+        self, kind: type[mq.Definition], subject: Parameter, given: Given
+    ) -> mq.Definition | None:
         """The object whose attributes a DEFINE copies; None for the product's defaults."""
         if (like := given.options.get("LIKE")) is not None:
             model = self.find(kind, like.value or "")
             if model is None:
                 message = f"AMQ8147E: there is no {kind.keyword}({like.value})"
-                raise failure_at("NOT_FOUND", message, like)
+                raise CommandFailed.at("NOT_FOUND", message, like)
             return model
-        if kind is Channel:
+        if kind is mq.Channel:
             channel_type = given.fields.get("channel_type")
             if channel_type is None:
-                raise problem_at("MISSING", "a channel needs CHLTYPE", subject)
-            return self._others[Channel].get(_DEFAULT_CHANNEL_NAMES.get(channel_type, ""))
-        return self._queues.get(DEFAULT_QUEUES.get(kind, ""))
+                raise ScriptProblem.at("MISSING", "a channel needs CHLTYPE", subject)
+            return self.of_kind(kind).get(_DEFAULT_CHANNEL_NAMES.get(channel_type, ""))
+        return self.of_kind(mq.Queue).get(DEFAULT_QUEUES.get(kind, ""))
 
-    def keep(self, definition: Definition, subject: Parameter) -> None:
+    def keep(self, definition: mq.Definition, subject: Parameter) -> None:
         """Take a definition in place of what had its name, unless ``runmqsc`` refuses it."""
         problem = ""
         match definition:
-            case QueueManagerAttributes():
-                problem = _refusal_of_queue_manager(definition, self._queues.values())
-            case Topic():
+            case mq.QueueManagerAttributes():
+                problem = _refusal_of_queue_manager(definition, self._objects["queues"].values())
+            case mq.Topic():
                 problem = _refusal_of_topic(definition)
-            case Subscription():
+            case mq.Subscription():
                 problem = _refusal_of_subscription(definition)
-            case Channel():
+            case mq.Channel():
                 problem = _refusal_of_channel(definition)
-            case Queue():
+            case mq.Queue():
                 problem = _refusal_of_queue(definition, self.attributes.max_message_length)
-        if problem and self._refuses:
-            raise failure_at("REFUSED", problem, subject)
-        if isinstance(definition, QueueManagerAttributes):
+        if problem and self.refuses:
+            raise CommandFailed.at("REFUSED", problem, subject)
+        if isinstance(definition, mq.QueueManagerAttributes):
             self.attributes = definition
         else:
             self._home_of(definition)[definition.name] = definition
 
-    def delete(self, definition: Definition) -> None:
+    def delete(self, definition: mq.Definition) -> None:
         """Remove a definition, which is there."""
         del self._home_of(definition)[definition.name]
 
-    def _home_of(self, definition: Definition) -> dict[str, Any]:
+    def _home_of(self, definition: mq.Definition) -> dict[str, Any]:
         shared = getattr(definition, "is_shared", False)
         return self.of_kind(type(definition), shared=shared)
 
@@ -153,17 +141,19 @@ class DefinitionStore:
 # What runmqsc refuses although the syntax is right, by the references of the commands (DEFINE
 # CHANNEL, DEFINE queues, ALTER QMGR) and of the PCF reason codes that the findings name.
 
-_SERVES_QUEUE = frozenset({ChannelType.SDR, ChannelType.SVR})
-_CALLS = frozenset({ChannelType.SDR, ChannelType.RQSTR, ChannelType.CLUSSDR, ChannelType.CLNTCONN})
+_SERVES_QUEUE = frozenset({mq.ChannelType.SDR, mq.ChannelType.SVR})
+_CALLS = frozenset(
+    {mq.ChannelType.SDR, mq.ChannelType.RQSTR, mq.ChannelType.CLUSSDR, mq.ChannelType.CLNTCONN}
+)
 
 
-def _refusal_of_topic(topic: Topic) -> str:
+def _refusal_of_topic(topic: mq.Topic) -> str:
     if topic.name in SYSTEM_NAMES or topic.string:
         return ""
     return f"{topic} needs TOPICSTR, and it cannot be empty"
 
 
-def _refusal_of_subscription(subscription: Subscription) -> str:
+def _refusal_of_subscription(subscription: mq.Subscription) -> str:
     if subscription.name in SYSTEM_NAMES:
         return ""
     if not (subscription.topic_string or subscription.topic_object):
@@ -173,7 +163,7 @@ def _refusal_of_subscription(subscription: Subscription) -> str:
     return ""
 
 
-def _refusal_of_channel(channel: Channel) -> str:
+def _refusal_of_channel(channel: mq.Channel) -> str:
     if channel.name in DEFAULT_CHANNELS:
         return ""  # it only holds defaults
     kind = channel.channel_type
@@ -184,11 +174,11 @@ def _refusal_of_channel(channel: Channel) -> str:
     return _refusal_of_clusters(channel)
 
 
-def _refusal_of_queue(queue: Queue, most: int) -> str:
-    if isinstance(queue, HoldingQueue) and queue.max_message_length > most:
+def _refusal_of_queue(queue: mq.Queue, most: int) -> str:
+    if isinstance(queue, mq.HoldingQueue) and queue.max_message_length > most:
         length = queue.max_message_length
         return f"MAXMSGL({length}) is more than the {most} that the queue manager takes"
-    if isinstance(queue, LocalQueue):
+    if isinstance(queue, mq.LocalQueue):
         is_transmission_queue = queue.is_transmission_queue
         if queue.is_clustered and is_transmission_queue:
             return "a transmission queue cannot be in a cluster (MQRCCF_CLUSTER_Q_USAGE_ERROR)"
@@ -196,26 +186,26 @@ def _refusal_of_queue(queue: Queue, most: int) -> str:
             return "CLCHNAME needs USAGE(XMITQ) (MQRCCF_CLUS_XMIT_Q_USAGE_ERROR)"
         if queue.stream_queue and is_transmission_queue:
             return "a transmission queue cannot have STREAMQ"
-    if isinstance(queue, HoldingQueue) and queue.stream_queue.startswith("SYSTEM."):
+    if isinstance(queue, mq.HoldingQueue) and queue.stream_queue.startswith("SYSTEM."):
         return f"STREAMQ cannot be {queue.stream_queue}"
     return _refusal_of_clusters(queue)
 
 
-def _refusal_of_clusters(definition: Channel | Queue) -> str:
+def _refusal_of_clusters(definition: mq.Channel | mq.Queue) -> str:
     if definition.cluster and definition.cluster_namelist:
         return "CLUSTER and CLUSNL exclude each other (MQRCCF_CLUSTER_NAME_CONFLICT)"
     return ""
 
 
 def _refusal_of_queue_manager(
-    queue_manager: QueueManagerAttributes, queues: Iterable[Queue]
+    queue_manager: mq.QueueManagerAttributes, queues: Iterable[mq.Queue]
 ) -> str:
-    if queue_manager.default_transmission_queue == CLUSTER_TRANSMISSION_QUEUE:
-        return f"AMQ8520E: DEFXMITQ cannot be {CLUSTER_TRANSMISSION_QUEUE}"
+    if queue_manager.default_transmission_queue == mq.CLUSTER_TRANSMISSION_QUEUE:
+        return f"AMQ8520E: DEFXMITQ cannot be {mq.CLUSTER_TRANSMISSION_QUEUE}"
     if queue_manager.repository_cluster and queue_manager.repository_namelist:
         return "REPOS and REPOSNL exclude each other (MQRCCF_REPOS_NAME_CONFLICT)"
     most = queue_manager.max_message_length
     for queue in queues:
-        if isinstance(queue, HoldingQueue) and queue.max_message_length > most:
+        if isinstance(queue, mq.HoldingQueue) and queue.max_message_length > most:
             return f"MAXMSGL({most}) is less than the {queue.max_message_length} of {queue}"
     return ""

@@ -46,6 +46,11 @@ class Configuration:
             variables={**other.variables, **self.variables},
         )
 
+    def inserts(self, queue_manager: str) -> Mapping[str, str]:
+        """What stands for the inserts of a queue manager's scripts, names in upper case."""
+        cluster = {"AUTOCL": self.cluster} if self.cluster else {}
+        return {**self.variables, "QMNAME": queue_manager, **cluster}
+
     def applied(self, attributes: QueueManagerAttributes) -> QueueManagerAttributes:
         """The attributes of a queue manager: one that is named holds a full repository."""
         if attributes.name not in self.repositories:
@@ -95,29 +100,12 @@ def _attributes(text: str, file: str) -> Iterator[tuple[str, str, str, SourceLoc
             yield stanza, found[1].upper(), found[2], where
 
 
-@dataclass(frozen=True, slots=True)
-class Inserts:
-    """What stands for the inserts of one queue manager's scripts."""
-
-    values: Mapping[str, str]
-    """Name of the insert, in upper case, to its value."""
-
-    @classmethod
-    def of(cls, queue_manager: str, configuration: Configuration = NO_CONFIGURATION) -> Inserts:
-        """The inserts of a queue manager, with what its ``qm.ini`` says."""
-        values = {**configuration.variables, "QMNAME": queue_manager}
-        if configuration.cluster:
-            values["AUTOCL"] = configuration.cluster
-        return cls(values)
-
-    def into(self, parameter: Parameter) -> Parameter:
-        """A parameter with the values for its inserts; what is none stays as it is."""
-        if parameter.value is None:
-            return parameter
-        return parameter._replace(value=_INSERT.sub(self._value, parameter.value))
-
-    def _value(self, insert: re.Match[str]) -> str:
-        return self.values.get(insert[1].upper(), insert[0])
+def with_inserts(parameter: Parameter, values: Mapping[str, str]) -> Parameter:
+    """A parameter with the values for its inserts; what is none stays as it is."""
+    if parameter.value is None:
+        return parameter
+    value = _INSERT.sub(lambda it: values.get(it[1].upper(), it[0]), parameter.value)
+    return parameter._replace(value=value)
 
 
 def hint_for_insert(value: str) -> str:

@@ -28,7 +28,7 @@ _DISPLAYED: Final = {
     "qmname": "",
     "process": "",
 }
-"""What names an object that is displayed, and what tells its kind."""
+"""The parameter with the name of a displayed object -> the parameter with its kind."""
 
 
 def is_mqweb(data: bytes) -> bool:

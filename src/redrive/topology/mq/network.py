@@ -12,15 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from redrive.topology.mq.objects import (
-    CLUSTER_TRANSMISSION_QUEUE,
-    Channel,
-    ChannelType,
-    LocalQueue,
-    ModelQueue,
-    Queue,
-    RemoteQueue,
-)
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.queue_manager import (
     ClusterInstance,
     ClusterRoute,
@@ -30,9 +22,9 @@ from redrive.topology.mq.queue_manager import (
 from redrive.topology.names import Names
 from redrive.topology.put import DynamicQueue
 
-_SENDERS = (ChannelType.SDR, ChannelType.SVR)
-_RECEIVERS = (ChannelType.RCVR, ChannelType.RQSTR)
-_DEFAULT_RECEIVER = Channel(name="SYSTEM.DEF.RECEIVER", channel_type=ChannelType.RCVR)
+_SENDERS = (mq.ChannelType.SDR, mq.ChannelType.SVR)
+_RECEIVERS = (mq.ChannelType.RCVR, mq.ChannelType.RQSTR)
+_DEFAULT_RECEIVER = mq.Channel(name="SYSTEM.DEF.RECEIVER", channel_type=mq.ChannelType.RCVR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +33,8 @@ class Link:
 
     queue_manager: str
     """Name of the receiving manager."""
-    sender: Channel | None = None
-    receiver: Channel = _DEFAULT_RECEIVER
+    sender: mq.Channel | None = None
+    receiver: mq.Channel = _DEFAULT_RECEIVER
 
     @property
     def is_fast(self) -> bool:
@@ -60,24 +52,29 @@ class Network:
     ) -> None:
         """Connect queue managers; of several with one name the last one counts.
 
-        Args:
-            queue_managers: The managers.
-            links: Further channels, by transmission queue and sending manager.
+        ``links`` are further channels, by transmission queue and sending manager.
         """
         self.queue_managers: Mapping[str, QueueManager] = {
             manager.name: manager for manager in _in_groups(queue_managers)
         }
         self._routes: dict[str, dict[str, list[ClusterRoute]]] = {}
-        """Cluster to manager to the ways there."""
+        """Cluster -> manager -> the ways there."""
         self._instances: dict[str, dict[str, list[ClusterInstance]]] = {}
-        """Cluster to queue to its instances."""
+        """Cluster -> queue -> its instances."""
         self._clusters: dict[str, set[str]] = {}
-        """Manager to the clusters it is in."""
+        """Manager -> the clusters it is in."""
         for manager in self.queue_managers.values():
             self._join_clusters(manager)
         self._receivers = self._receivers_by_name()
         self._given_links = dict(links or {})
-        self._links = self._links_by_queue() | self._given_links
+        links_by_queue = {
+            Names(queue=channel.transmission_queue, queue_manager=name): link
+            for name, manager in self.queue_managers.items()
+            # The channel first in the alphabet serves a queue that several name.
+            for channel in sorted(senders(manager), key=lambda one: one.name, reverse=True)
+            if (link := self._link_of(name, channel)) is not None
+        }
+        self._links = links_by_queue | self._given_links
 
     def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Network:
         """The network with PUT of some queues, named by manager and queue, changed."""
@@ -101,18 +98,18 @@ class Network:
             if manager is None or manager.queue(one.queue) is not None:
                 continue
             model = manager.queue(one.model)
-            if not isinstance(model, ModelQueue):
-                model = ModelQueue(name=one.model)
+            if not isinstance(model, mq.ModelQueue):
+                model = mq.ModelQueue(name=one.model)
             queue = replace(model.make(one.queue), is_temporary=one.until is not None)
             made.append((one.queue_manager, queue))
         return self._with_queues(made)
 
-    def _with_queues(self, queues: Iterable[tuple[str, Queue]]) -> Network:
+    def _with_queues(self, queues: Iterable[tuple[str, mq.Queue]]) -> Network:
         """The network in which managers have these queues; a shared one, all of its group."""
         managers = dict(self.queue_managers)
         for name, queue in queues:
             group = managers[name].queue_sharing_group
-            if isinstance(queue, LocalQueue) and queue.is_shared and group:
+            if isinstance(queue, mq.LocalQueue) and queue.is_shared and group:
                 for member in {name, *group.members} & managers.keys():
                     shared = {**managers[member].shared_queues, queue.name: queue}
                     managers[member] = replace(managers[member], shared_queues=shared)
@@ -128,7 +125,7 @@ class Network:
         routes = [
             _route(manager, channel, cluster)
             for channel in manager.channels.values()
-            if channel.channel_type is ChannelType.CLUSRCVR
+            if channel.channel_type is mq.ChannelType.CLUSRCVR
             for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist)
         ]
         self._clusters[manager.name] = {route.cluster for route in routes}
@@ -137,14 +134,16 @@ class Network:
         if not routes:
             return
         for queue in manager.queues.values():
-            for instance in _instances(manager, queue, routes):
-                known = self._instances.setdefault(instance.route.cluster, defaultdict(list))
-                known[instance.name].append(instance)
+            clusters = manager.clusters_of(queue.cluster, queue.cluster_namelist)
+            for route in routes:
+                if route.cluster in clusters:
+                    known = self._instances.setdefault(route.cluster, defaultdict(list))
+                    known[queue.name].append(_instance(queue, route))
 
     def routes(self, at: QueueManager, queue_manager: str) -> list[ClusterRoute]:
         """The cluster channels over which a manager reaches another one, if there are any."""
         found = [route for route in _known_routes(at) if route.queue_manager == queue_manager]
-        for cluster in self._joined(at):
+        for cluster in self._clusters_of(at):
             found += self._routes[cluster].get(queue_manager, ())
         return found
 
@@ -153,14 +152,11 @@ class Network:
     ) -> list[ClusterInstance]:
         """Instances of a cluster queue at others, as far as a manager's repository knows them.
 
-        Args:
-            at: The manager.
-            name: Name of the queue, or of the queue manager alias.
-            aliases: Whether cluster queue manager aliases are wanted instead of queues.
+        With ``aliases`` they are those of a cluster queue manager alias instead of a queue.
         """
         found = [instance for instance in at.known_instances if instance.name == name]
         seen = {instance.route.queue_manager for instance in found}
-        for cluster in self._joined(at):
+        for cluster in self._clusters_of(at):
             found += (
                 instance
                 for instance in self._instances.get(cluster, {}).get(name, ())
@@ -176,19 +172,19 @@ class Network:
     def routes_from(self, at: QueueManager) -> list[ClusterRoute]:
         """The cluster channels over which a manager reaches the other members, each once."""
         found: dict[str, ClusterRoute] = {}
-        for cluster in self._joined(at):
+        for cluster in self._clusters_of(at):
             for name, routes in self._routes[cluster].items():
                 if name != at.name:
                     found.setdefault(name, routes[0])
         return list(found.values())
 
-    def _joined(self, at: QueueManager) -> list[str]:
+    def _clusters_of(self, at: QueueManager) -> list[str]:
         return sorted(self._clusters.get(at.name, ()))
 
-    def own_instance(self, at: QueueManager, queue: Queue) -> ClusterInstance:
+    def own_instance(self, at: QueueManager, queue: mq.Queue) -> ClusterInstance:
         """A manager's own clustered queue as workload management compares it with others."""
         channels = (
-            route for cluster in self._joined(at) for route in self._routes[cluster][at.name]
+            route for cluster in self._clusters_of(at) for route in self._routes[cluster][at.name]
         )
         clusters = at.clusters_of(queue.cluster, queue.cluster_namelist)
         own = ClusterRoute(queue_manager=at.name, cluster=next(iter(clusters), ""))
@@ -205,7 +201,7 @@ class Network:
             matching = [
                 queue
                 for queue in at.queues.values()
-                if isinstance(queue, LocalQueue)
+                if isinstance(queue, mq.LocalQueue)
                 and queue.cluster_channels
                 and queue.is_transmission_queue
                 and _generic_match(queue.cluster_channels, route.channel)
@@ -214,7 +210,7 @@ class Network:
                 return min(matching, key=_specificity).name
             if at.attributes.has_queue_per_channel:
                 return f"SYSTEM.CLUSTER.TRANSMIT.{route.channel}"
-        return CLUSTER_TRANSMISSION_QUEUE
+        return mq.CLUSTER_TRANSMISSION_QUEUE
 
     def link(self, *, queue: str, queue_manager: str) -> Link | None:
         """The channel that serves a transmission queue; None if none is known."""
@@ -241,7 +237,7 @@ class Network:
         members = group.members if group else ()
         return tuple(one for one in members if one != manager.name and one in self)
 
-    def receivers(self, sender: str, channel: Channel) -> list[tuple[str, Channel]]:
+    def receivers(self, sender: str, channel: mq.Channel) -> list[tuple[str, mq.Channel]]:
         """Managers with a receiver or requester channel of a sender's name, with that channel."""
         return [
             (name, receiver)
@@ -249,51 +245,35 @@ class Network:
             if name != sender
         ]
 
-    def _receivers_by_name(self) -> Mapping[str, list[tuple[str, Channel]]]:
-        found: dict[str, list[tuple[str, Channel]]] = defaultdict(list)
+    def _receivers_by_name(self) -> Mapping[str, list[tuple[str, mq.Channel]]]:
+        found: dict[str, list[tuple[str, mq.Channel]]] = defaultdict(list)
         for name, manager in self.queue_managers.items():
             for channel in manager.channels.values():
                 if channel.channel_type in _RECEIVERS:
                     found[channel.name].append((name, channel))
         return found
 
-    def _links_by_queue(self) -> dict[Names, Link]:
-        return {
-            Names(queue=channel.transmission_queue, queue_manager=name): link
-            for name, manager in self.queue_managers.items()
-            # The channel first in the alphabet serves a queue that several name.
-            for channel in sorted(senders(manager), key=lambda one: one.name, reverse=True)
-            if (link := self._link_of(name, channel)) is not None
-        }
-
-    def _link_of(self, sender: str, channel: Channel) -> Link | None:
+    def _link_of(self, sender: str, channel: mq.Channel) -> Link | None:
         """Where a sender channel leads.
 
         By its receiver; if several managers have one of this name, the transmission queue's name
         tells, as it is by custom that of the manager. Without a receiver it leads nowhere.
         """
         receivers = self.receivers(sender, channel)
-        custom = channel.transmission_queue
-        named = [pair for pair in receivers if pair[0] == custom]
+        named = [pair for pair in receivers if pair[0] == channel.transmission_queue]
         for name, receiver in named or (receivers if len(receivers) == 1 else ()):
             return Link(queue_manager=name, sender=channel, receiver=receiver)
         return None
 
     def why_held(self, *, queue: str, queue_manager: str) -> str:
         """Why nothing moves what a transmission queue holds, in one sentence."""
-        serving = [
-            channel
-            for channel in senders(self.queue_managers[queue_manager])
-            if channel.transmission_queue == queue
-        ]
+        channels = senders(self.queue_managers[queue_manager])
+        serving = [channel for channel in channels if channel.transmission_queue == queue]
         if not serving:
             return f"no channel serves transmission queue {queue} of {queue_manager}"
         channel = min(serving, key=lambda one: one.name)
-        several = [name for name, _ in self.receivers(queue_manager, channel)]
-        if several:
-            return f"channel {channel.name} of {queue_manager} may lead to any of " + ", ".join(
-                several
-            )
+        if several := ", ".join(name for name, _ in self.receivers(queue_manager, channel)):
+            return f"channel {channel.name} of {queue_manager} may lead to any of {several}"
         return f"no queue manager has a receiver for channel {channel.name} of {queue_manager}"
 
 
@@ -321,7 +301,7 @@ def _in_groups(queue_managers: Iterable[QueueManager]) -> Iterator[QueueManager]
         yield replace(manager, queue_sharing_group=group, shared_queues=shared)
 
 
-def senders(manager: QueueManager) -> Iterator[Channel]:
+def senders(manager: QueueManager) -> Iterator[mq.Channel]:
     """The sender and server channels of a manager that serve a transmission queue."""
     return (
         channel
@@ -340,7 +320,7 @@ def _known_routes(at: QueueManager) -> Iterator[ClusterRoute]:
             yield route
 
 
-def _route(manager: QueueManager, channel: Channel, cluster: str) -> ClusterRoute:
+def _route(manager: QueueManager, channel: mq.Channel, cluster: str) -> ClusterRoute:
     return ClusterRoute(
         queue_manager=manager.name,
         cluster=cluster,
@@ -354,19 +334,12 @@ def _route(manager: QueueManager, channel: Channel, cluster: str) -> ClusterRout
     )
 
 
-def _instances(
-    manager: QueueManager, queue: Queue, routes: list[ClusterRoute]
-) -> Iterator[ClusterInstance]:
-    clusters = manager.clusters_of(queue.cluster, queue.cluster_namelist)
-    return (_instance(queue, route) for route in routes if route.cluster in clusters)
-
-
-def _instance(queue: Queue, route: ClusterRoute) -> ClusterInstance:
+def _instance(queue: mq.Queue, route: ClusterRoute) -> ClusterInstance:
     return ClusterInstance(
         name=queue.name,
         route=route,
         keyword=queue.keyword,
-        is_queue_manager_alias=isinstance(queue, RemoteQueue) and queue.is_queue_manager_alias,
+        is_queue_manager_alias=isinstance(queue, mq.RemoteQueue) and queue.is_queue_manager_alias,
         put_enabled=queue.put_enabled,
         rank=queue.cluster_rank,
         priority=queue.cluster_priority,
@@ -383,7 +356,7 @@ def _generic_match(pattern: str, name: str) -> bool:
     return re.fullmatch(expression, name) is not None
 
 
-def _specificity(queue: LocalQueue) -> tuple[bool, int, str]:
+def _specificity(queue: mq.LocalQueue) -> tuple[bool, int, str]:
     """A sort key: names without ``*`` first, then the most other characters."""
     pattern = queue.cluster_channels
     return "*" in pattern, -len(pattern.replace("*", "")), queue.name

@@ -1,6 +1,6 @@
 """The objects of IBM MQ queue managers, and the attributes of MQSC that resolution and puts use.
 
-Each field that a script can set is told once: its keyword, the form of its values, and its default
+Each field that a script can set is defined once: its keyword, the form of its values, its default
 (resolution specification C.2). So ``LocalQueue(name="Q")`` is what ``DEFINE QLOCAL(Q)`` gives on a
 fresh queue manager; the reader goes by ``ATTRIBUTES``. What scripts may say besides is in
 ``redrive.topology.mq.attributes``.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from redrive.diagnostics import SourceLocation
 from redrive.topology.mq.forms import (
@@ -99,11 +99,6 @@ def _mqsc(keyword: str, form: Form, default: _Value) -> _Value:
 def _switch(keyword: str, words: str, on: str, *, default: bool = False) -> bool:
     """A field that is true for one of several words; a blank at their end allows none."""
     return _mqsc(keyword, choice({word: word == on for word in words.split(" ")}), default)
-
-
-def _short_name(value: str) -> object:
-    """A name of a queue-sharing group, as z/OS has them."""
-    return check_name(value, 4)
 
 
 def _channel_pattern(value: str) -> object:
@@ -374,7 +369,7 @@ class QueueManagerAttributes(Definition):
     )
     cluster_channels_used: int = _mqsc("CLWLMRUC", number(1, MOST), MOST)
     intra_group_queuing: bool = _switch("IGQ", "ENABLED DISABLED", on="ENABLED")
-    queue_sharing_group: str = _mqsc("QSGNAME", _short_name, "")
+    queue_sharing_group: str = _mqsc("QSGNAME", lambda value: check_name(value, 4), "")
     """The queue-sharing group of which the manager is a member; empty for none."""
     uses_shared_queue_manager_name: bool = _switch("SQQMNAME", "USE IGNORE ", on="USE")
     """Whether a put that names another member of the queue-sharing group goes there."""
@@ -385,18 +380,13 @@ class QueueManagerAttributes(Definition):
 _NOT_ON_MODELS: Final = {"DEFBIND", "CLUSTER", "CLUSNL", "CLWLRANK", "CLWLPRTY"}
 
 
-def _attributes(kind: type[Definition]) -> dict[str, Attribute]:
-    left_out = _NOT_ON_MODELS if kind is ModelQueue else set()
-    found: dict[str, Attribute] = {}
-    for one in fields(kind):
-        told: Mapping[str, Any] = one.metadata
-        if _KEYWORD in told and told[_KEYWORD] not in left_out:
-            found[told[_KEYWORD]] = Attribute(one.name, told["form"])
-    return found
-
-
 ATTRIBUTES: Final[Mapping[type[Definition], Mapping[str, Attribute]]] = {
-    kind: _attributes(kind)
+    kind: {
+        keyword: Attribute(one.name, one.metadata["form"])
+        for one in fields(kind)
+        if (keyword := one.metadata.get(_KEYWORD))
+        and not (kind is ModelQueue and keyword in _NOT_ON_MODELS)
+    }
     for kind in (
         *(LocalQueue, ModelQueue, AliasQueue, RemoteQueue),
         *(QueueManagerAttributes, Channel, Namelist, Process, Topic, Subscription),

@@ -1,13 +1,14 @@
-"""One open at one queue manager: what was asked, what was found on the way, and how it ends."""
+"""One open at one queue manager: the request, the objects found, and the result."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from redrive.messages.reasons import ADVICE, Reason
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import DefaultBind, LocalQueue, Queue
-from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
+from redrive.topology.mq.queue_manager import ClusterInstance, QueueManager
 from redrive.topology.mq.results import (
     NEEDS_LOCAL_QUEUE,
     NEEDS_NAMES,
@@ -18,7 +19,6 @@ from redrive.topology.mq.results import (
     Target,
     Used,
 )
-from redrive.topology.mq.workload import choose
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import QueueLimits
 
@@ -38,18 +38,18 @@ class OpenRefused(Exception):
 class Carrier:
     """What carries a message to another manager."""
 
-    queue: LocalQueue
+    queue: mq.LocalQueue
     why: str
     leads_to: str = ""
-    """The manager it leads to, unless a channel tells."""
+    """The manager it leads to; empty if the channel determines it."""
     channel: str = ""
     """The cluster channel to it."""
-    by: ClusterRoute | ClusterInstance | None = None
-    """What the cluster knows about the manager's name."""
+    is_of_cluster: bool = False
+    """Whether the cluster knows the manager's name."""
 
 
 class Opening:
-    """One open at one queue manager: what was asked, what was found, and how it can end.
+    """One open at one queue manager: the request, the objects found, and its possible results.
 
     Attributes:
         needs_local: Whether the options are such that only a local queue will do.
@@ -71,8 +71,8 @@ class Opening:
         self.network, self.manager, self.request = network, manager, request
         self.group = manager.queue_sharing_group
         self.steps: list[Step] = []
-        self.path: list[Queue | ClusterInstance] = []
-        self.first: Queue | ClusterInstance | None = None
+        self.path: list[mq.Queue | ClusterInstance] = []
+        self.first: mq.Queue | ClusterInstance | None = None
         self.is_choice = False
 
     def refused(self, refusal: OpenRefused) -> Resolution:
@@ -96,21 +96,35 @@ class Opening:
         """Whether a manager is a member of this manager's queue-sharing group."""
         return self.group is not None and queue_manager in self.group.members
 
-    def first_object(self) -> Queue | ClusterInstance | None:
+    def first_object(self) -> mq.Queue | ClusterInstance | None:
         """The object that gives the defaults (resolution specification B.6)."""
         return self.first or (self.path[0] if self.path else None)
 
     def choose(self, candidates: list[ClusterInstance]) -> ClusterInstance:
-        """One of several instances, by workload management and the seed of the call."""
-        self.is_choice = self.is_choice or len(candidates) > 1
-        return choose(
-            candidates,
-            seed=self.request.seed,
-            at=self.manager.name,
-            channels_used=self.manager.attributes.cluster_channels_used,
-        )
+        """Choose one of at least one instance by workload management (specification B.10).
 
-    def check_output(self, names: Names, definition: Queue | None = None) -> None:
+        Tested in this order: rank of the channel, rank of the queue, not suspended, state of the
+        channel, network priority, priority of the channel, priority of the queue; then at most
+        CLWLMRUC channels stay, first in the alphabet first; weights and seed decide the rest. The
+        product remembers which channel was used last; here the last step is drawn from the seed of
+        the call, in proportion to the weights, so that a replay decides alike.
+        """
+        self.is_choice = self.is_choice or len(candidates) > 1
+        best = max(map(_preference, candidates))
+        equal = [candidate for candidate in candidates if _preference(candidate) == best]
+        if len(equal) == 1:
+            return equal[0]
+        equal.sort(key=lambda one: (one.route.queue_manager, one.route.channel, one.route.cluster))
+        equal = equal[: self.manager.attributes.cluster_channels_used]
+        total = sum(one.route.weight for one in equal)
+        point = draw(self.request.seed, self.manager.name, equal[0].name) % total
+        for candidate in equal:
+            point -= candidate.route.weight
+            if point < 0:
+                return candidate
+        return equal[-1]  # pragma: no cover - the weights add up to more than the point
+
+    def check_output(self, names: Names, definition: mq.Queue | None = None) -> None:
         """Refuse what needs a local queue where the way leads to another manager."""
         if self.needs_local:
             detail = f"{names} is not local; it can be opened for output and inquire only"
@@ -122,7 +136,7 @@ class Opening:
         """Note a step: the row of the table, what was done, by which definition, and the names."""
         self.steps.append(Step(self.manager.name, row, rule, definition, before, after))
 
-    def local(self, row: str, names: Names, queue: LocalQueue) -> Resolution:
+    def local(self, row: str, names: Names, queue: mq.LocalQueue) -> Resolution:
         """The end at a local queue, by a row of the table."""
         after = Names(queue=names.queue, queue_manager=self.manager.name)
         self.path.append(queue)
@@ -143,7 +157,7 @@ class Opening:
             limits=self.limits(queue),
         )
 
-    def limits(self, queue: LocalQueue) -> QueueLimits:
+    def limits(self, queue: mq.LocalQueue) -> QueueLimits:
         """What a put to a queue has to pass, with all that is on the path."""
         return QueueLimits(
             put_enabled=all([one.put_enabled for one in self.path]),  # noqa: C419 - twice as fast
@@ -167,7 +181,7 @@ class Opening:
     ) -> Resolution:
         """The end of an open that succeeds, most arguments as in ``Resolution``.
 
-        ``resolved`` are the names that the application is told, the destination by default;
+        ``resolved`` are the names that the application gets, the destination by default;
         ``first`` gives the defaults if nothing on the path does.
         """
         resolved = resolved or destination
@@ -177,7 +191,7 @@ class Opening:
         caps = [
             one.cap_expiry
             for one in self.path
-            if isinstance(one, Queue) and one.cap_expiry is not None
+            if isinstance(one, mq.Queue) and one.cap_expiry is not None
         ]
         return Resolution(
             opened_at=self.manager.name,
@@ -195,5 +209,25 @@ class Opening:
             default_priority=attributes.default_priority if attributes else 0,
             cap_expiry=min(caps, default=None),
             is_choice=self.is_choice,
-            binds_groups=attributes is not None and attributes.default_bind is DefaultBind.GROUP,
+            binds_groups=attributes is not None and attributes.default_bind is mq.DefaultBind.GROUP,
         )
+
+
+def draw(seed: int, *parts: str) -> int:
+    """A number from 0 to 2**64 - 1 that the arguments determine, evenly distributed over seeds."""
+    text = "\0".join((str(seed), *parts))
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
+
+
+def _preference(candidate: ClusterInstance) -> tuple[int, ...]:
+    """A tuple that is greater for a candidate that is to be preferred."""
+    route = candidate.route
+    return (
+        route.rank,
+        candidate.rank,
+        not route.suspended,
+        -route.state,
+        route.network_priority,
+        route.priority,
+        candidate.priority,
+    )

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.attributes import (
     CHANNEL_TYPES,
     OPTIONS,
@@ -14,16 +15,9 @@ from redrive.topology.mq.attributes import (
     SYNONYMS,
     TAKING_ANY_KEYWORD,
 )
-from redrive.topology.mq.forms import ValueProblem, check_name, flag
+from redrive.topology.mq.forms import Form, ValueProblem, check_name, flag, name_list
 from redrive.topology.mq.inserts import hint_for_insert
-from redrive.topology.mq.objects import (
-    ATTRIBUTES,
-    ChannelType,
-    Definition,
-    QueueManagerAttributes,
-    Subscription,
-)
-from redrive.topology.mq.script import Command, CommandFailed, Parameter, ScriptProblem
+from redrive.topology.mq.script import Command, Parameter, ScriptProblem
 
 VERBS: Final[Mapping[str, str]] = {
     verb: words.split()[0]
@@ -43,7 +37,7 @@ _SIMILAR: Final = 0.75
 
 
 def verb_of(command: Command) -> tuple[str, int]:
-    """The verb of a command in full, and the offset behind it."""
+    """The verb of a command in full, and the offset after it."""
     found = _VERB.match(command.text)
     word = found[1] if found else command.text.strip()[:1]
     verb = VERBS.get(word.upper())
@@ -52,7 +46,7 @@ def verb_of(command: Command) -> tuple[str, int]:
     hint = did_you_mean(word.upper(), VERBS)
     if word.startswith(("#", "*", "//", "--")):
         hint = "a comment is a line that starts with * in its first column"
-    elif any(word.upper() in attributes for attributes in ATTRIBUTES.values()):
+    elif any(word.upper() in attributes for attributes in mq.ATTRIBUTES.values()):
         hint = "to continue the command before, end the line before in +"
     raise ScriptProblem(
         "UNKNOWN_COMMAND",
@@ -88,69 +82,56 @@ class Given:
 
     __slots__ = ("_parameters", "fields", "options", "others")
 
-    def __init__(self, kind: type[Definition], parameters: Iterable[Parameter]) -> None:
+    def __init__(self, kind: type[mq.Definition], parameters: Iterable[Parameter]) -> None:
         self.fields: dict[str, Any] = {}
         self.others: dict[str, str] = {}
         self.options: dict[str, Parameter] = {}
         self._parameters: list[Parameter] = []
-        attributes, recorded = ATTRIBUTES[kind], RECORDED[kind]
+        attributes, recorded = mq.ATTRIBUTES[kind], RECORDED[kind]
         seen: set[str] = set()
         for parameter in parameters:
             self._parameters.append(parameter)
             keyword = parameter.keyword
             known_as = SYNONYMS.get(keyword, keyword)
             if known_as in seen:
-                raise problem_at("DUPLICATE", f"{keyword} is given twice", parameter)
+                raise ScriptProblem.at("DUPLICATE", f"{keyword} is given twice", parameter)
             seen.add(known_as)
             if (attribute := attributes.get(known_as)) is not None:
-                if parameter.value is None:
-                    raise problem_at("SYNTAX", f"{keyword} needs a value", parameter)
-                source = parameter.source if attribute.field == "names" else parameter.value
-                try:
-                    self.fields[attribute.field] = attribute.form(source)
-                except ValueProblem as problem:
-                    raise bad_value(parameter, problem, f"{keyword} ") from None
+                self.fields[attribute.field] = _read_value(parameter, attribute.form)
             elif keyword in OPTIONS:
                 self.options[keyword] = parameter
             elif known_as in recorded or kind in TAKING_ANY_KEYWORD:
-                self.others[known_as] = _as_written(kind, parameter, known_as)
+                self.others[known_as] = _as_written(parameter, recorded.get(known_as))
             else:
                 hint = did_you_mean(keyword, [*attributes, *recorded, *SYNONYMS])
                 message = f"{kind.keyword} has no attribute {keyword}"
-                raise problem_at("UNKNOWN_KEYWORD", message, parameter, hint=hint)
+                raise ScriptProblem.at("UNKNOWN_KEYWORD", message, parameter, hint=hint)
 
-    def check_channel_type(self, channel_type: ChannelType) -> None:
+    def check_channel_type(self, channel_type: mq.ChannelType) -> None:
         """Refuse attributes that channels of a type do not have."""
         for parameter in self._parameters:
             types = CHANNEL_TYPES.get(parameter.keyword)
             if types is not None and channel_type not in types:
                 message = f"a channel with CHLTYPE({channel_type}) has no {parameter.keyword}"
                 hint = f"it is an attribute of channels with CHLTYPE {', '.join(sorted(types))}"
-                raise problem_at("UNKNOWN_KEYWORD", message, parameter, hint=hint)
+                raise ScriptProblem.at("UNKNOWN_KEYWORD", message, parameter, hint=hint)
 
 
-def _as_written(kind: type[Definition], parameter: Parameter, known_as: str) -> str:
-    form = RECORDED[kind].get(known_as)
-    if form is not None and not (form is flag and parameter.value is None):
-        if parameter.value is None:
-            raise problem_at("SYNTAX", f"{parameter.keyword} needs a value", parameter)
-        try:
-            form(parameter.value)
-        except ValueProblem as problem:
-            raise bad_value(parameter, problem, f"{parameter.keyword} ") from None
+def _read_value(parameter: Parameter, form: Form) -> object:
     if parameter.value is None:
+        raise ScriptProblem.at("SYNTAX", f"{parameter.keyword} needs a value", parameter)
+    try:
+        return form(parameter.source if form is name_list else parameter.value)
+    except ValueProblem as problem:
+        raise bad_value(parameter, problem, f"{parameter.keyword} ") from None
+
+
+def _as_written(parameter: Parameter, form: Form | None) -> str:
+    if parameter.value is None and form in {None, flag}:
         return parameter.keyword
+    if form is not None:
+        _read_value(parameter, form)
     return f"{parameter.keyword}({parameter.source})"
-
-
-def problem_at(code: str, message: str, at: Parameter, *, hint: str = "") -> ScriptProblem:
-    """What is wrong with a parameter, underlined from its keyword on."""
-    return ScriptProblem(code, message, at.offset, length=len(at.keyword), hint=hint)
-
-
-def failure_at(code: str, message: str, at: Parameter, *, hint: str = "") -> CommandFailed:
-    """Why a command of valid syntax cannot be processed."""
-    return CommandFailed(code, message, at.offset, length=len(at.keyword), hint=hint)
 
 
 def bad_value(parameter: Parameter, problem: ValueProblem, prefix: str = "") -> ScriptProblem:
@@ -172,19 +153,19 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"did you mean {similar[0]}?" if similar else ""
 
 
-def object_name(kind: type[Definition], subject: Parameter) -> str:
+def object_name(kind: type[mq.Definition], subject: Parameter) -> str:
     """The name in ``QLOCAL(NAME)``, which objects of the kind can have."""
-    if kind is QueueManagerAttributes:
-        raise problem_at("SYNTAX", "a queue manager can only be altered", subject)
+    if kind is mq.QueueManagerAttributes:
+        raise ScriptProblem.at("SYNTAX", "a queue manager can only be altered", subject)
     if subject.value is None:
-        raise problem_at("SYNTAX", f"{subject.keyword} needs a name", subject)
+        raise ScriptProblem.at("SYNTAX", f"{subject.keyword} needs a name", subject)
     try:
-        if kind is Subscription:  # any characters, unlike names of other objects
+        if kind is mq.Subscription:  # any characters, unlike names of other objects
             name = subject.value.rstrip(" ")
         else:
             name = check_name(subject.value, kind.longest_name)
     except ValueProblem as problem:
         raise bad_value(subject, problem) from None
     if not name:
-        raise problem_at("BAD_NAME", f"{subject.keyword} needs a name", subject)
+        raise ScriptProblem.at("BAD_NAME", f"{subject.keyword} needs a name", subject)
     return name

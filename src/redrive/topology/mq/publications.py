@@ -20,12 +20,7 @@ _CHARACTERS: Final = re.compile(r"%([*?%])|([*?])|([^*?%]+|%)")
 def topic_string_of(manager: QueueManager, subscription: Subscription) -> str | None:
     """The topic string of a subscription: that of its topic object, and its own below it.
 
-    Args:
-        manager: The manager of the subscription.
-        subscription: The subscription.
-
-    Returns:
-        The string; None if the topic object does not exist.
+    None if the topic object does not exist.
     """
     if not subscription.topic_object:
         return subscription.topic_string
@@ -67,7 +62,7 @@ def matches_levels(pattern: Sequence[str], levels: Sequence[str]) -> bool:
 
 
 def _beyond(pattern: Sequence[str], reached: set[int]) -> set[int]:
-    """Positions in a pattern, with those behind a ``#``, which may stand for no level."""
+    """Positions in a pattern, with those after a ``#``, which may match no level."""
     found = set(reached)
     for at, level in enumerate(pattern):
         if at in found and level == "#":

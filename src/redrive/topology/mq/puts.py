@@ -34,14 +34,9 @@ def put_message(
     *,
     depths: Mapping[str, int] | None = None,
 ) -> PutResult:
-    """Open a queue and put one message on it (resolution specification B.6, B.8).
+    """Open a queue at a manager and put one message on it (resolution specification B.6, B.8).
 
-    Args:
-        network: The queue managers.
-        at: Name of the manager to which the application is connected.
-        request: The arguments of the open.
-        message: The message.
-        depths: Messages on the queues of this manager before the put; others are empty.
+    ``depths`` are the messages on queues of this manager before the put; others are empty.
     """
     opened = open_queue(network, at, request)
     if opened.target is Target.PER_MESSAGE:
@@ -56,10 +51,10 @@ def put_message(
     persistence = message.persistence
     if persistence is Persistence.AS_Q_DEF:
         persistence = Persistence(opened.default_persistence)
-    settled = replace(message, persistence=persistence)
-    reason, detail, at_fault = _refusal(opened, settled, depths or {})
+    message = replace(message, persistence=persistence)
+    reason, detail, at_fault = _refusal(opened, message, depths or {})
     if reason is Reason.NONE:
-        reason, detail, at_fault = _refusal_of_copy(network, opened, request, settled, depths or {})
+        reason, detail, at_fault = _refusal_of_copy(network, opened, request, message, depths or {})
     return PutResult(
         resolution=opened,
         reason=reason,

@@ -7,21 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from redrive.diagnostics import SourceLocation
-from redrive.topology.mq.objects import (
-    CLUSTER_TRANSMISSION_QUEUE,
-    NO_SCRIPT,
-    SHARED_TRANSMISSION_QUEUE,
-    Channel,
-    DefaultBind,
-    Definition,
-    LocalQueue,
-    Namelist,
-    Process,
-    Queue,
-    QueueManagerAttributes,
-    Subscription,
-    Topic,
-)
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.system_objects import SYSTEM_OBJECTS, SYSTEM_QUEUES
 
 
@@ -51,7 +37,7 @@ class ClusterRoute:
     network_priority: int = 0
     state: ChannelState = ChannelState.RUNNING
     suspended: bool = False
-    location: SourceLocation = field(default=NO_SCRIPT, compare=False)
+    location: SourceLocation = field(default=mq.NO_SCRIPT, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,17 +47,17 @@ class ClusterInstance:
     name: str
     route: ClusterRoute
     """The manager that holds it, and the channel to it."""
-    keyword: str = LocalQueue.keyword
+    keyword: str = mq.LocalQueue.keyword
     """Kind of the definition there: QLOCAL, QALIAS or QREMOTE."""
     is_queue_manager_alias: bool = False
     """Whether it is a QREMOTE without RNAME."""
     put_enabled: bool = True
     rank: int = 0
     priority: int = 0
-    default_bind: DefaultBind = DefaultBind.OPEN
+    default_bind: mq.DefaultBind = mq.DefaultBind.OPEN
     default_persistence: bool = False
     default_priority: int = 0
-    location: SourceLocation = field(default=NO_SCRIPT, compare=False)
+    location: SourceLocation = field(default=mq.NO_SCRIPT, compare=False)
 
     def __str__(self) -> str:
         return f"{self.keyword}({self.name}) at {self.route.queue_manager}"
@@ -89,16 +75,16 @@ class QueueSharingGroup:
 class QueueManager:
     """The definitions of one queue manager."""
 
-    attributes: QueueManagerAttributes
+    attributes: mq.QueueManagerAttributes
     """The QMGR object; its name is the manager's."""
-    queues: Mapping[str, Queue] = field(default_factory=dict)
+    queues: Mapping[str, mq.Queue] = field(default_factory=dict)
     """Queues of all kinds by name, private ones only."""
-    channels: Mapping[str, Channel] = field(default_factory=dict)
-    topics: Mapping[str, Topic] = field(default_factory=dict)
-    subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
-    namelists: Mapping[str, Namelist] = field(default_factory=dict)
-    processes: Mapping[str, Process] = field(default_factory=dict)
-    shared_queues: Mapping[str, LocalQueue] = field(default_factory=dict)
+    channels: Mapping[str, mq.Channel] = field(default_factory=dict)
+    topics: Mapping[str, mq.Topic] = field(default_factory=dict)
+    subscriptions: Mapping[str, mq.Subscription] = field(default_factory=dict)
+    namelists: Mapping[str, mq.Namelist] = field(default_factory=dict)
+    processes: Mapping[str, mq.Process] = field(default_factory=dict)
+    shared_queues: Mapping[str, mq.LocalQueue] = field(default_factory=dict)
     """Queues of the queue-sharing group by name."""
     queue_sharing_group: QueueSharingGroup | None = None
     suspended_clusters: frozenset[str] = frozenset()
@@ -112,16 +98,16 @@ class QueueManager:
         """Name of the queue manager."""
         return self.attributes.name
 
-    def queue(self, name: str) -> Queue | None:
+    def queue(self, name: str) -> mq.Queue | None:
         """The queue of any kind with this name: private, shared, or created with the manager."""
         found = self.queues.get(name) or self.shared_queues.get(name) or SYSTEM_QUEUES.get(name)
-        if found is None and name == SHARED_TRANSMISSION_QUEUE and self.queue_sharing_group:
-            return LocalQueue(name=name, is_transmission_queue=True)
+        if found is None and name == mq.SHARED_TRANSMISSION_QUEUE and self.queue_sharing_group:
+            return mq.LocalQueue(name=name, is_transmission_queue=True)
         return found
 
-    def topic(self, name: str) -> Definition | None:
+    def topic(self, name: str) -> mq.Definition | None:
         """The topic object with this name: defined, or created with the manager."""
-        return self.topics.get(name) or SYSTEM_OBJECTS[Topic].get(name)
+        return self.topics.get(name) or SYSTEM_OBJECTS[mq.Topic].get(name)
 
     def holder_of(self, queue: str) -> str:
         """Whose queue a local queue is: the manager's own, or its queue-sharing group's.
@@ -135,9 +121,9 @@ class QueueManager:
         is_own = found is None or found.is_transmission_queue
         return self.name if is_own else self.queue_sharing_group.name
 
-    def process(self, name: str) -> Definition | None:
+    def process(self, name: str) -> mq.Definition | None:
         """The process with this name: defined, or created with the manager."""
-        return self.processes.get(name) or SYSTEM_OBJECTS[Process].get(name)
+        return self.processes.get(name) or SYSTEM_OBJECTS[mq.Process].get(name)
 
     @property
     def dead_letter_queue_problem(self) -> str:
@@ -148,7 +134,7 @@ class QueueManager:
         queue = self.queue(name)
         if queue is None:
             return f"DEADQ of {self.name} names {name}, which does not exist"
-        if not isinstance(queue, LocalQueue) or queue.is_transmission_queue:
+        if not isinstance(queue, mq.LocalQueue) or queue.is_transmission_queue:
             return f"DEADQ of {self.name} names {queue}, which is not a QLOCAL with USAGE(NORMAL)"
         return ""
 
@@ -161,9 +147,9 @@ class QueueManager:
         queue = self.queue(name)
         if queue is None:
             return f"DEFXMITQ of {self.name} names {name}, which does not exist (2197)"
-        if not isinstance(queue, LocalQueue):
+        if not isinstance(queue, mq.LocalQueue):
             return f"DEFXMITQ of {self.name} names {queue}, which is not a QLOCAL (2198)"
-        if name == CLUSTER_TRANSMISSION_QUEUE:
+        if name == mq.CLUSTER_TRANSMISSION_QUEUE:
             return f"DEFXMITQ of {self.name} names {name}, which is the clusters' own (2199)"
         if not queue.is_transmission_queue:
             return f"DEFXMITQ of {self.name} names {queue}, which has USAGE(NORMAL) (2199)"

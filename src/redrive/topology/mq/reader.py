@@ -11,24 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, in_order
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.definition_store import DefinitionStore
-from redrive.topology.mq.inserts import Inserts
-from redrive.topology.mq.objects import (
-    ATTRIBUTES,
-    BUILT_IN,
-    Channel,
-    Definition,
-    Namelist,
-    QueueManagerAttributes,
-)
+from redrive.topology.mq.inserts import NO_CONFIGURATION, Configuration, with_inserts
 from redrive.topology.mq.parameters import (
     VERBS,
     Given,
     check_quotes,
     did_you_mean,
-    failure_at,
     object_name,
-    problem_at,
     verb_of,
 )
 from redrive.topology.mq.queue_manager import QueueManager
@@ -47,8 +38,8 @@ _SHORT: Final = {
     "QL": "QLOCAL", "QR": "QREMOTE", "QA": "QALIAS", "QM": "QMODEL", "CHL": "CHANNEL",
     "NL": "NAMELIST", "PRO": "PROCESS",
 }  # fmt: skip
-_KINDS: Final = {kind.keyword: kind for kind in ATTRIBUTES}
-_TYPES: Final[Mapping[str, type[Definition]]] = {
+_KINDS: Final = {kind.keyword: kind for kind in mq.ATTRIBUTES}
+_TYPES: Final[Mapping[str, type[mq.Definition]]] = {
     **_KINDS,
     **{short: _KINDS[word] for short, word in _SHORT.items()},
 }
@@ -75,15 +66,15 @@ class CommandCounts:
         return bool(self.syntax_errors or self.failed)
 
     def __str__(self) -> str:
-        wrong = _counted(self.syntax_errors, "command has", "commands have", "a syntax error")
+        wrong = _plural(self.syntax_errors, "command has", "commands have", "a syntax error")
         failed = "All valid MQSC commands were processed"
         if self.failed:
             words = ("valid MQSC command", "valid MQSC commands", "could not be processed")
-            failed = _counted(self.failed, *words)
-        return f"{_counted(self.read, 'MQSC command', 'MQSC commands', 'read')}. {wrong}. {failed}."
+            failed = _plural(self.failed, *words)
+        return f"{_plural(self.read, 'MQSC command', 'MQSC commands', 'read')}. {wrong}. {failed}."
 
 
-def _counted(number: int, one: str, many: str, rest: str) -> str:
+def _plural(number: int, one: str, many: str, rest: str) -> str:
     return f"One {one} {rest}" if number == 1 else f"{number or 'No'} {many} {rest}"
 
 
@@ -104,7 +95,7 @@ def read_mqsc(
     queue_manager: str = "",
     file: str = "<input>",
     base: QueueManager | None = None,
-    inserts: Inserts | None = None,
+    configuration: Configuration = NO_CONFIGURATION,
     commands: Iterable[Command] | None = None,
     refuses: bool = True,
 ) -> MqscResult:
@@ -116,12 +107,15 @@ def read_mqsc(
             ``dmpmqcfg`` names.
         file: Name of the script for findings.
         base: A queue manager to which the commands apply; a fresh one by default.
-        inserts: What stands for ``+NAME+``; the manager's name by default.
+        configuration: What ``qm.ini`` says of a fresh manager, and of inserts ``+NAME+``.
         commands: The commands that the text stands for, if it is not MQSC itself.
         refuses: Whether commands fail that would make what ``runmqsc`` refuses.
     """
     name = queue_manager or manager_name(text)
-    reader = _Reader(name, file, base, inserts or Inserts.of(name), refuses=refuses)
+    attributes = mq.QueueManagerAttributes(name=name, location=SourceLocation(file))
+    fresh = QueueManager(attributes=configuration.applied(attributes))
+    store = DefinitionStore(base or fresh, refuses=refuses)
+    reader = _Reader(file, store, configuration.inserts(name))
     if commands is None:
         too_long = ScriptProblem(
             "LINE_TOO_LONG",
@@ -149,7 +143,7 @@ class _Call:
 
     command: Command
     verb: str
-    kind: type[Definition]
+    kind: type[mq.Definition]
     subject: Parameter
     parameters: list[Parameter]
 
@@ -157,16 +151,11 @@ class _Call:
 class _Reader:
     """Applies commands to the definitions of one queue manager."""
 
-    def __init__(
-        self, name: str, file: str, base: QueueManager | None, inserts: Inserts, *, refuses: bool
-    ) -> None:
-        self.file = file
+    def __init__(self, file: str, store: DefinitionStore, inserts: Mapping[str, str]) -> None:
+        self.file, self.store = file, store
         self.diagnostics: list[Diagnostic] = []
         self.counts = CommandCounts()
         self._inserts = inserts
-        self._refuses = refuses
-        unaltered = QueueManagerAttributes(name=name, location=SourceLocation(file))
-        self.store = DefinitionStore(base or QueueManager(attributes=unaltered), refuses=refuses)
         self._actions = {
             "DEFINE": self._define,
             "ALTER": self._alter,
@@ -203,7 +192,7 @@ class _Reader:
         check_quotes(command)
         parameters = list(command.parameters(offset))
         if "+" in command.text:
-            parameters = list(map(self._inserts.into, parameters))
+            parameters = [with_inserts(one, self._inserts) for one in parameters]
         if not parameters:
             message, expected = f"{verb} needs an object", "such as QLOCAL(NAME)"
             raise ScriptProblem("SYNTAX", message, offset - 1, expected=expected)
@@ -216,7 +205,7 @@ class _Reader:
         if kind is None:
             hint = did_you_mean(subject.keyword, [*_TYPES, *_OTHER_TYPES])
             message = f"{subject.keyword} is not an object type"
-            raise problem_at("UNKNOWN_OBJECT_TYPE", message, subject, hint=hint)
+            raise ScriptProblem.at("UNKNOWN_OBJECT_TYPE", message, subject, hint=hint)
         try:
             action(_Call(command, verb, kind, subject, parameters))
         except CommandFailed as problem:
@@ -228,8 +217,7 @@ class _Reader:
 
     def _ignore(self, command: Command, what: str, subject: Parameter) -> None:
         message = f"{what} {subject.keyword} does not concern resolution and was ignored"
-        problem = ScriptProblem("IGNORED", message, subject.offset, length=len(subject.keyword))
-        self.report(Severity.NOTE, command, problem)
+        self.report(Severity.NOTE, command, ScriptProblem.at("IGNORED", message, subject))
 
     def _define(self, call: _Call) -> None:
         kind, subject = call.kind, call.subject
@@ -237,7 +225,7 @@ class _Reader:
         given = Given(kind, call.parameters)
         self.store.check_free(kind, name, subject, given)
         model = self.store.model(kind, subject, given)
-        if "channel_type" in given.fields and self._refuses:
+        if "channel_type" in given.fields and self.store.refuses:
             given.check_channel_type(given.fields["channel_type"])
         location = SourceLocation(self.file, call.command.line)
         if model is None:
@@ -251,21 +239,21 @@ class _Reader:
         subject, given = call.subject, Given(call.kind, call.parameters)
         if misplaced := {"LIKE", "REPLACE", "NOREPLACE"}.intersection(given.options):
             keyword = min(misplaced)
-            raise problem_at("SYNTAX", f"ALTER takes no {keyword}", given.options[keyword])
+            raise ScriptProblem.at("SYNTAX", f"ALTER takes no {keyword}", given.options[keyword])
         location = SourceLocation(self.file, call.command.line)
-        existing: Definition = self.store.attributes
-        if isinstance(existing, QueueManagerAttributes):
+        existing: mq.Definition = self.store.attributes
+        if isinstance(existing, mq.QueueManagerAttributes):
             set_here = dict.fromkeys(given.fields, location)
             existing = replace(existing, locations={**existing.locations, **set_here})
-        if call.kind is not QueueManagerAttributes:
+        if call.kind is not mq.QueueManagerAttributes:
             existing = self.store.existing(call.kind, subject)
             location = existing.location if existing.location.line else location
-        if isinstance(existing, Channel):
+        if isinstance(existing, mq.Channel):
             if "channel_type" not in given.fields:
-                raise problem_at("SYNTAX", f"ALTER {subject.keyword} needs CHLTYPE", subject)
+                raise ScriptProblem.at("SYNTAX", f"ALTER {subject.keyword} needs CHLTYPE", subject)
             if given.fields["channel_type"] is not existing.channel_type:
-                raise failure_at("EXISTS", f"{existing} has another CHLTYPE", subject)
-            if self._refuses:
+                raise CommandFailed.at("EXISTS", f"{existing} has another CHLTYPE", subject)
+            if self.store.refuses:
                 given.check_channel_type(existing.channel_type)
         others = {**existing.others, **given.others}
         self.store.keep(
@@ -274,7 +262,7 @@ class _Reader:
 
     def _delete(self, call: _Call) -> None:
         existing = self.store.existing(call.kind, call.subject)
-        if existing.location is BUILT_IN:
+        if existing.location is mq.BUILT_IN:
             self._ignore(call.command, "DELETE", call.subject)
         else:
             self.store.delete(existing)
@@ -283,13 +271,13 @@ class _Reader:
         """SUSPEND QMGR and RESUME QMGR: the clusters that CLUSTER or CLUSNL names."""
         values = {parameter.keyword: parameter.value or "" for parameter in call.parameters}
         cluster, namelist = values.get("CLUSTER", "").strip(), values.get("CLUSNL", "")
-        if call.kind is not QueueManagerAttributes or {"FACILITY", "LOG"} & values.keys():
+        if call.kind is not mq.QueueManagerAttributes or {"FACILITY", "LOG"} & values.keys():
             self._ignore(call.command, "SUSPEND or RESUME", call.subject)
             return
         if not (cluster or namelist):
             message = "SUSPEND and RESUME QMGR need CLUSTER or CLUSNL"
-            raise problem_at("SYNTAX", message, call.subject)
-        listed = self.store.of_kind(Namelist).get(namelist)
+            raise ScriptProblem.at("SYNTAX", message, call.subject)
+        listed = self.store.of_kind(mq.Namelist).get(namelist)
         named = {cluster} if cluster else set(listed.names if listed else ())
         if call.verb == "SUSPEND":
             self.store.suspended |= named

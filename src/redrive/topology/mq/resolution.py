@@ -8,22 +8,14 @@ docs/resolution.md lists these readings.
 from __future__ import annotations
 
 from redrive.messages.reasons import Reason
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.forms import MAX_NAME_LENGTH, ValueProblem, check_name
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import (
-    AliasQueue,
-    LocalQueue,
-    ModelQueue,
-    Queue,
-    RemoteQueue,
-    Topic,
-)
-from redrive.topology.mq.opening import Carrier, Opening, OpenRefused
+from redrive.topology.mq.opening import Carrier, Opening, OpenRefused, draw
 from redrive.topology.mq.publications import is_publishable
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import Call, OpenOption, OpenRequest, Resolution, Target
 from redrive.topology.mq.transmission import carrier, workload
-from redrive.topology.mq.workload import draw
 from redrive.topology.names import Names
 from redrive.topology.put import QueueLimits
 
@@ -91,12 +83,12 @@ class _Table(Opening):
         match self.manager.queue(name):
             case None:
                 return self._unknown_queue_manager(names)
-            case LocalQueue(is_transmission_queue=True) as queue:
+            case mq.LocalQueue(is_transmission_queue=True) as queue:
                 self.check_output(names, queue)
                 return self.carried("R12", Carrier(queue, "named like the manager"), names)
-            case LocalQueue() as queue:
+            case mq.LocalQueue() as queue:
                 raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)", queue)
-            case RemoteQueue(remote_queue="") as alias:
+            case mq.RemoteQueue(remote_queue="") as alias:
                 return self._queue_manager_alias(alias, names)
             case queue:
                 # OPEN for an alias queue: no page covers it; read as the other kinds.
@@ -107,9 +99,9 @@ class _Table(Opening):
     def _unknown_queue_manager(self, names: Names) -> Resolution:
         self.check_output(names)
         way = carrier(self, names.queue_manager, "")
-        return self.carried("R14" if way.by is not None else "R15", way, names)
+        return self.carried("R14" if way.is_of_cluster else "R15", way, names)
 
-    def _queue_manager_alias(self, alias: RemoteQueue, names: Names) -> Resolution:
+    def _queue_manager_alias(self, alias: mq.RemoteQueue, names: Names) -> Resolution:
         after = Names(queue=names.queue, queue_manager=alias.remote_queue_manager)
         if after.queue_manager and not self.is_local(after.queue_manager):
             self.check_output(names, alias)
@@ -131,18 +123,18 @@ class _Table(Opening):
 
     def _here(self, names: Names) -> Resolution:
         match self._queue(names.queue):
-            case LocalQueue() as queue:
+            case mq.LocalQueue() as queue:
                 return self._local_queue(names, queue)
-            case ModelQueue() as model:
+            case mq.ModelQueue() as model:
                 return self._model(names, model)
-            case AliasQueue() as alias:
+            case mq.AliasQueue() as alias:
                 return self._alias(names, alias)
-            case RemoteQueue() as definition:
+            case mq.RemoteQueue() as definition:
                 return self._remote_definition(names, definition)
             case _:
                 return self._no_object(names)
 
-    def _queue(self, name: str) -> Queue | None:
+    def _queue(self, name: str) -> mq.Queue | None:
         """The queue of this name; a shared queue and a private definition exclude each other."""
         shared = self.manager.shared_queues
         if shared and name in shared and name in self.manager.queues:
@@ -150,7 +142,7 @@ class _Table(Opening):
             raise OpenRefused(Reason.OBJECT_NOT_UNIQUE, detail, self.manager.queues[name])
         return self.manager.queue(name)
 
-    def _local_queue(self, names: Names, queue: LocalQueue) -> Resolution:
+    def _local_queue(self, names: Names, queue: mq.LocalQueue) -> Resolution:
         if names.queue_manager:
             return self.local("R3" if queue.is_clustered else "R1", names, queue)
         if not queue.is_clustered:
@@ -162,7 +154,7 @@ class _Table(Opening):
             return self.local("R2", names, queue)
         return workload(self, "R2", names, instances, queue)
 
-    def _model(self, names: Names, model: ModelQueue) -> Resolution:
+    def _model(self, names: Names, model: mq.ModelQueue) -> Resolution:
         if self._alias_of_local:
             detail = f"{model} cannot be reached through a queue manager alias"
             raise OpenRefused(Reason.Q_TYPE_ERROR, detail, model)
@@ -171,16 +163,11 @@ class _Table(Opening):
         name = _dynamic_name(self.manager, self.request)
         after = Names(queue=name, queue_manager=self.manager.name)
         self.path.append(model)
-        self.step(
-            "R4", f"made from the model queue a {model.dynamic_type} queue", model, names, after
-        )
-        return self.result(
-            Target.DYNAMIC,
-            after,
-            limits=self.limits(model.make(name)),
-        )
+        rule = f"made from the model queue a {model.dynamic_type} queue"
+        self.step("R4", rule, model, names, after)
+        return self.result(Target.DYNAMIC, after, limits=self.limits(model.make(name)))
 
-    def _alias(self, names: Names, alias: AliasQueue) -> Resolution:
+    def _alias(self, names: Names, alias: mq.AliasQueue) -> Resolution:
         self.path.append(alias)
         after = Names(queue=alias.target, queue_manager=names.queue_manager)
         if alias.is_for_topic:
@@ -197,12 +184,12 @@ class _Table(Opening):
             instances = self.network.instances(self.manager, alias.target)
             if instances:
                 return workload(self, "R9", after, instances)
-        if isinstance(base, AliasQueue | ModelQueue):
+        if isinstance(base, mq.AliasQueue | mq.ModelQueue):
             detail = f"{alias} targets {base}, which is not a local, remote or cluster queue"
             raise OpenRefused(Reason.ALIAS_BASE_Q_TYPE_ERROR, detail, alias)
         return self._here(after)
 
-    def _alias_of_cluster_queue(self, after: Names, alias: AliasQueue) -> Resolution:
+    def _alias_of_cluster_queue(self, after: Names, alias: mq.AliasQueue) -> Resolution:
         """An alias whose base is not defined here.
 
         OPEN: with a local queue manager name such a base is forbidden (row R6), but no code is
@@ -214,7 +201,7 @@ class _Table(Opening):
             raise OpenRefused(Reason.UNKNOWN_ALIAS_BASE_Q, detail, alias)
         return workload(self, "R9", after, instances)
 
-    def _topic(self, names: Names, alias: AliasQueue) -> Resolution:
+    def _topic(self, names: Names, alias: mq.AliasQueue) -> Resolution:
         topic = self.manager.topic(alias.target)
         if topic is None:
             detail = f"{alias} targets topic object {alias.target!r}, which is not known"
@@ -222,18 +209,17 @@ class _Table(Opening):
         if self.needs_local:
             detail = f"{topic} can be opened for output and inquire only"
             raise OpenRefused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, topic)
-        self.step(
-            "R5", "alias for a topic", topic, names, Names(queue=alias.target, queue_manager="")
-        )
+        after = Names(queue=alias.target)
+        self.step("R5", "alias for a topic", topic, names, after)
         limit = self.manager.attributes.max_message_length
         is_enabled = alias.put_enabled and (
-            not isinstance(topic, Topic) or is_publishable(self.manager, topic.string)
+            not isinstance(topic, mq.Topic) or is_publishable(self.manager, topic.string)
         )
         return Resolution(
             opened_at=self.manager.name,
             steps=tuple(self.steps),
             target=Target.TOPIC,
-            destination=Names(queue=alias.target, queue_manager=""),
+            destination=after,
             path=tuple(self.path),
             limits=QueueLimits(put_enabled=is_enabled, queue_manager_max_message_length=limit),
             default_persistence=alias.default_persistence,
@@ -241,7 +227,7 @@ class _Table(Opening):
             cap_expiry=alias.cap_expiry,
         )
 
-    def _remote_definition(self, names: Names, definition: RemoteQueue) -> Resolution:
+    def _remote_definition(self, names: Names, definition: mq.RemoteQueue) -> Resolution:
         after = Names(queue=definition.remote_queue, queue_manager=definition.remote_queue_manager)
         if self._remote_forbidden:
             # OPEN: documented as forbidden after a queue manager alias, without a code.

@@ -12,7 +12,7 @@ from redrive.topology.mq.publications import subscribers
 from redrive.topology.mq.puts import stream_of
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import Persistence, Resolution, Target, job_request
+from redrive.topology.mq.results import OpenRequest, Persistence, Resolution, Target, job_request
 from redrive.topology.names import Names, put_topic, transmission_topic
 from redrive.topology.put import Destination, Publication, Refusal, SubscriberCopy
 
@@ -37,26 +37,12 @@ class MqResolver:
         self._network = network
         self._bindings = bindings
 
-    def resolve(
-        self, *, queue: str, queue_manager: str, seed: int = 0, from_cluster_channel: bool = False
-    ) -> Destination | Refusal:
+    def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
         """See ``Resolver``; the topic is that of the queue or of the transmission queue."""
-        return self.destination(
-            self.open(
-                queue=queue,
-                queue_manager=queue_manager,
-                seed=seed,
-                from_cluster_channel=from_cluster_channel,
-            )
-        )
+        return self.destination(self.open(job_request(queue, queue_manager, seed=seed)))
 
-    def open(
-        self, *, queue: str, queue_manager: str, seed: int, from_cluster_channel: bool = False
-    ) -> Resolution:
-        """The open of a put, step by step; arguments as for ``resolve``."""
-        request = job_request(
-            queue, queue_manager, seed=seed, from_cluster_channel=from_cluster_channel
-        )
+    def open(self, request: OpenRequest) -> Resolution:
+        """The open of a put, step by step."""
         return open_queue(self._network, self.queue_manager.name, request)
 
     def destination(self, opened: Resolution) -> Destination | Refusal:
@@ -72,7 +58,7 @@ class MqResolver:
             topic=topic_of_put(opened, self.queue_manager, self._bindings),
             queue=opened.destination.queue,
             queue_manager=opened.destination.queue_manager,
-            headers=_travelling_names(opened),
+            headers=_transmission_headers(opened),
             limits=replace(opened.limits, consumer_group=group) if group else opened.limits,
             is_arrival=opened.target is Target.LOCAL,
             stream=stream_of(self.queue_manager, opened),
@@ -91,7 +77,7 @@ class MqResolver:
             topic=put_topic(manager.name),
             queue=opened.destination.queue,
             queue_manager=manager.name,
-            headers=_names_of_put(Names(queue=opened.path[-1].name, queue_manager=manager.name)),
+            headers=names_as_headers(Names(queue=opened.path[-1].name, queue_manager=manager.name)),
             limits=opened.limits,
             persistence=int(opened.default_persistence),
             priority=opened.default_priority,
@@ -111,20 +97,14 @@ def _copy(manager: QueueManager, subscription: Subscription, intake: Destination
         correlation = unique_identifier(manager.name, f"subscription {subscription.name}")
     return SubscriberCopy(
         subscription=subscription.name,
-        destination=replace(intake, headers=_names_of_put(names)),
+        destination=replace(intake, headers=names_as_headers(names)),
         correlation=correlation if correlation.strip("0") else "",
         priority=subscription.priority,
     )
 
 
 def topic_of_put(opened: Resolution, manager: QueueManager, bindings: Bindings) -> str:
-    """The topic to which a put writes whose names led to a local or a transmission queue.
-
-    Args:
-        opened: The open.
-        manager: The manager that resolved the names.
-        bindings: The bindings.
-    """
+    """The topic to which a put writes whose names ``manager`` led to a queue of its own."""
     queue, to = opened.put_queue, opened.next_queue_manager
     # A queue that leads to several managers has a topic for each.
     if to:
@@ -132,17 +112,18 @@ def topic_of_put(opened: Resolution, manager: QueueManager, bindings: Bindings) 
     return bindings.topic(queue=queue, queue_manager=manager.holder_of(queue))
 
 
-def _travelling_names(opened: Resolution) -> tuple[tuple[str, bytes], ...]:
+def _transmission_headers(opened: Resolution) -> tuple[tuple[str, bytes], ...]:
     """The role of MQXQH: the names with which the receiver opens."""
     if opened.target is not Target.REMOTE:
         return ()
-    headers = _names_of_put(opened.destination)
+    headers = names_as_headers(opened.destination)
     if opened.next_queue_manager:
         headers += ((NEXT_QUEUE_MANAGER_HEADER, opened.next_queue_manager.encode()),)
     return headers
 
 
-def _names_of_put(names: Names) -> tuple[tuple[str, bytes], ...]:
+def names_as_headers(names: Names) -> tuple[tuple[str, bytes], ...]:
+    """The names of a put as they travel on intakes and on transmission queues."""
     return (
         (QUEUE_MANAGER_HEADER, names.queue_manager.encode()),
         (QUEUE_HEADER, names.queue.encode()),

@@ -1,4 +1,4 @@
-"""What is asked of name resolution, and what it answers, as values."""
+"""Requests to name resolution and its results, as values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OpenOption(Flag):
 NEEDS_LOCAL_QUEUE = OpenOption.INPUT | OpenOption.BROWSE | OpenOption.SET
 """Options for which the queue has to be local in the end."""
 NEEDS_NAMES = OpenOption.INPUT | OpenOption.BROWSE | OpenOption.OUTPUT
-"""Options with which an application is told the resolved names."""
+"""Options with which an application gets the resolved names."""
 
 
 class Call(StrEnum):
@@ -143,7 +143,7 @@ class Resolution:
     """Names that the message is put to, or that travel with it on a transmission queue."""
     transmission_queue: str = ""
     next_queue_manager: str = ""
-    """The manager to which a cluster or shared transmission queue leads; else a channel tells."""
+    """The manager to which a cluster or shared transmission queue leads; empty otherwise."""
     channel: str = ""
     """The cluster channel that leads there; empty if it is not in a cluster or has no name."""
     path: tuple[Queue | ClusterInstance, ...] = ()

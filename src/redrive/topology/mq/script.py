@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, location_in
 
@@ -51,6 +51,11 @@ class ScriptProblem(Exception):
         self.code, self.message, self.offset, self.length = code, message, offset, length
         self.expected, self.hint = expected, hint
 
+    @classmethod
+    def at(cls, code: str, message: str, parameter: Parameter, *, hint: str = "") -> Self:
+        """What is wrong with a parameter, underlined from its keyword on."""
+        return cls(code, message, parameter.offset, length=len(parameter.keyword), hint=hint)
+
 
 class CommandFailed(ScriptProblem):
     """A command of valid syntax that cannot be processed; ``runmqsc`` counts these apart."""
@@ -90,7 +95,7 @@ class Command:
     first: int
     """Index of the line on which the command's first line starts."""
     end: int
-    """Index behind its last line."""
+    """Index after its last line."""
     start: int = 0
     """Offset of the command in the joined lines, if several stand there."""
 

@@ -9,23 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from redrive.topology.mq.objects import (
-    BUILT_IN,
-    CLUSTER_TRANSMISSION_QUEUE,
-    MOST,
-    AliasQueue,
-    Channel,
-    ChannelType,
-    Definition,
-    LocalQueue,
-    ModelQueue,
-    Namelist,
-    Process,
-    Queue,
-    RemoteQueue,
-    Subscription,
-    Topic,
-)
+from redrive.topology.mq import objects as mq
 
 _LOCAL_QUEUES = """
 SYSTEM.ADMIN.ACCOUNTING.QUEUE SYSTEM.ADMIN.ACTIVITY.QUEUE SYSTEM.ADMIN.CHANNEL.EVENT
@@ -59,68 +43,70 @@ _NAMELISTS = {
     "SYSTEM.QPUBSUB.SUBPOINT.NAMELIST": ("SYSTEM.BROKER.DEFAULT.SUBPOINT",),
 }
 
-DEFAULT_QUEUES: Mapping[type[Definition], str] = {
-    LocalQueue: "SYSTEM.DEFAULT.LOCAL.QUEUE",
-    ModelQueue: "SYSTEM.DEFAULT.MODEL.QUEUE",
-    AliasQueue: "SYSTEM.DEFAULT.ALIAS.QUEUE",
-    RemoteQueue: "SYSTEM.DEFAULT.REMOTE.QUEUE",
+DEFAULT_QUEUES: Mapping[type[mq.Definition], str] = {
+    mq.LocalQueue: "SYSTEM.DEFAULT.LOCAL.QUEUE",
+    mq.ModelQueue: "SYSTEM.DEFAULT.MODEL.QUEUE",
+    mq.AliasQueue: "SYSTEM.DEFAULT.ALIAS.QUEUE",
+    mq.RemoteQueue: "SYSTEM.DEFAULT.REMOTE.QUEUE",
 }
 """The object whose attributes DEFINE copies, per kind of queue."""
 
-DEFAULT_CHANNELS: Mapping[str, ChannelType] = {
-    "SYSTEM.DEF.SENDER": ChannelType.SDR,
-    "SYSTEM.DEF.SERVER": ChannelType.SVR,
-    "SYSTEM.DEF.RECEIVER": ChannelType.RCVR,
-    "SYSTEM.DEF.REQUESTER": ChannelType.RQSTR,
-    "SYSTEM.DEF.CLUSSDR": ChannelType.CLUSSDR,
-    "SYSTEM.DEF.CLUSRCVR": ChannelType.CLUSRCVR,
-    "SYSTEM.DEF.SVRCONN": ChannelType.SVRCONN,
-    "SYSTEM.DEF.CLNTCONN": ChannelType.CLNTCONN,
-    "SYSTEM.DEF.AMQP": ChannelType.AMQP,
+DEFAULT_CHANNELS: Mapping[str, mq.ChannelType] = {
+    "SYSTEM.DEF.SENDER": mq.ChannelType.SDR,
+    "SYSTEM.DEF.SERVER": mq.ChannelType.SVR,
+    "SYSTEM.DEF.RECEIVER": mq.ChannelType.RCVR,
+    "SYSTEM.DEF.REQUESTER": mq.ChannelType.RQSTR,
+    "SYSTEM.DEF.CLUSSDR": mq.ChannelType.CLUSSDR,
+    "SYSTEM.DEF.CLUSRCVR": mq.ChannelType.CLUSRCVR,
+    "SYSTEM.DEF.SVRCONN": mq.ChannelType.SVRCONN,
+    "SYSTEM.DEF.CLNTCONN": mq.ChannelType.CLNTCONN,
+    "SYSTEM.DEF.AMQP": mq.ChannelType.AMQP,
 }
 """The channel whose attributes DEFINE copies, and the type of channel it is for."""
 
 _CHANNELS = {
     **DEFAULT_CHANNELS,
-    "SYSTEM.AUTO.RECEIVER": ChannelType.RCVR,
-    "SYSTEM.AUTO.SVRCONN": ChannelType.SVRCONN,
+    "SYSTEM.AUTO.RECEIVER": mq.ChannelType.RCVR,
+    "SYSTEM.AUTO.SVRCONN": mq.ChannelType.SVRCONN,
 }
 
 
-def _queues() -> Iterator[Queue]:
+def _queues() -> Iterator[mq.Queue]:
     for name in _LOCAL_QUEUES.split():
-        depth = MOST if name == "SYSTEM.DEAD.LETTER.QUEUE" else 5000
-        yield LocalQueue(name=name, location=BUILT_IN, max_depth=depth)
+        depth = mq.MOST if name == "SYSTEM.DEAD.LETTER.QUEUE" else 5000
+        yield mq.LocalQueue(name=name, location=mq.BUILT_IN, max_depth=depth)
     for name in _TEMPORARY.split():
-        yield ModelQueue(name=name, location=BUILT_IN)
+        yield mq.ModelQueue(name=name, location=mq.BUILT_IN)
     for name in _PERMANENT:
-        yield ModelQueue(name=name, location=BUILT_IN, dynamic_type="PERMDYN")
-    yield AliasQueue(name=DEFAULT_QUEUES[AliasQueue], location=BUILT_IN)
-    yield RemoteQueue(name=DEFAULT_QUEUES[RemoteQueue], location=BUILT_IN)
-    yield LocalQueue(
-        name=CLUSTER_TRANSMISSION_QUEUE,
-        location=BUILT_IN,
+        yield mq.ModelQueue(name=name, location=mq.BUILT_IN, dynamic_type="PERMDYN")
+    yield mq.AliasQueue(name=DEFAULT_QUEUES[mq.AliasQueue], location=mq.BUILT_IN)
+    yield mq.RemoteQueue(name=DEFAULT_QUEUES[mq.RemoteQueue], location=mq.BUILT_IN)
+    yield mq.LocalQueue(
+        name=mq.CLUSTER_TRANSMISSION_QUEUE,
+        location=mq.BUILT_IN,
         is_transmission_queue=True,
-        max_depth=MOST,
+        max_depth=mq.MOST,
         default_persistence=True,
     )
 
 
-SYSTEM_QUEUES: Mapping[str, Queue] = {queue.name: queue for queue in _queues()}
+SYSTEM_QUEUES: Mapping[str, mq.Queue] = {queue.name: queue for queue in _queues()}
 """Queues that exist on every queue manager without a DEFINE."""
 
-SYSTEM_OBJECTS: Mapping[type[Definition], Mapping[str, Definition]] = {
-    Channel: {
-        name: Channel(name=name, channel_type=kind, location=BUILT_IN)
+SYSTEM_OBJECTS: Mapping[type[mq.Definition], Mapping[str, mq.Definition]] = {
+    mq.Channel: {
+        name: mq.Channel(name=name, channel_type=kind, location=mq.BUILT_IN)
         for name, kind in _CHANNELS.items()
     },
-    Topic: {name: Topic(name=name, location=BUILT_IN) for name in _TOPICS.split()},
-    Subscription: {
-        name: Subscription(name=name, location=BUILT_IN) for name in ("SYSTEM.DEFAULT.SUB",)
+    mq.Topic: {name: mq.Topic(name=name, location=mq.BUILT_IN) for name in _TOPICS.split()},
+    mq.Subscription: {
+        name: mq.Subscription(name=name, location=mq.BUILT_IN) for name in ("SYSTEM.DEFAULT.SUB",)
     },
-    Process: {name: Process(name=name, location=BUILT_IN) for name in ("SYSTEM.DEFAULT.PROCESS",)},
-    Namelist: {
-        name: Namelist(name=name, names=names, location=BUILT_IN)
+    mq.Process: {
+        name: mq.Process(name=name, location=mq.BUILT_IN) for name in ("SYSTEM.DEFAULT.PROCESS",)
+    },
+    mq.Namelist: {
+        name: mq.Namelist(name=name, names=names, location=mq.BUILT_IN)
         for name, names in _NAMELISTS.items()
     },
 }

@@ -6,14 +6,7 @@ Resolution specification B.4 (``carrier``) and B.10; rows R2 and R9 of the resol
 from __future__ import annotations
 
 from redrive.messages.reasons import Reason
-from redrive.topology.mq.objects import (
-    CLUSTER_TRANSMISSION_QUEUE,
-    SHARED_TRANSMISSION_QUEUE,
-    DefaultBind,
-    LocalQueue,
-    Queue,
-    UseQueue,
-)
+from redrive.topology.mq import objects as mq
 from redrive.topology.mq.opening import Carrier, Opening, OpenRefused
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute
 from redrive.topology.mq.results import Bind, Call, Resolution, Target
@@ -24,7 +17,7 @@ from redrive.topology.put import UNLIMITED
 def carrier(opening: Opening, queue_manager: str, named: str) -> Carrier:
     """The transmission queue to a manager; ``named`` is XMITQ of the definition used."""
     if named:
-        return Carrier(_named(opening, named), "XMITQ names it")
+        return Carrier(_named_queue(opening, named), "XMITQ names it")
     queue = opening.manager.queue(queue_manager)
     if queue is not None:
         checked = _transmission_queue(queue, f"{queue} is not a transmission queue")
@@ -33,28 +26,28 @@ def carrier(opening: Opening, queue_manager: str, named: str) -> Carrier:
         return cluster
     if (shared := _shared_way(opening, queue_manager)) is not None:
         return shared
-    return Carrier(_default(opening, queue_manager), "DEFXMITQ names it")
+    return Carrier(_default_queue(opening, queue_manager), "DEFXMITQ names it")
 
 
-def _transmission_queue(queue: Queue, problem: str) -> LocalQueue:
-    if not isinstance(queue, LocalQueue):
+def _transmission_queue(queue: mq.Queue, problem: str) -> mq.LocalQueue:
+    if not isinstance(queue, mq.LocalQueue):
         raise OpenRefused(Reason.XMIT_Q_TYPE_ERROR, problem, queue)
     if not queue.is_transmission_queue:
         raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)", queue)
     return queue
 
 
-def _named(opening: Opening, name: str) -> LocalQueue:
+def _named_queue(opening: Opening, name: str) -> mq.LocalQueue:
     queue = opening.manager.queue(name)
     if queue is None:
         raise OpenRefused(Reason.UNKNOWN_XMIT_Q, f"there is no transmission queue {name}")
     checked = _transmission_queue(queue, f"XMITQ names {queue}, which is not a QLOCAL")
-    if name == SHARED_TRANSMISSION_QUEUE and not opening.manager.attributes.intra_group_queuing:
+    if name == mq.SHARED_TRANSMISSION_QUEUE and not opening.manager.attributes.intra_group_queuing:
         raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} needs IGQ(ENABLED)", queue)
     return checked
 
 
-def _default(opening: Opening, queue_manager: str) -> LocalQueue:
+def _default_queue(opening: Opening, queue_manager: str) -> mq.LocalQueue:
     attributes = opening.manager.attributes
     name = attributes.default_transmission_queue
     if not name:
@@ -64,9 +57,9 @@ def _default(opening: Opening, queue_manager: str) -> LocalQueue:
     if queue is None:
         detail = f"DEFXMITQ names {name}, which is not known"
         raise OpenRefused(Reason.UNKNOWN_DEF_XMIT_Q, detail, attributes)
-    if not isinstance(queue, LocalQueue):
+    if not isinstance(queue, mq.LocalQueue):
         raise OpenRefused(Reason.DEF_XMIT_Q_TYPE_ERROR, f"DEFXMITQ names {queue}", queue)
-    if not queue.is_transmission_queue or name == CLUSTER_TRANSMISSION_QUEUE:
+    if not queue.is_transmission_queue or name == mq.CLUSTER_TRANSMISSION_QUEUE:
         detail = f"DEFXMITQ names {queue}, which cannot serve as the default"
         raise OpenRefused(Reason.DEF_XMIT_Q_USAGE_ERROR, detail, queue)
     return queue
@@ -80,41 +73,36 @@ def _cluster_way(opening: Opening, queue_manager: str) -> Carrier | None:
         for route in network.routes(manager, queue_manager)
     ]
     if candidates:
-        route = opening.choose(candidates).route
-        return _in_cluster(opening, route, by=route)
+        return _in_cluster(opening, opening.choose(candidates).route)
     hosts = network.instances(manager, queue_manager, aliases=True)
     if not hosts:
         return None
     able = [host for host in hosts if host.put_enabled]
     host = opening.choose(able or hosts)
     opening.path.append(host)
-    return _in_cluster(opening, host.route, by=host)
+    return _in_cluster(opening, host.route)
 
 
-def _in_cluster(
-    opening: Opening, route: ClusterRoute, by: ClusterRoute | ClusterInstance | None = None
-) -> Carrier:
-    queue = _created(opening, opening.network.transmission_queue(opening.manager, route))
-    return Carrier(queue, f"cluster {route.cluster}", route.queue_manager, route.channel, by)
+def _in_cluster(opening: Opening, route: ClusterRoute) -> Carrier:
+    queue = _automatic_queue(opening, opening.network.transmission_queue(opening.manager, route))
+    why = f"cluster {route.cluster}"
+    return Carrier(queue, why, route.queue_manager, route.channel, is_of_cluster=True)
 
 
 def _shared_way(opening: Opening, queue_manager: str) -> Carrier | None:
     """Intra-group queuing, if the manager uses it and the other one is in its group."""
-    used = opening.manager.attributes.intra_group_queuing and opening.is_in_group(queue_manager)
-    if not used:
-        return None
-    queue = _created(opening, SHARED_TRANSMISSION_QUEUE)
-    return Carrier(queue, "intra-group queuing", queue_manager)
+    if opening.manager.attributes.intra_group_queuing and opening.is_in_group(queue_manager):
+        queue = _automatic_queue(opening, mq.SHARED_TRANSMISSION_QUEUE)
+        return Carrier(queue, "intra-group queuing", queue_manager)
+    return None
 
 
-def _created(opening: Opening, name: str) -> LocalQueue:
+def _automatic_queue(opening: Opening, name: str) -> mq.LocalQueue:
     """A transmission queue that the product creates itself if no script defines it."""
     queue = opening.manager.queue(name)
-    return (
-        queue
-        if isinstance(queue, LocalQueue)
-        else LocalQueue(name=name, is_transmission_queue=True)
-    )
+    if isinstance(queue, mq.LocalQueue):
+        return queue
+    return mq.LocalQueue(name=name, is_transmission_queue=True)
 
 
 def workload(
@@ -122,16 +110,11 @@ def workload(
     row: str,
     names: Names,
     instances: list[ClusterInstance],
-    local: LocalQueue | None = None,
+    local: mq.LocalQueue | None = None,
 ) -> Resolution:
     """Choose an instance of a cluster queue, now or for each message (rows R2, R9).
 
-    Args:
-        opening: The open.
-        row: The row of the resolution table.
-        names: The names that lead to the queue.
-        instances: The instances that the manager knows at others.
-        local: The manager's own definition; None if it has none.
+    ``instances`` are those that the manager knows at others, ``local`` is its own definition.
     """
     if opening.needs_local:
         # OPEN: documented as failing, without a code; such a queue is unknown to input.
@@ -150,9 +133,9 @@ def workload(
     bind = _bind(opening, able or ([own] if own else instances))
     if bind is Bind.NOT_FIXED and call is Call.MQOPEN and opening.for_output:
         opening.step(row, "cluster queue, not bound to an instance", None, names, names)
-        told = Names(queue=names.queue, queue_manager="")
+        resolved = Names(queue=names.queue)
         return opening.result(
-            Target.PER_MESSAGE, names, first=instances[0], resolved=told, limits=UNLIMITED
+            Target.PER_MESSAGE, names, first=instances[0], resolved=resolved, limits=UNLIMITED
         )
     if not able and own is None:
         detail = f"every instance of cluster queue {names.queue} has PUT(DISABLED)"
@@ -171,12 +154,12 @@ def workload(
     return opening.carried(row, shared or _in_cluster(opening, chosen.route), after)
 
 
-def _prefers_local(opening: Opening, local: LocalQueue | None) -> bool:
+def _prefers_local(opening: Opening, local: mq.LocalQueue | None) -> bool:
     """Whether a local instance wins at once (resolution specification B.10, step 3)."""
-    use = local.cluster_use if local else UseQueue.ANY
-    if use is UseQueue.QMGR:
+    use = local.cluster_use if local else mq.UseQueue.ANY
+    if use is mq.UseQueue.QMGR:
         use = opening.manager.attributes.cluster_use
-    return use is UseQueue.LOCAL or opening.request.from_cluster_channel
+    return use is mq.UseQueue.LOCAL or opening.request.from_cluster_channel
 
 
 def _bind(opening: Opening, instances: list[ClusterInstance]) -> Bind:
@@ -184,4 +167,4 @@ def _bind(opening: Opening, instances: list[ClusterInstance]) -> Bind:
     if opening.request.bind is not Bind.AS_Q_DEF:
         return opening.request.bind
     first = opening.first_object() or opening.choose(instances)
-    return Bind.NOT_FIXED if first.default_bind is DefaultBind.NOTFIXED else Bind.ON_OPEN
+    return Bind.NOT_FIXED if first.default_bind is mq.DefaultBind.NOTFIXED else Bind.ON_OPEN

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from redrive.topology.mq.objects import LocalQueue, Process, Queue
+from redrive.topology.mq.objects import LocalQueue, Process
 from redrive.topology.mq.queue_manager import QueueManager
 
 
@@ -23,40 +23,29 @@ def triggered_queues(manager: QueueManager) -> Iterator[LocalQueue]:
 
 
 def trigger_problem(manager: QueueManager, queue: LocalQueue) -> str:
-    """Why no trigger message is made for a queue; empty if its definitions are complete.
-
-    Args:
-        manager: The manager of the queue.
-        queue: A queue with TRIGGER.
-    """
+    """Why no trigger message is made for a queue with TRIGGER; empty if nothing is missing."""
     if not queue.process:
         return "it has no PROCESS"
     if manager.process(queue.process) is None:
         return f"PROCESS({queue.process}) does not exist"
     if not queue.initiation_queue:
         return "it has no INITQ"
-    problem = _initiation_queue_problem(manager.queue(queue.initiation_queue))
-    return problem and f"INITQ names {queue.initiation_queue}, which {problem}"
-
-
-def _initiation_queue_problem(queue: Queue | None) -> str:
-    """Why a queue cannot be an initiation queue; empty if it can."""
-    if queue is None:
-        return "does not exist"
-    if not isinstance(queue, LocalQueue) or queue.is_transmission_queue:
-        return "is not a QLOCAL with USAGE(NORMAL)"
-    if not queue.put_enabled:
-        return "has PUT(DISABLED)"
-    return "" if queue.get_enabled else "has GET(DISABLED)"
+    match manager.queue(queue.initiation_queue):
+        case None:
+            problem = "does not exist"
+        case LocalQueue(is_transmission_queue=False, put_enabled=False):
+            problem = "has PUT(DISABLED)"
+        case LocalQueue(is_transmission_queue=False, get_enabled=False):
+            problem = "has GET(DISABLED)"
+        case LocalQueue(is_transmission_queue=False):
+            return ""
+        case _:
+            problem = "is not a QLOCAL with USAGE(NORMAL)"
+    return f"INITQ names {queue.initiation_queue}, which {problem}"
 
 
 def trigger_message_fields(manager: QueueManager, queue: LocalQueue) -> dict[str, str | int]:
-    """The fields of a queue's trigger message, by the names of MQTM.
-
-    Args:
-        manager: The manager of the queue.
-        queue: A queue without a ``trigger_problem``.
-    """
+    """The fields of the trigger message of a queue without a ``trigger_problem``, as in MQTM."""
     process = manager.process(queue.process)
     assert isinstance(process, Process), "the queue has no problem"
     return {

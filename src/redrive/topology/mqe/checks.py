@@ -13,10 +13,9 @@ from functools import partial
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.message import NORMAL
 from redrive.topology.mqe.resolver import MqeResolver
 from redrive.topology.mqe.results import Failed, Failure, Stored
-from redrive.topology.mqe.routes import Link, find_link
+from redrive.topology.mqe.routes import link_to
 from redrive.topology.mqe.tables import NetworkTables, Tables, manager_aliases
 from redrive.topology.names import Names
 
@@ -24,7 +23,7 @@ _ENDS: Mapping[Failure, str] = {
     Failure.NO_QUEUE_ACCEPTS: "PUT_FAILS",
     Failure.ROUTE_LOOP: "ROUTE_LOOP",
 }
-"""Ends of a put that no other finding tells: connections and aliases are checked by themselves."""
+"""Ends of a put that no other finding covers; connections and aliases have their own findings."""
 
 MQ_NAME_LENGTH = 48
 """Longest name that IBM MQ knows; advised for names that cross the bridge (A.1)."""
@@ -53,12 +52,12 @@ def check_network(network: mqe.Network) -> tuple[Diagnostic, ...]:
 
 def _findings(network: mqe.Network) -> Iterator[Diagnostic]:
     tables, resolver = NetworkTables(network), MqeResolver(network)
-    yield from _twice("DUPLICATE_QUEUE_MANAGER", "queue manager", network.queue_managers)
+    yield from _duplicates("DUPLICATE_QUEUE_MANAGER", "queue manager", network.queue_managers)
     for manager in network.queue_managers:
         own = Tables(manager)
         yield from _names(manager)
-        yield from _twice("DUPLICATE_CONNECTION", "connection", manager.connections)
-        yield from _twice("DUPLICATE_LISTENER", "listener", manager.listeners)
+        yield from _duplicates("DUPLICATE_CONNECTION", "connection", manager.connections)
+        yield from _duplicates("DUPLICATE_LISTENER", "listener", manager.listeners)
         yield from _queues(manager)
         yield from _queue_aliases(manager, own)
         yield from _manager_aliases(manager, own)
@@ -66,7 +65,7 @@ def _findings(network: mqe.Network) -> Iterator[Diagnostic]:
         yield from _store_and_forward(manager, own)
         yield from _links(network, tables, manager)
         yield from _agreement(tables, manager)
-        yield from _followed(resolver, manager)
+        yield from _puts(resolver, manager)
     yield from _reachability(network, tables)
 
 
@@ -122,7 +121,9 @@ def _names_of(queue: mqe.Queue) -> Iterable[str]:
     return (queue.name,)
 
 
-def _twice(code: str, noun: str, definitions: Iterable[mqe.Definition]) -> Iterator[Diagnostic]:
+def _duplicates(
+    code: str, noun: str, definitions: Iterable[mqe.Definition]
+) -> Iterator[Diagnostic]:
     seen: set[str] = set()
     for one in definitions:
         if one.name in seen:
@@ -142,7 +143,11 @@ def _queues(manager: mqe.QueueManager) -> Iterator[Diagnostic]:
             message = f"queue {names} is defined before on {manager.name!r}"
             yield _error("DUPLICATE_QUEUE", queue, message, "keep one of the two definitions")
         seen.add(names)
-    dead_letters = [q for q in manager.queues if _is_dead_letter_queue(q)]
+    dead_letters = [
+        queue
+        for queue in manager.queues
+        if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER
+    ]
     for queue in dead_letters[1:]:
         message = f"{manager.name!r} has a dead-letter queue already: {dead_letters[0].name!r}"
         yield _error("TWO_DEAD_LETTER_QUEUES", queue, message, "give the role to one queue only")
@@ -150,16 +155,11 @@ def _queues(manager: mqe.QueueManager) -> Iterator[Diagnostic]:
         yield from _without_local_queuing(manager)
 
 
-def _is_dead_letter_queue(queue: mqe.Queue) -> bool:
-    return isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER
-
-
 def _without_local_queuing(manager: mqe.QueueManager) -> Iterator[Diagnostic]:
     for queue in manager.queues:
-        stores = isinstance(queue, mqe.LocalQueue | mqe.StoreAndForwardQueue) or (
+        if isinstance(queue, mqe.LocalQueue | mqe.StoreAndForwardQueue) or (
             isinstance(queue, mqe.RemoteQueue) and queue.mode is mqe.Mode.ASYNC
-        )
-        if stores:
+        ):
             message = (
                 f"queue {queue.name!r} stores messages, but {manager.name!r} has no local queuing"
             )
@@ -303,24 +303,27 @@ def _links(
         if isinstance(connection, mqe.DirectConnection | mqe.ViaConnection):
             yield from _connection(tables, manager, connection)
     for queue in manager.queues:
-        if isinstance(queue, mqe.RemoteQueue | mqe.HomeServerQueue):
-            link = _link(tables, manager, queue.queue_manager)
-            if not link.is_defined:
-                message = f"no connection of {manager.name!r} leads to {queue.queue_manager!r}"
-                hint = f"define connection {queue.queue_manager!r}"
-                yield _warning("NO_CONNECTION", queue, message, hint)
+        if (
+            isinstance(queue, mqe.RemoteQueue | mqe.HomeServerQueue)
+            and not link_to(tables, manager.name, queue.queue_manager).is_defined
+        ):
+            message = f"no connection of {manager.name!r} leads to {queue.queue_manager!r}"
+            hint = f"define connection {queue.queue_manager!r}"
+            yield _warning("NO_CONNECTION", queue, message, hint)
         if isinstance(queue, mqe.HomeServerQueue):
-            yield from _home_server(tables, manager, queue)
-
-
-def _link(tables: NetworkTables, manager: mqe.QueueManager, name: str) -> Link:
-    return find_link(tables, manager.name, name, Names(queue="", queue_manager=name), NORMAL)
+            far = tables.of(queue.queue_manager)
+            if far is not None and manager.name not in far.store_and_forward:
+                message = (
+                    f"no store-and-forward queue of {queue.queue_manager!r} lists {manager.name!r}"
+                )
+                hint = f"define one on {queue.queue_manager!r} that lists {manager.name!r}"
+                yield _warning("NOT_STORED_FOR", queue, message, hint)
 
 
 def _connection(
     tables: NetworkTables, manager: mqe.QueueManager, connection: mqe.Connection
 ) -> Iterator[Diagnostic]:
-    link = _link(tables, manager, connection.name)
+    link = link_to(tables, manager.name, connection.name)
     failure = link.failed.failure if link.failed else None
     last = link.steps[-1].definition
     if failure is Failure.VIA_LOOP:
@@ -334,65 +337,45 @@ def _connection(
         message = f"connection {connection.name!r} leads to a queue manager that is not described"
         yield _warning("UNKNOWN_QUEUE_MANAGER", connection, message, "add the queue manager")
     elif failure is None and isinstance(connection, mqe.DirectConnection):
-        yield from _listener(tables, link.receiver, connection)
-
-
-def _listener(
-    tables: NetworkTables, receiver: str, connection: mqe.DirectConnection
-) -> Iterator[Diagnostic]:
-    far = tables.of(receiver)
-    ports = {one.port for one in far.manager.listeners} if far else set()
-    if connection.port is not None and ports and connection.port not in ports:
-        message = f"no listener of {receiver!r} has port {connection.port}"
-        yield _warning("NO_LISTENER", connection, message, "correct the port, or add a listener")
-
-
-def _home_server(
-    tables: NetworkTables, manager: mqe.QueueManager, queue: mqe.HomeServerQueue
-) -> Iterator[Diagnostic]:
-    far = tables.of(queue.queue_manager)
-    if far is not None and manager.name not in far.store_and_forward:
-        message = f"no store-and-forward queue of {queue.queue_manager!r} lists {manager.name!r}"
-        hint = f"define one on {queue.queue_manager!r} that lists {manager.name!r}"
-        yield _warning("NOT_STORED_FOR", queue, message, hint)
+        far, port = tables.of(link.receiver), connection.port
+        ports = {one.port for one in far.manager.listeners} if far else set()
+        if port is not None and ports and port not in ports:
+            hint = "correct the port, or add a listener"
+            message = f"no listener of {link.receiver!r} has port {port}"
+            yield _warning("NO_LISTENER", connection, message, hint)
 
 
 # A definition and the queue it stands for
 
 
 def _agreement(tables: NetworkTables, manager: mqe.QueueManager) -> Iterator[Diagnostic]:
-    """Attributes of a remote definition should agree with the real queue's (A.4)."""
+    """Attributes of an asynchronous definition should agree with the real queue's (A.4)."""
     for queue in manager.queues:
-        if not isinstance(queue, mqe.RemoteQueue):
+        if not isinstance(queue, mqe.RemoteQueue) or queue.mode is mqe.Mode.SYNC:
             continue
         far = tables.of(queue.queue_manager)
-        real = (
-            far.queues.get(Names(queue=queue.name, queue_manager=queue.queue_manager))
-            if far
-            else None
-        )
+        real = far.queues.get(mqe.identity(queue, manager.name)) if far else None
         if not isinstance(real, mqe.LocalQueue):
             continue
         longest = real.maximum_message_size
-        admits_more = longest is not None and (queue.maximum_message_size or longest + 1) > longest
-        if admits_more and queue.mode is mqe.Mode.ASYNC:
+        if longest is not None and (queue.maximum_message_size or longest + 1) > longest:
             message = (
                 f"{queue.name!r} admits longer messages than the {longest} bytes of the real queue"
             )
             hint = "longer messages would be accepted here and stay here; set the same limit"
             yield _warning("ATTRIBUTES_DIFFER", queue, message, hint)
-        if queue.security != real.security and queue.mode is mqe.Mode.ASYNC:
+        if queue.security != real.security:
             message = f"the security attribute of {queue.name!r} differs from the real queue's"
             hint = "set the same classes; only synchronous use negotiates them"
             yield _warning("ATTRIBUTES_DIFFER", queue, message, hint)
 
 
-def _followed(resolver: MqeResolver, manager: mqe.QueueManager) -> Iterator[Diagnostic]:
+def _puts(resolver: MqeResolver, manager: mqe.QueueManager) -> Iterator[Diagnostic]:
     """The result of a put to a remote definition, as far as the definitions determine it."""
     for queue in manager.queues:
         if not isinstance(queue, mqe.RemoteQueue):
             continue
-        names = Names(queue=queue.name, queue_manager=queue.queue_manager)
+        names = mqe.identity(queue, manager.name)
         end = resolver.resolve(manager.name, names).end
         if isinstance(end, Stored):
             end = resolver.transmit(end).end

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from redrive.diagnostics import Diagnostic, has_errors, in_order
 from redrive.schemas import KeyPath, Schema
@@ -33,6 +33,14 @@ CONNECTION_KINDS: Mapping[str, type[mqe.Connection]] = {
     "mq": mqe.MqConnection,
 }
 """Kinds of connections as the text writes them."""
+
+_LISTS: Mapping[str, Mapping[str, type[mqe.Definition]]] = {
+    "queues": QUEUE_KINDS,
+    "connections": CONNECTION_KINDS,
+    "aliases": {"": mqe.QueueManagerAlias},
+    "listeners": {"": mqe.Listener},
+}
+"""The lists of a queue manager, each with the kinds of its items."""
 
 _SCHEMA = Schema.load("redrive.topology.mqe", "schema.json")
 
@@ -103,10 +111,7 @@ def network_from(document: Document, flawed: frozenset[KeyPath]) -> mqe.Network:
     options = data.get("options", {})
     if ("options",) in flawed or not isinstance(options, dict):
         options = {}
-    return mqe.Network(queue_managers=managers, options=mqe.Options(**_converted(options)))
-
-
-_Made = TypeVar("_Made", bound=mqe.Definition)
+    return mqe.Network(queue_managers=managers, options=mqe.Options(**_convert_fields(options)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,36 +139,24 @@ class _Construction:
             if key in {"name", "description", "code_base", "local_queuing", "rule"}
             and (*path, key) not in self.flawed
         }
-        return mqe.QueueManager(
-            **_converted(own),
-            queues=tuple(
-                self._of_kind(QUEUE_KINDS, *item) for item in self.items(data, path, "queues")
-            ),
-            connections=tuple(
-                self._of_kind(CONNECTION_KINDS, *item)
-                for item in self.items(data, path, "connections")
-            ),
-            aliases=tuple(
-                self._made(mqe.QueueManagerAlias, *item)
-                for item in self.items(data, path, "aliases")
-            ),
-            listeners=tuple(
-                self._made(mqe.Listener, *item) for item in self.items(data, path, "listeners")
-            ),
-            location=self.document.location((*path, "name")),
-        )
+        lists: dict[str, Any] = {
+            key: tuple(
+                self._definition(kinds, item, place) for item, place in self.items(data, path, key)
+            )
+            for key, kinds in _LISTS.items()
+        }
+        location = self.document.location((*path, "name"))
+        return mqe.QueueManager(**_convert_fields(own), **lists, location=location)
 
-    def _of_kind(
-        self, kinds: Mapping[str, type[_Made]], data: Mapping[str, Any], path: KeyPath
-    ) -> _Made:
+    def _definition(
+        self, kinds: Mapping[str, type[mqe.Definition]], data: Mapping[str, Any], path: KeyPath
+    ) -> mqe.Definition:
         attributes = {key: value for key, value in data.items() if key != "kind"}
-        return self._made(kinds[data["kind"]], attributes, path)
-
-    def _made(self, cls: type[_Made], data: Mapping[str, Any], path: KeyPath) -> _Made:
-        return cls(**_converted(data), location=self.document.location((*path, "name")))
+        location = self.document.location((*path, "name"))
+        return kinds[data.get("kind", "")](**_convert_fields(attributes), location=location)
 
 
-def _converted(data: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: _CONVERSIONS[key](value) if key in _CONVERSIONS else value
         for key, value in data.items()

@@ -12,17 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.admission import Admission, PutTrace
 from redrive.topology.mqe.message import NORMAL, Conditions, Message
-from redrive.topology.mqe.objects import (
-    Discovered,
-    HomeServerQueue,
-    Mode,
-    Network,
-    RemoteQueue,
-    StoreAndForwardQueue,
-    identity,
-)
 from redrive.topology.mqe.results import (
     Delivered,
     End,
@@ -73,7 +65,7 @@ class MqeResolver:
     what the check of the network reports as an error ends in a failure here.
     """
 
-    def __init__(self, network: Network, *, rules: Rules = DEFAULT_RULES) -> None:
+    def __init__(self, network: mqe.Network, *, rules: Rules = DEFAULT_RULES) -> None:
         self.network = network
         self.rules = rules
         self._tables = NetworkTables(network)
@@ -94,7 +86,7 @@ class MqeResolver:
         message: Message = ANY_MESSAGE,
         conditions: Conditions = NORMAL,
     ) -> Resolution:
-        """Continue the way of a stored message; the new steps stand behind the earlier ones."""
+        """Continue the way of a stored message; the new steps follow the earlier ones."""
         trace = PutTrace(message, conditions)
         rests: set[tuple[str, Names]] = set()
         end = resolution.end
@@ -136,7 +128,7 @@ class MqeResolver:
 
     def transmitting(
         self, queue_manager: str, waiting: Mapping[Names, int]
-    ) -> tuple[RemoteQueue, ...]:
+    ) -> tuple[mqe.RemoteQueue, ...]:
         """Which asynchronous definitions send when transmission is triggered.
 
         The manager's rule is asked first, for everything or nothing; the rules of the queues are
@@ -149,8 +141,8 @@ class MqeResolver:
         return tuple(
             queue
             for queue in queues
-            if isinstance(queue, RemoteQueue)
-            and queue.mode is Mode.ASYNC
+            if isinstance(queue, mqe.RemoteQueue)
+            and queue.mode is mqe.Mode.ASYNC
             and self._queue_transmits(queue)
         )
 
@@ -159,8 +151,8 @@ class MqeResolver:
         rule = self.rules.of_queue_manager(tables.manager.rule)
         return ask(lambda: rule.trigger_transmission(name, waiting), default=True)
 
-    def _queue_transmits(self, queue: RemoteQueue) -> bool:
-        rule, of = self.rules.of_queue(queue.rule), identity(queue, queue.queue_manager)
+    def _queue_transmits(self, queue: mqe.RemoteQueue) -> bool:
+        rule, of = self.rules.of_queue(queue.rule), mqe.identity(queue, queue.queue_manager)
         return ask(lambda: rule.transmit(of), default=True)
 
     # A put and its hops
@@ -181,7 +173,7 @@ class MqeResolver:
             queue = found.queue or self._discover(tables, found, trace)
             if queue is None:
                 return _no_queue(here, found)
-            if not (isinstance(queue, RemoteQueue) and queue.mode is Mode.SYNC):
+            if not (isinstance(queue, mqe.RemoteQueue) and queue.mode is mqe.Mode.SYNC):
                 return self._admission.accept(tables, queue, found.names, trace)
             refused = self._admission.refused_by_rule(tables, queue, found.names, trace)
             if refused is not None:
@@ -192,11 +184,11 @@ class MqeResolver:
                 return link.failed
             here, names = link.receiver, found.names
 
-    def _discover(self, tables: Tables, found: Match, trace: PutTrace) -> RemoteQueue | None:
+    def _discover(self, tables: Tables, found: Match, trace: PutTrace) -> mqe.RemoteQueue | None:
         definition = discover(self._tables, tables, found, trace.conditions)
         if definition is not None:
             here = tables.manager.name
-            trace.discovered.append(Discovered(here, definition))
+            trace.discovered.append(mqe.Discovered(here, definition))
             step = Step(here, StepKind.DISCOVERY, definition, found.names, found.names)
             trace.steps.append(step)
         return definition
@@ -207,7 +199,7 @@ class MqeResolver:
         """One move; None if the message does not move at all."""
         match follow_up:
             case Push():
-                on_its_own = isinstance(stored.queue, StoreAndForwardQueue)
+                on_its_own = isinstance(stored.queue, mqe.StoreAndForwardQueue)
                 return self._pass_on(stored, trace) if on_its_own else None
             case TriggerTransmission(queue_manager):
                 return self._trigger(stored, queue_manager or stored.queue_manager, trace)
@@ -216,7 +208,7 @@ class MqeResolver:
 
     def _trigger(self, stored: Stored, queue_manager: str, trace: PutTrace) -> End | None:
         if stored.queue_manager == queue_manager:
-            of = identity(stored.queue, queue_manager)
+            of = mqe.identity(stored.queue, queue_manager)
             if stored.queue in self.transmitting(queue_manager, {of: 1}):
                 return self._pass_on(stored, trace)
             return None
@@ -232,7 +224,7 @@ class MqeResolver:
             return None
         next_hop = stored.queue.queue_manager
         link = find_link(self._tables, here, next_hop, names, trace.conditions)
-        if isinstance(stored.queue, StoreAndForwardQueue) and not link.is_defined:
+        if isinstance(stored.queue, mqe.StoreAndForwardQueue) and not link.is_defined:
             return None
         if (expired := self._admission.expired(here, stored.queue, trace)) is not None:
             return expired
@@ -246,23 +238,23 @@ class MqeResolver:
         if tables is None or not trace.message.is_movable:
             return None
         for home_server in tables.home_servers:
-            if collects(self._tables, tables, home_server, stored, trace.conditions):
-                return self._collect(tables, home_server, stored, trace)
+            if not collects(self._tables, tables, home_server, stored, trace.conditions):
+                continue
+            expired = self._admission.expired(stored.queue_manager, stored.queue, trace)
+            if expired is not None:
+                return expired
+            trace.steps.append(Step(client, StepKind.PULL, home_server, stored.names, stored.names))
+            end = self._put(client, stored.names, trace)
+            return (
+                self._handle_undelivered(tables, stored, end, trace)
+                if isinstance(end, Failed)
+                else end
+            )
         return None
 
-    def _collect(
-        self, client: Tables, home_server: HomeServerQueue, stored: Stored, trace: PutTrace
+    def _handle_undelivered(
+        self, client: Tables, stored: Stored, failed: Failed, trace: PutTrace
     ) -> End:
-        """Take a message from the home server and put it on the client."""
-        here, names = client.manager.name, stored.names
-        expired = self._admission.expired(stored.queue_manager, stored.queue, trace)
-        if expired is not None:
-            return expired
-        trace.steps.append(Step(here, StepKind.PULL, home_server, names, names))
-        end = self._put(here, names, trace)
-        return self._undelivered(client, stored, end, trace) if isinstance(end, Failed) else end
-
-    def _undelivered(self, client: Tables, stored: Stored, failed: Failed, trace: PutTrace) -> End:
         """A pulled message that no queue took: the rule decides, by default the dead letters.
 
         Without a dead-letter queue it stays on the home server (reading O4). A duplicate stays
@@ -278,7 +270,7 @@ class MqeResolver:
             lambda: rule.undeliverable(here, trace.message, stored.names, failure), default=True
         ):
             return stays
-        names = identity(dead_letters, here)
+        names = mqe.identity(dead_letters, here)
         # Resend, as the message may have been put here before.
         dead = replace(trace, message=replace(trace.message, resend=True))
         end = self._admission.accept(client, dead_letters, names, dead)
@@ -298,7 +290,7 @@ def _no_queue(here: str, found: Match) -> Failed:
 def collects(
     tables: NetworkTables,
     client: Tables,
-    home_server: HomeServerQueue,
+    home_server: mqe.HomeServerQueue,
     stored: Stored,
     conditions: Conditions,
 ) -> bool:
@@ -307,7 +299,7 @@ def collects(
     Resolution specification A.4.
     """
     here, options = client.manager.name, tables.options
-    if not isinstance(stored.queue, StoreAndForwardQueue) or stored.names.queue_manager != here:
+    if not isinstance(stored.queue, mqe.StoreAndForwardQueue) or stored.names.queue_manager != here:
         return False
     # Names of the two queues count in the strict reading only (reading O5).
     if options.home_server_names and home_server.name != stored.queue.name:

@@ -126,7 +126,7 @@ class Delivered:
 
     names: Names
     queue: mqe.Queue
-    """Its definition: a local queue, or the bridge queue behind which it lies."""
+    """Its definition: a local queue, or the bridge queue that leads to it."""
     dead_letter: bool = False
     """Whether it is there because the queue it was meant for did not take it."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redrive.topology.mqe import objects as mqe
-from redrive.topology.mqe.message import Conditions
+from redrive.topology.mqe.message import NORMAL, Conditions
 from redrive.topology.mqe.results import Failed, Failure, Step, StepKind
 from redrive.topology.mqe.tables import Addressable, NetworkTables, Tables
 from redrive.topology.names import Names
@@ -108,34 +108,42 @@ def find_link(
 ) -> Link:
     """Follow the connection of a name: via connections are folded, aliases replaced.
 
-    The put's names never change on the way. A "null" connection and the bridge's own connection
-    carry no put (reading O7).
-
-    Args:
-        network: The tables of the network, which contain ``here``.
-        here: The manager that sends.
-        name: The connection's name: the target manager, or a store-and-forward queue's next hop.
-        names: The names that travel, for the steps.
-        conditions: Which links are down.
+    The put's names never change on the way; the steps show them. A "null" connection and the
+    bridge's own connection carry no put (reading O7). A connection is named after the target
+    manager, or after a store-and-forward queue's next hop.
     """
     tables = network.of(here)
     steps: list[Step] = []
     seen: set[str] = set()
     while tables is not None and name not in seen:
         seen.add(name)
-        definition, following = _next(tables, name)
+        definition, following = _follow_connection(tables, name)
         if definition is None:
-            return _broken(steps, Failure.NO_CONNECTION, here, f"no connection leads to {name!r}")
+            return _failed_link(
+                steps, Failure.NO_CONNECTION, here, f"no connection leads to {name!r}"
+            )
         steps.append(Step(here, StepKind.CONNECTION, definition, names, names))
         if (here, name) in conditions.down:
-            return _broken(steps, Failure.LINK_DOWN, here, f"connection {name!r} cannot be used")
+            return _failed_link(
+                steps, Failure.LINK_DOWN, here, f"connection {name!r} cannot be used"
+            )
         if following is None:
-            return _arrive(network, steps, here, name)
+            if (receiver := network.receiver(name)) is not None:
+                return Link(tuple(steps), receiver)
+            detail = (
+                f"connection {name!r} leads to a queue manager that the network does not contain"
+            )
+            return _failed_link(steps, Failure.UNKNOWN_QUEUE_MANAGER, here, detail)
         name = following
-    return _broken(steps, Failure.VIA_LOOP, here, f"via connections lead back to {name!r}")
+    return _failed_link(steps, Failure.VIA_LOOP, here, f"via connections lead back to {name!r}")
 
 
-def _next(tables: Tables, name: str) -> tuple[mqe.Definition | None, str | None]:
+def link_to(network: NetworkTables, here: str, name: str) -> Link:
+    """The way over the connection of a name, while every link is up."""
+    return find_link(network, here, name, Names(queue_manager=name), NORMAL)
+
+
+def _follow_connection(tables: Tables, name: str) -> tuple[mqe.Definition | None, str | None]:
     """The definition a name stands for among connections, and the name it leads on to."""
     connection = tables.connections.get(name)
     match connection:
@@ -159,19 +167,11 @@ def connections_on_way(tables: Tables, name: str) -> tuple[str, ...]:
     following: str | None = name
     while following is not None and following not in way:
         way.append(following)
-        _, following = _next(tables, following)
+        _, following = _follow_connection(tables, following)
     return tuple(way)
 
 
-def _arrive(network: NetworkTables, steps: list[Step], here: str, name: str) -> Link:
-    receiver = network.receiver(name)
-    if receiver is None:
-        detail = f"connection {name!r} leads to a queue manager that the network does not contain"
-        return _broken(steps, Failure.UNKNOWN_QUEUE_MANAGER, here, detail)
-    return Link(tuple(steps), receiver)
-
-
-def _broken(steps: list[Step], failure: Failure, here: str, detail: str) -> Link:
+def _failed_link(steps: list[Step], failure: Failure, here: str, detail: str) -> Link:
     return Link(tuple(steps), "", Failed(failure, here, detail))
 
 

@@ -11,13 +11,13 @@ a bool, and False is the veto. A hook that raises counts as not called: the defa
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from redrive.diagnostics import Diagnostic, Severity
+from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.message import Message
-from redrive.topology.mqe.objects import Definition, Network
 from redrive.topology.mqe.results import Failure
 from redrive.topology.names import Names
 
@@ -92,47 +92,43 @@ def ask(hook: Callable[[], _Answer], *, default: _Answer) -> _Answer:
         return default
 
 
-def load_rules(network: Network) -> tuple[Rules, tuple[Diagnostic, ...]]:
+def load_rules(network: mqe.Network) -> tuple[Rules, tuple[Diagnostic, ...]]:
     """Create every rule that a network names; an entry point that cannot be used is an error."""
+    findings: list[Diagnostic] = []
     queues: dict[str, QueueRule] = {}
     queue_managers: dict[str, QueueManagerRule] = {}
-    findings: list[Diagnostic] = []
-    for entry_point, definition, kind in _entry_points(network):
-        try:
-            if kind is QueueRule:
-                queues[entry_point] = _create(entry_point, QueueRule)
-            else:
-                queue_managers[entry_point] = _create(entry_point, QueueManagerRule)
-        except Exception as problem:  # noqa: BLE001  importing runs the user's code
-            findings.append(_unusable(entry_point, definition, problem))
-    return Rules(queues, queue_managers), tuple(findings)
-
-
-def _entry_points(network: Network) -> Iterator[tuple[str, Definition, type]]:
     for manager in network.queue_managers:
-        if manager.rule:
-            yield manager.rule, manager, QueueManagerRule
+        _load(manager, QueueManagerRule, queue_managers, findings)
         for queue in manager.queues:
-            if queue.rule:
-                yield queue.rule, queue, QueueRule
+            _load(queue, QueueRule, queues, findings)
+    return Rules(queues, queue_managers), tuple(findings)
 
 
 _Rule = TypeVar("_Rule", QueueRule, QueueManagerRule)
 
 
-def _create(entry_point: str, kind: type[_Rule]) -> _Rule:
-    module, _, name = entry_point.partition(":")
-    rule = getattr(importlib.import_module(module), name)()
-    if not isinstance(rule, kind):
-        raise TypeError(f"{name} is not derived from {kind.__name__}")
-    return rule
-
-
-def _unusable(entry_point: str, definition: Definition, problem: Exception) -> Diagnostic:
-    return definition.location.finding(
-        Severity.ERROR,
-        "RULE_UNUSABLE",
-        f"rule {entry_point!r} of {definition.name!r} cannot be used: {problem}",
-        expected="module:Class, a class that is derived from QueueRule or QueueManagerRule",
-        subject=definition.name,
-    )
+def _load(
+    definition: mqe.Queue | mqe.QueueManager,
+    kind: type[_Rule],
+    rules: dict[str, _Rule],
+    findings: list[Diagnostic],
+) -> None:
+    """Add the rule that a definition names to those of its kind, or a finding."""
+    if not definition.rule:
+        return
+    module, _, name = definition.rule.partition(":")
+    try:
+        rule = getattr(importlib.import_module(module), name)()
+        if not isinstance(rule, kind):
+            raise TypeError(f"{name} is not derived from {kind.__name__}")  # noqa: TRY301
+    except Exception as problem:  # noqa: BLE001  importing runs the user's code
+        finding = definition.location.finding(
+            Severity.ERROR,
+            "RULE_UNUSABLE",
+            f"rule {definition.rule!r} of {definition.name!r} cannot be used: {problem}",
+            expected="module:Class, a class that is derived from QueueRule or QueueManagerRule",
+            subject=definition.name,
+        )
+        findings.append(finding)
+        return
+    rules[definition.rule] = rule
