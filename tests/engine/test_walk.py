@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +26,8 @@ from redrive.messages.reports import REPORT_OPTIONS
 from redrive.topology.files import SourceText, Topology
 from redrive.topology.files import read_topology as read_files
 from redrive.topology.mq.network import Link, Network
-from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mq.objects import LocalQueue
+from redrive.topology.mq.queue_manager import QueueManager, QueueSharingGroup
 from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage, job_request
 from redrive.topology.mq.routes import End, follow_route
 from redrive.topology.names import Names, put_topic
@@ -233,6 +235,21 @@ def test_the_assumptions_are_those_that_were_needed() -> None:
         "QM1--NO": False,
     }
     assert (assumed.present, assumed.missing) == ({"QM1--Q"}, {"QM1--NO"})
+
+
+def test_a_private_transmission_queue_hides_a_shared_queue_of_its_name() -> None:
+    """The name leads to the private one, so its topic is one that the job reads."""
+    sender = SENDER + "DEF QR(R) RNAME(DLQ) RQMNAME(QM2)\n"
+    topology = from_scripts(QM1=sender, QM2=RECEIVER)
+    managers = topology.mq.queue_managers
+    shared = replace(
+        managers["QM1"],
+        shared_queues={"QM2": LocalQueue(name="QM2")},
+        queue_sharing_group=QueueSharingGroup(name="SQ1", members=("QM1",)),
+    )
+    hops = walked(Topology(mq=Network([shared, managers["QM2"]])), "R").way()
+    assert [hop.result for hop in hops] == [Result.ROUTED, Result.ROUTED]
+    assert hops[-1].outcome["target_topic"] == "QM2--DLQ"
 
 
 # Any network

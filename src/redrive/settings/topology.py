@@ -60,7 +60,7 @@ def local_queues(topology: Topology, queue_manager: str) -> list[str]:
         return [queue.name for queue in queues if isinstance(queue, mqe.LocalQueue)]
     return [
         queue.name
-        for queue in {**manager.queues, **manager.shared_queues}.values()
+        for queue in manager.every_queue.values()
         if isinstance(queue, LocalQueue) and not queue.is_transmission_queue
     ]
 

@@ -115,7 +115,7 @@ def _held_for_other_cluster(topic: QueueTopic) -> QueueTopic:
 def _topics_in_mq(topology: Topology, manager: QueueManager) -> Iterator[QueueTopic]:
     name = manager.name
     yield QueueTopic(topic=put_topic(name), role=TopicRole.PUTS, queue_manager=name)
-    queues = {**manager.queues, **manager.shared_queues}
+    queues = dict(manager.every_queue)
     # The product's own dead-letter and initiation queues need no DEFINE; its others are not used.
     used = [manager.attributes.dead_letter_queue]
     used += [

@@ -193,7 +193,7 @@ def _in_mq(
         if channel.channel_type is mq.ChannelType.CLUSRCVR
         for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist)
     }
-    queues = {**manager.queues, **manager.shared_queues}
+    queues = manager.every_queue
     return QueueManagerOverview(
         name=manager.name,
         kind="mq",

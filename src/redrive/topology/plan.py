@@ -163,7 +163,7 @@ def _longest_body(topology: Topology, one: QueueTopic) -> int:
     for manager in topology.mq.queue_managers.values():
         if one.queue_manager not in {manager.name, manager.holder_of(one.queue)}:
             continue
-        queue = {**manager.queues, **manager.shared_queues}.get(one.queue)
+        queue = manager.every_queue.get(one.queue)
         held = queue if isinstance(queue, LocalQueue) else manager.attributes
         return held.max_message_length
     far = topology.mqe.queue_manager(one.queue_manager) if topology.mqe else None

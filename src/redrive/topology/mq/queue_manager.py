@@ -98,6 +98,11 @@ class QueueManager:
         """Name of the queue manager."""
         return self.attributes.name
 
+    @property
+    def every_queue(self) -> Mapping[str, mq.Queue]:
+        """Private and shared queues by name; a private one hides a shared one of its name."""
+        return {**self.queues, **self.shared_queues, **self.queues}
+
     def queue(self, name: str) -> mq.Queue | None:
         """The queue of any kind with this name: private, shared, or created with the manager."""
         found = self.queues.get(name) or self.shared_queues.get(name) or SYSTEM_QUEUES.get(name)
