@@ -144,7 +144,7 @@ def check_directory(directory: Path) -> None:
 
 @contextmanager
 def handling_signals(
-    stop: Callable[[str], None], restart: Callable[[str], None] | None
+    stop: Callable[[str], None], restart: Callable[[], None] | None
 ) -> Iterator[None]:
     """Turns signals into requests to the job: SIGTERM and SIGINT stop it, SIGHUP restarts it.
 
@@ -162,7 +162,7 @@ def handling_signals(
     def listen() -> None:
         for number in iter(lambda: os.read(listening, 1), b""):
             if number[0] == signal.SIGHUP and restart is not None:
-                restart("SIGHUP")
+                restart()
             elif number[0] in before:
                 asked.append(number[0])
                 stop(signal.Signals(number[0]).name)
