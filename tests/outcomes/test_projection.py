@@ -30,6 +30,7 @@ from tests.outcomes.test_rows import MALFORMED
 
 from redrive.configuration import JobConfiguration
 from redrive.errors import AlreadyRunningError, EnvironmentFault
+from redrive.kafka.administration import TopicAdministration
 from redrive.outcomes.rows import GONE, Row, row_of
 from redrive.outcomes.storage import local_path, lock_file
 from redrive.outcomes.table import LedgerTable
@@ -296,14 +297,21 @@ def test_a_ledger_says_for_good_that_outcomes_were_deleted_before_it_had_them(jo
 
 
 def test_a_ledger_of_another_topic_is_not_mixed_with_this_one(job: Job) -> None:
-    """A topic that ends before the ledger does was deleted and made again: a person decides."""
+    """One of another name, or one that was deleted and made again: a person decides."""
     job.write(range(50))
     expected = job.expected()
     job.projected(len(expected))
+    servers = job.configuration.connection.bootstrap_servers
     other = replace(job.configuration, application=f"{job.configuration.application}-2")
-    _create(other.outcomes_topic, job.configuration.connection.bootstrap_servers)
-    with pytest.raises(EnvironmentFault, match="was deleted and made again"):
+    _create(other.outcomes_topic, servers)
+    with pytest.raises(EnvironmentFault, match="and not those of"):
         start_projection(job.spark, other)
+    topics = TopicAdministration(job.configuration.connection)
+    topics.delete([job.configuration.outcomes_topic])
+    eventually(lambda: job.configuration.outcomes_topic not in topics.partitions(), "it is gone")
+    _create(job.configuration.outcomes_topic, servers)
+    with pytest.raises(EnvironmentFault, match="was deleted and made again"):
+        start_projection(job.spark, job.configuration)
     assert job.held() == expected
 
 
