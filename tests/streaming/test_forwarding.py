@@ -28,6 +28,7 @@ from redrive.engine.names import cluster_topic
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
+from redrive.messages import TopicPartition as Lane
 from redrive.messages import own_headers as own
 from redrive.streaming.forwarding import Forwarder
 
@@ -181,6 +182,24 @@ def test_a_topic_of_the_same_name_has_an_offset_of_its_own_on_the_other_cluster(
         topics.delete([topic])
         eventually(lambda: topic not in topics.partitions(), "the topic is gone")
         topics.ensure([topic_of(topic)])
+
+
+def test_what_was_forwarded_is_deleted_at_the_end(
+    application: JobConfiguration,
+    abroad: EmbeddedBroker,
+    there: Callable[..., str],
+    produce: Callable[..., None],
+) -> None:
+    """So that nothing is forwarded again, though the other cluster forgets the offset."""
+    known = there(f"{application.application}.known")
+    lane = Lane(cluster_topic(application.application, "eu"), 0)
+    header = own.FORWARD, own.Forward(known, "DLQ").value
+    for number in range(2):
+        produce(lane.topic, [{"value": b"%d" % number, "headers": [header]}])
+        with forwarding(application):
+            eventually(partial(_more_than, number, abroad.bootstrap_servers, known), "it arrives")
+        extent = Cluster(application.connection).extents([lane])[lane]
+        assert extent.first == extent.end == number + 1
 
 
 def test_a_message_is_forwarded_by_a_rule_and_what_the_other_cluster_refuses_remains(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import groupby, islice
 from typing import Final
@@ -173,13 +174,13 @@ class Forwarder:
             first, end = self._home.extents([self._lane])[self._lane]
             if self._position > end:  # the topic was recreated
                 self._position = 0
+            if self._position > first and time.monotonic() - cleared_at > _CLEAR_AGE:
+                self._clear()
+                cleared_at = time.monotonic()
             begin = max(first, self._position)
             self.waiting = max(0, end - begin)
             if end <= begin:
                 self.is_done, self.problem = True, ""
-                if self._position > first and time.monotonic() - cleared_at > _CLEAR_AGE:
-                    self._clear()
-                    cleared_at = time.monotonic()
                 watch.wait({self._lane: end}, AGAIN)
                 continue
             self.is_done = False
@@ -190,6 +191,9 @@ class Forwarder:
                 self.problem = ""
             else:  # only transaction markers
                 self._position = end
+        if self._position:  # the other cluster may forget the offset before the next start
+            with suppress(RedriveError):
+                self._clear()
 
     def _begin(self, first: int) -> None:
         """Finds the position, and creates the topic of the same name in the other cluster."""
