@@ -26,6 +26,7 @@ from tests.simulation.schedules import run_schedule
 
 from redrive.checkpoints import control, epoch, held, positions, protocol, registry, verdicts
 from redrive.checkpoints.clock import SteadyClock
+from redrive.checkpoints.epoch import RunEntry
 from redrive.checkpoints.protocol import Emitter
 from redrive.checkpoints.states import StatesFollower
 from redrive.checkpoints.verdicts import Verdict
@@ -338,7 +339,7 @@ def _checked_early() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("the entry not read at all", duels_only=True)
 def _never_checked() -> Iterable[AbstractContextManager[Any]]:
-    yield patch.object(Emitter, "_check_run", lambda _: None)
+    yield patch.object(RunEntry, "check_current", lambda _: None)
 
 
 @replaced(
@@ -418,7 +419,7 @@ def _open_in_order(*steps: str) -> Callable[[Any], Any]:
             elif step == "initialise":
                 opened.initialise()
             else:
-                self._check_run()
+                self._run.check_current()
         self._producer = opened
         return opened
 

@@ -430,24 +430,26 @@ def test_an_entry_that_is_committed_is_waited_for_until_it_can_be_read() -> None
     course = Course()
     old = RunIdentity(APPLICATION, Share(1, 1), 1)
     settings, key = course.settings(), instance_key(old.share)
-    answers: list[bool] = []
+    checked: list[bool] = []
 
     def body() -> None:
         cluster = Cluster(settings.connection)
         entry = RunEntry(cluster, settings.control_topic, old)
         with ControlTopic(cluster, settings.control_topic) as entries:
             entries.write({key: {"run": 1}})
-            answers.append(entry.is_current())
+            entry.check_current()
             until = course.scheduler.steps + 20
             course.scheduler.on_step = lambda: (
                 course.cluster.write_marker() if course.scheduler.steps > until else None
             )
-            entries.write({key: {"run": 2}})
-            answers.append(entry.is_current())
+            entries.write({key: {"run": 2, "host": "far", "pid": 7}})
+            with pytest.raises(SupersededFault, match="took over, process 7 on far"):
+                entry.check_current()
+            checked.append(True)
 
     course.scheduler.spawn("old", body)
     course.run()
-    assert answers == [True, False]
+    assert checked
 
 
 @pytest.mark.parametrize("step", range(60, 130, 5))

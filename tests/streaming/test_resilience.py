@@ -350,7 +350,7 @@ def test_a_command_that_dies_in_its_transaction_holds_nobody(
         cluster = Cluster(configuration.connection)
         entries = read_entries(cluster, configuration.control_topic)
         run = RunIdentity("", Share(1, 1), entries["instance/1/1"]["run"])
-        assert RunEntry(cluster, configuration.control_topic, run).is_current()
+        RunEntry(cluster, configuration.control_topic, run).check_current()
         assert is_open(configuration)
         longest = max(one.seconds for one in job.batches[first:])
         gaps = [(late.time - early.time) / 1000 for early, late in pairwise(job.batches[first:])]

@@ -31,7 +31,7 @@ from typing import Any, Final, Protocol
 from redrive.checkpoints.control import read_entries, register
 from redrive.checkpoints.instances import Share
 from redrive.engine.names import own_prefix
-from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
+from redrive.errors import FencedFault, OutcomeUnknown, SupersededFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.kafka.producer import IdFencer
@@ -72,10 +72,9 @@ class RunEntry:
         key = f"{emitter_prefix(self._run.share)}{transactional_id}"
         register(self._cluster, self._topic, key, {"run": self._run.number})
 
-    def is_current(self) -> bool:
-        """See ``Run.is_current``."""
-        entries = read_entries(self._cluster, self._topic)
-        return entries.get(instance_key(self._run.share), {}).get("run") == self._run.number
+    def check_current(self) -> None:
+        """See ``Run.check_current``."""
+        check_current(read_entries(self._cluster, self._topic), self._run)
 
 
 class Fencer(Protocol):
@@ -126,6 +125,18 @@ def begin_run(
     fence_all(fencer, {*older, *registered.values()})  # (c)
     store.write(dict.fromkeys(registered))  # (d)
     return RunIdentity(application, share, number)
+
+
+def check_current(entries: Mapping[str, Mapping[str, Any]], run: RunIdentity) -> None:
+    """Raises ``SupersededFault`` if the entries of the control topic name another run."""
+    entry = entries.get(instance_key(run.share), {})
+    if entry.get("run") == run.number:
+        return
+    other = f"process {entry.get('pid')} on {entry.get('host')}" if entry else "which has ended"
+    raise SupersededFault(
+        f"a newer run of the share {run.share} took over, {other}",
+        hint="nothing is lost; another instance of the application may have been started",
+    )
 
 
 def fence_all(fencer: Fencer, ids: Iterable[str]) -> None:

@@ -36,7 +36,6 @@ from redrive.errors import (
     FencedFault,
     OutcomeUnknown,
     ProtocolError,
-    SupersededFault,
     TransientFault,
 )
 from redrive.kafka.reports import Batching, TransactionReport
@@ -113,8 +112,8 @@ class Run(Protocol):
     def register(self, transactional_id: str) -> None:
         """Makes an id known to later runs, which fence it before they read positions."""
 
-    def is_current(self) -> bool:
-        """Whether the entry of the share still names this run."""
+    def check_current(self) -> None:
+        """Raises ``SupersededFault`` if the entry of the share names another run."""
 
 
 class TransactionInput(Protocol):
@@ -343,20 +342,13 @@ class Emitter:
                 self._run.register(producer.transactional_id)
                 self._is_registered = True
             producer.initialise()
-            self._check_run()
+            self._run.check_current()
         except BaseException:
             producer.close()
             raise
         self._producer = producer
         self._figures.opened += 1
         return producer
-
-    def _check_run(self) -> None:
-        if not self._run.is_current():
-            raise SupersededFault(
-                "a newer run of this share took over",
-                hint="another instance with the same application name may have been started",
-            )
 
     def drop_producer(self) -> None:
         """Drops the producer; the next emission opens a new one with the same id."""

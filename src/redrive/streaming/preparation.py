@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from redrive.checkpoints.control import ControlTopic
-from redrive.checkpoints.epoch import RunIdentity, instance_key
+from redrive.checkpoints.epoch import RunIdentity, check_current
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.registry import Registration
 from redrive.checkpoints.tables import RunningTable, keep_tables
@@ -23,7 +23,6 @@ from redrive.errors import (
     ConfigurationError,
     EnvironmentFault,
     RedriveError,
-    SupersededFault,
     TransientFault,
     UnreachableFault,
 )
@@ -340,7 +339,7 @@ class Preparation:
             return None  # a first BACKOFF, whose topic is still to be made
         self._record_tables(configuration)
         with self._entries() as entries:
-            _check_current(entries, processor.run)
+            check_current(entries.entries, processor.run)
             finder = StartFinder(configuration, self._control, self._cluster, entries)
             until = time.monotonic() + COORDINATOR
             changed = processor.change_tables(
@@ -463,19 +462,6 @@ def _differ_in_tables_only(before: JobConfiguration, after: JobConfiguration) ->
     return any(old.rules != new.rules for old, new in pairs) and all(
         replace(new, rules=old.rules, rules_name=old.rules_name) == old for old, new in pairs
     )
-
-
-def _check_current(entries: ControlTopic, run: RunIdentity) -> None:
-    """Raises ``SupersededFault`` if a newer run has begun.
-
-    The next one to open the control topic fences this one.
-    """
-    entry = entries.entries.get(instance_key(run.share), {})
-    if entry.get("run") != run.number:
-        raise SupersededFault(
-            f"another instance took over the share {run.share}",
-            hint="this one has to stop; nothing is lost",
-        )
 
 
 def _check_room(configuration: JobConfiguration) -> None:
