@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ import pytest
 from redrive.checkpoints.epoch import (
     RunIdentity,
     begin_run,
+    check_current,
     emitter_prefix,
     instance_key,
     new_operator_key,
     operator_ids,
 )
 from redrive.checkpoints.instances import Share
-from redrive.errors import TransientFault
+from redrive.errors import RedriveError, SupersededFault, TransientFault
 
 WHOLE, FIRST_HALF, SECOND_HALF = Share(1, 1), Share(1, 2), Share(2, 2)
 FAR_AHEAD = 1 << 60
@@ -169,3 +171,25 @@ def test_every_process_emits_under_an_id_of_its_own() -> None:
     ids = {run.new_transactional_id() for _ in range(100)}
     assert len(ids) == 100
     assert all(one.startswith("redrive-app-1of2-") for one in ids)
+
+
+@pytest.mark.parametrize(
+    ("entries", "fault"),
+    [
+        ({"instance/1/2": {"run": 7}}, None),
+        ({"instance/1/2": {"run": 8, "pid": 5, "host": "far"}}, SupersededFault),
+        ({"instance/1/2": {"run": 7}, "instance/1/1": {"run": 8}}, SupersededFault),
+        ({"instance/1/1": {"run": 8}}, SupersededFault),
+        ({"instance/2/2": {"run": 8}, "instance/1/2": {"run": 7}}, None),
+        # What a reader may see while brokers are restarted: nothing, or an earlier run.
+        ({}, TransientFault),
+        ({"instance/1/2": {"run": 6}}, TransientFault),
+    ],
+)
+def test_only_a_newer_run_supersedes(
+    entries: dict[str, dict[str, Any]], fault: type[RedriveError] | None
+) -> None:
+    """Of the same share or of one that overlaps; without any the question is asked again."""
+    run = RunIdentity("app", Share(1, 2), 7)
+    with nullcontext() if fault is None else pytest.raises(fault):
+        check_current(entries, run)

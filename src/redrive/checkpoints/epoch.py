@@ -114,7 +114,7 @@ def begin_run(
         TransientFault: The broker gave no answer in time; nothing was emitted, try again.
     """
     others = overlapping(store.entries, share)
-    numbers = [int(entry.get("run") or 0) for entry in others.values()]
+    numbers = [*map(_run_number, others.values())]
     # Numbers keep growing even if the entry was removed in between: they start at the clock time.
     number = max([time.time_ns() // 1_000, *(one + 1 for one in numbers)])
     key = instance_key(share)
@@ -128,15 +128,27 @@ def begin_run(
 
 
 def check_current(entries: Mapping[str, Mapping[str, Any]], run: RunIdentity) -> None:
-    """Raises ``SupersededFault`` if the entries of the control topic name another run."""
-    entry = entries.get(instance_key(run.share), {})
-    if entry.get("run") == run.number:
-        return
-    other = f"process {entry.get('pid')} on {entry.get('host')}" if entry else "which has ended"
-    raise SupersededFault(
-        f"a newer run of the share {run.share} took over, {other}",
-        hint="nothing is lost; another instance of the application may have been started",
-    )
+    """Checks that the entries of the control topic name this run for its share.
+
+    Raises:
+        SupersededFault: A newer run has the share, or a part of it.
+        TransientFault: No run has it. While brokers are restarted a reader may see the topic
+            shorter than it is, so this one is not taken for superseded.
+    """
+    others = overlapping(entries, run.share)
+    newest = max(others.values(), key=_run_number, default={})
+    if _run_number(newest) > run.number:
+        raise SupersededFault(
+            f"a newer run took over the share {run.share}: process {newest.get('pid')} on"
+            f" {newest.get('host')}",
+            hint="nothing is lost; another instance of the application may have been started",
+        )
+    if _run_number(others.get(instance_key(run.share), {})) != run.number:
+        raise TransientFault(f"the control topic does not show the run of the share {run.share}")
+
+
+def _run_number(entry: Mapping[str, Any]) -> int:
+    return int(entry.get("run") or 0)
 
 
 def fence_all(fencer: Fencer, ids: Iterable[str]) -> None:
