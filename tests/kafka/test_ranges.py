@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka import OFFSET_INVALID
 from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not in the stub's list
+    AdminClient,
+    ListOffsetsResultInfo,
+)
 
 from redrive.errors import TransientFault
 from redrive.kafka import reader
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.messages import OffsetRange, TopicPartition
 
@@ -108,3 +115,27 @@ def test_no_run_of_a_partition_is_lost_if_the_client_takes_turns(
     for run in runs:
         found.setdefault(run.lane.partition, []).extend(one.offset() or 0 for one in run.messages)
     assert found == {number: [0, 1, 2, 3, 4] for number in range(lanes)}
+
+
+def test_an_offset_that_the_client_does_not_know_is_asked_for_again(
+    bootstrap_servers: str, topics: Any, produce: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says -1001 then, without an error, which would make a full topic look empty."""
+    lane = TopicPartition(topics("full"), 0)
+    produce(lane.topic, [{"value": b"%d" % number} for number in range(3)])
+    asked: list[Any] = []
+    list_offsets = AdminClient.list_offsets
+
+    def forgetful(self: AdminClient, places: Any, **named: Any) -> Any:
+        asked.append(places)
+        answers = list_offsets(self, places, **named)
+        if len(asked) > 1:
+            return answers
+        unknown: Future[ListOffsetsResultInfo] = Future()
+        unknown.set_result(ListOffsetsResultInfo(OFFSET_INVALID, -1, -1))
+        return dict.fromkeys(answers, unknown)
+
+    monkeypatch.setattr(AdminClient, "list_offsets", forgetful)
+    with Cluster(Connection(bootstrap_servers=bootstrap_servers)) as cluster:
+        assert cluster.ends([lane]) == {lane: 3}
+    assert len(asked) == 2

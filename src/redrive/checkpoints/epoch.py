@@ -132,8 +132,7 @@ def check_current(entries: Mapping[str, Mapping[str, Any]], run: RunIdentity) ->
 
     Raises:
         SupersededFault: A newer run has the share, or a part of it.
-        TransientFault: No run has it. While brokers are restarted a reader may see the topic
-            shorter than it is, so this one is not taken for superseded.
+        TransientFault: No run has it: nobody took over, so the question is to be asked again.
     """
     others = overlapping(entries, run.share)
     newest = max(others.values(), key=_run_number, default={})

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -411,10 +412,15 @@ class Cluster:
             answers = self._clients.connected_admin(seconds).list_offsets(
                 places, isolation_level=level, request_timeout=seconds
             )
-            return {
+            offsets = {
                 TopicPartition(place.topic, place.partition): answer_of(answer, seconds).offset
                 for place, answer in answers.items()
             }
+            for lane, offset in offsets.items():
+                if offset == OFFSET_INVALID:
+                    # librdkafka 2.16 answers so, without an error, while brokers are restarted.
+                    raise TransientFault(f"the client knows no offset of {lane}")
+            return offsets
 
         return self._clients.answer("offsets of partitions", ask)
 
