@@ -393,7 +393,7 @@ def _not_awaited() -> Iterable[AbstractContextManager[Any]]:
     control.ControlTopic,
     "__init__",
     duels_only=True,
-    schedules=2_200,
+    schedules=5_000,
 )
 def _control_read_early(original: Any, self: Any, cluster: Any, topic: str) -> None:
     entries = control.read_entries(cluster, topic)
