@@ -101,6 +101,11 @@ def values(servers: str, topic: str) -> list[bytes]:
     return [record.value for record in read_records(servers, topic)]
 
 
+def to(topic: str, value: bytes) -> dict[str, Any]:
+    """A record that is to be forwarded to a topic of the other cluster."""
+    return {"value": value, "headers": [(own.FORWARD, own.Forward(topic, "DLQ").value)]}
+
+
 def _more_than(count: int, servers: str, topic: str) -> bool:
     return len(values(servers, topic)) > count
 
@@ -167,7 +172,6 @@ def test_a_topic_of_the_same_name_has_an_offset_of_its_own_on_the_other_cluster(
     """A recreated topic, or that of a job of the same name elsewhere: nothing is passed over."""
     known = there(f"{application.application}.known")
     topic = cluster_topic(application.application, "eu")
-    header = own.FORWARD, own.Forward(known, "DLQ").value
     topics = TopicAdministration(application.connection)
 
     def has_arrived(expected: list[bytes]) -> bool:
@@ -176,7 +180,7 @@ def test_a_topic_of_the_same_name_has_an_offset_of_its_own_on_the_other_cluster(
     for count in (5, 3):
         before = values(abroad.bootstrap_servers, known)
         sent = [b"%d of %d" % (number, count) for number in range(count)]
-        produce(topic, [{"value": value, "headers": [header]} for value in sent])
+        produce(topic, [to(known, value) for value in sent])
         with forwarding(application):
             eventually(partial(has_arrived, before + sent), "they arrive once")
         topics.delete([topic])
@@ -193,9 +197,8 @@ def test_what_was_forwarded_is_deleted_at_the_end(
     """So that nothing is forwarded again, though the other cluster forgets the offset."""
     known = there(f"{application.application}.known")
     lane = Lane(cluster_topic(application.application, "eu"), 0)
-    header = own.FORWARD, own.Forward(known, "DLQ").value
     for number in range(2):
-        produce(lane.topic, [{"value": b"%d" % number, "headers": [header]}])
+        produce(lane.topic, [to(known, b"%d" % number)])
         with forwarding(application):
             eventually(partial(_more_than, number, abroad.bootstrap_servers, known), "it arrives")
         extent = Cluster(application.connection).extents([lane])[lane]

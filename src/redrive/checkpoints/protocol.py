@@ -113,7 +113,7 @@ class Run(Protocol):
         """Makes an id known to later runs, which fence it before they read positions."""
 
     def check_current(self) -> None:
-        """Raises ``SupersededFault`` if the entry of the share names another run."""
+        """Checks that this run has its share; errors as for ``epoch.check_current``."""
 
 
 class TransactionInput(Protocol):

@@ -161,13 +161,13 @@ class LedgerTable:
         A ledger of an earlier version, which does not tell its source, is taken for this one's.
         """
         existing = cls.open(path, source)
+        if existing is not None and (not source or _source_of(existing.delta)):
+            return existing
         with explained(path), contextlib.suppress(CommitFailedError):  # another machine does it
             if existing is None:
                 return cls(_create(path, "ignore", source), path)
-            if source and not _source_of(existing.delta):
-                existing.delta.alter.set_table_properties(
-                    {_SOURCE_KEY: source}, raise_if_not_exists=False
-                )
+            properties = {_SOURCE_KEY: source}
+            existing.delta.alter.set_table_properties(properties, raise_if_not_exists=False)
         return cls(DeltaTable(**arguments(path)), path)
 
     @classmethod

@@ -186,11 +186,13 @@ def held_until_due(
             None,
             can_be_released=not one.is_of_handler,
         )
-        retry = [] if one.retry is None else [(one.retry, one.interval)]
-        retry_release = [identity.retry_release] * len(retry)
+        waits: list[tuple[TopicPartition, float | None, int]] = []
+        if one.retry is not None:
+            waits.append((one.retry, one.interval, identity.retry_release))
         # None are known if the topic was created or deleted after the table changed.
-        releases = chain(retry_release, identity.backoff_releases, repeat(0))
-        for (lane, seconds), release in zip([*retry, *one.backoff.items()], releases, strict=False):
+        releases = chain(identity.backoff_releases, repeat(0))
+        waits += zip(one.backoff, one.backoff.values(), releases, strict=False)
+        for lane, seconds, release in waits:
             yield HeldPartition(
                 *lane,
                 positions[lane],

@@ -327,7 +327,8 @@ def rebuild(
     if not _lock(path):
         raise in_use(path)
     # Delete nothing before it is known that a source for the rebuild exists.
-    _starting_offsets(configuration, {})
+    with Cluster.open(configuration.connection, timeout=SILENCE) as cluster:
+        _starting_offsets(cluster, configuration.outcomes_topic, {})
     remove(path)
     superseded = Event()
     writer, prepared = _projection(spark, configuration, _MOST, superseded.set)
@@ -377,12 +378,12 @@ def _projection(
     superseded: Callable[[], None],
 ) -> tuple[_Writer, DataStreamWriter]:
     """The writer of the ledger, and its query, which begins where the ledger ends."""
+    topic = configuration.outcomes_topic
     with Cluster.open(configuration.connection, timeout=SILENCE) as cluster:
-        source = source_of(cluster, configuration.outcomes_topic)
-    table = LedgerTable.create(configuration.ledger.path, source)
+        table = LedgerTable.create(configuration.ledger.path, source_of(cluster, topic))
+        positions = table.positions()
+        starts = _starting_offsets(cluster, topic, positions)
     writer = _writer(spark, configuration, table, superseded)
-    positions = table.positions()
-    starts = _starting_offsets(configuration, positions)
     _mark_gone(table, positions, starts)
     checkpoint = lock_file(table.path).with_name("checkpoint")
     shutil.rmtree(checkpoint, ignore_errors=True)
@@ -415,12 +416,10 @@ def _lock(path: LedgerFolder) -> bool:
 
 
 def _starting_offsets(
-    configuration: JobConfiguration, positions: Mapping[int, int]
+    cluster: Cluster, topic: str, positions: Mapping[int, int]
 ) -> Mapping[int, int]:
     """The offset from which to read each partition; ``positions`` are those in the ledger."""
-    topic = configuration.outcomes_topic
-    with Cluster.open(configuration.connection, timeout=SILENCE) as cluster:
-        extents = cluster.extents(cluster.lanes([topic]))
+    extents = cluster.extents(cluster.lanes([topic]))
     if not extents:
         raise EnvironmentFault(
             f"the outcomes topic {topic} does not exist", hint="`redrive run` makes it"

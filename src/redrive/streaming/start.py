@@ -328,7 +328,8 @@ class StartFinder:
             return {}
         self._control.warning(
             "committed offsets are gone; where the job stood is found again in the outcomes",
-            lanes=", ".join(map(str, islice(lanes, _SHOWN))) + ", ..." * (len(lanes) > _SHOWN),
+            lanes=", ".join(map(str, islice(lanes, _SHOWN)))
+            + (", ..." if len(lanes) > _SHOWN else ""),
         )
         known = positions_from_outcomes(self._configuration, self._cluster, lanes)
         return {lane: known.get(lane, self._entries.begin_of(lane) or 0) for lane in lanes}
