@@ -167,29 +167,39 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
+KINDS: Final = ("driver", "java", "worker", "emitting worker")
+"""Kinds of process whose use is measured; a worker that emits has a producer beside."""
+
+
 def usage(leader: int) -> dict[str, dict[str, float]]:
     """Resident memory in MB, open files and threads of the job, by kind of process.
+
+    Of workers it is the largest of each kind: their number changes with the work.
 
     Args:
         leader: The driver.
     """
     measured: dict[str, dict[str, float]] = {"memory": {}, "files": {}, "threads": {}}
-    for kind in ("driver", "java", "worker"):
-        counts = [one for pid in processes_of(leader, kind) if (one := _usage(pid)) is not None]
-        if counts:
-            for name, values in zip(measured, zip(*counts, strict=True), strict=True):
-                measured[name][kind] = round(sum(values), 1)
+    for kind in KINDS[:3]:
+        for pid in processes_of(leader, kind):
+            with contextlib.suppress(OSError):  # it has ended
+                shown = "emitting worker" if kind == "worker" and _has_producer(pid) else kind
+                for by_kind, value in zip(measured.values(), _usage(pid), strict=True):
+                    by_kind[shown] = max(by_kind.get(shown, 0.0), round(value, 1))
     return measured
 
 
-def _usage(pid: int) -> tuple[float, float, float] | None:
-    """Memory, files and threads of one process; None if it has ended."""
+def _has_producer(pid: int) -> bool:
+    """Whether a process has a client of librdkafka, which names its threads."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return any((one / "comm").read_text().startswith("rdk:") for one in threads)
+
+
+def _usage(pid: int) -> tuple[float, float, float]:
+    """Memory, files and threads of one process."""
     folder = Path(f"/proc/{pid}")
-    try:
-        return (
-            int((folder / "statm").read_text().split()[1]) * _PAGE / 1e6,
-            sum(1 for _ in (folder / "fd").iterdir()),
-            sum(1 for _ in (folder / "task").iterdir()),
-        )
-    except OSError:
-        return None
+    return (
+        int((folder / "statm").read_text().split()[1]) * _PAGE / 1e6,
+        sum(1 for _ in (folder / "fd").iterdir()),
+        sum(1 for _ in (folder / "task").iterdir()),
+    )

@@ -5,9 +5,9 @@ be sent, for a while: how many a second the job takes then, with load, brokers, 
 this machine, is its capacity here. 70 % of that come from then on. Now and then, at moments that a
 seed chooses, a fault happens as in ``benchmarks.crash_cluster``, and operators' commands are
 killed. Inputs, outcomes and puts are reconciled all the while; memory, open files and threads of
-driver, Java and workers are noted, and have to be flat: in the last third the median is about that
-of the first third after the warm-up. Topics keep half an hour of records, so that the disk lasts;
-an audit that falls behind that ends the run at once.
+driver, Java and workers, those that emit apart, are noted, and have to be flat: in the last third
+the median is about that of the first third after the warm-up. Topics keep half an hour of records,
+so that the disk lasts; an audit that falls behind that ends the run at once.
 
 Run it as ``python -m benchmarks.soak --hours 2`` (``make soak HOURS=2``), on Linux; a printed seed
 repeats the schedule. It leaves a report in JSON and a picture of the curves.
@@ -37,7 +37,7 @@ from benchmarks.load import (
     dead_letter,
 )
 from benchmarks.plot import Panel, svg
-from benchmarks.processes import usage
+from benchmarks.processes import KINDS, usage
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from redrive.errors import ProtocolError
@@ -82,7 +82,7 @@ class Sample:
     kept: int
     """Inputs that the audit had in memory."""
     usage: dict[str, dict[str, float]]
-    """Resident memory in MB, open files and threads of driver, Java and workers."""
+    """Resident memory in MB, open files and threads, by kind of process."""
 
 
 class Watch:
@@ -174,7 +174,7 @@ def trends(samples: Sequence[Sample]) -> list[Trend]:
     warm = [one for one in samples if one.at >= begin and one.age >= YOUNG]
     found = []
     for what, (share, beside) in TOLERANCES.items():
-        for kind in ("driver", "java", "worker"):
+        for kind in KINDS:
             shown = [(one.at, one.usage.get(what, {})) for one in warm]  # none while no job runs
             values = [(at, known[kind]) for at, known in shown if kind in known]
             first = [value for at, value in values if at < begin + third]
