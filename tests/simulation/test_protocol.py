@@ -40,7 +40,13 @@ from redrive.checkpoints.positions import PositionsOnly
 from redrive.checkpoints.protocol import Emitter, FailedTry, RetryPolicy
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration
 from redrive.engine.names import control_topic, tables_topic
-from redrive.errors import SupersededFault, TransientFault
+from redrive.errors import (
+    FencedFault,
+    OutcomeUnknown,
+    ProtocolError,
+    SupersededFault,
+    TransientFault,
+)
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages.reasons import Reason
@@ -479,19 +485,24 @@ class Unreachable:
 
     transactional_id = "id"
 
+    def __init__(self, fault: type[ProtocolError]) -> None:
+        self._fault = fault
+
     def register(self, transactional_id: str) -> None:
-        raise TransientFault(f"no answer about {transactional_id}")
+        raise self._fault(f"no answer about {transactional_id}")
 
     def close(self) -> None:
         """Nothing to close."""
 
 
-def test_an_outage_is_waited_out_and_given_up_at_the_deadline() -> None:
-    """The emission pauses longer and longer, and ends with a fault that may be tried again."""
+@pytest.mark.parametrize("fault", [TransientFault, OutcomeUnknown, FencedFault])
+def test_an_outage_is_waited_out_and_given_up_at_the_deadline(fault: type[ProtocolError]) -> None:
+    """The emission pauses longer and longer, and ends with a fault that may be tried again; so it
+    does if a coordinator whose answers get lost fences it, though there is no newer run."""
     scheduler, policy = Scheduler(0, most_steps=0), RetryPolicy(deadline=60)
     seen: list[FailedTry] = []
     clock: Any = _Clock(scheduler)
-    nobody: Any = Unreachable()
+    nobody: Any = Unreachable(fault)
     emitter = Emitter(lambda _: nobody, nobody, nobody, clock, policy=policy, failed=seen.append)
     with pytest.raises(TransientFault, match="no answer"):
         emitter.emit(PositionsOnly({TopicPartition(DEAD_LETTERS, 0): 0}))

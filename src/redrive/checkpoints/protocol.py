@@ -238,9 +238,6 @@ _MAXIMUM_ASKING: Final = 16
 """The most times a slice is decided before its facts must be known: an answer can lead to another
 target, and that to another, but not for ever."""
 
-_FENCED_TRIES: Final = 3
-"""The most times an emitter initialises again after fencing, while the entry names its run."""
-
 
 class Emitter:
     """Carries slices through the protocol, one after the other, with one producer.
@@ -279,7 +276,6 @@ class Emitter:
         """How this batch of the query wants the producer to make produce batches."""
         self._is_registered = False
         self._with_reports = False
-        self._fenced = 0
         self._known: dict[TopicPartition, int | None] = {}
         self._figures = EmissionFigures()
 
@@ -365,14 +361,6 @@ class Emitter:
         seconds = self._clock.monotonic() - started
         self._figures.retries += 1
         self._failed(FailedTry(tries, tuple(work.lanes()), name, seconds, fault))
-        if not isinstance(fault, FencedFault):
-            return
-        self._fenced += 1
-        if self._fenced > _FENCED_TRIES:
-            raise FatalFault(
-                f"fenced {self._fenced} times in a row by a producer of the same id: {fault}",
-                hint="another process uses this application's transactional ids",
-            ) from fault
 
     def _emit_once(self, work: TransactionInput) -> Sequence[TransactionInput]:
         """One try; returns the work that is left for smaller transactions."""
@@ -392,7 +380,6 @@ class Emitter:
             self._with_reports = number > 0 or not verdict.commit
             if verdict.commit:
                 self._known.update(ends)
-                self._fenced = 0
                 self._fence_late_requests(producer)
                 return ()
             # Step 6; noted first, since the abort may fail and the work start over.
