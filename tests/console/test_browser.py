@@ -264,7 +264,7 @@ def test_all_of_one_cause_are_sent_back(reader: Reader) -> None:
     reader.click("button.main")
     reader.until(lambda: "done" in reader.text("h1"))
     assert "ticket 4711" in reader.text()
-    assert f"{count} of {count} done" in reader.text()
+    reader.until(lambda: f"{count} of {count} done" in reader.text())
     reader.click("dl.facts dd a")
     assert f"of {count}, the newest first" in reader.text()
 

@@ -289,7 +289,7 @@ def list_replays(*, config: Path, as_json: bool) -> None:
     """
     job = read_settings(config).job
     with open_cluster(job.connection) as cluster:
-        found = statuses(job, cluster, results=results_of_replays(job))
+        found = statuses(job, cluster, results=partial(results_of_replays, job))
     print_json([one.document() for one in found]) if as_json else show_statuses(found)
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -190,7 +191,7 @@ def apply_plan(
 
 def status_with_results(job: JobConfiguration, cluster: Cluster, plan_id: str) -> ReplayStatus:
     """Where a replay stands, with the results of its messages."""
-    [found] = statuses(job, cluster, plan=plan_id, results=results_of_replays(job))
+    [found] = statuses(job, cluster, plan=plan_id, results=partial(results_of_replays, job))
     return found
 
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -230,7 +231,7 @@ class Documents:
         """What ``redrive replay list --json`` prints."""
         job = self.settings().job
         with open_cluster(job.connection) as cluster:
-            found = statuses(job, cluster, results=results_of_replays(job))
+            found = statuses(job, cluster, results=partial(results_of_replays, job))
         return {"replays": [one.document() for one in found]}
 
     def replay(self, plan: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,25 +76,27 @@ def statuses(
     cluster: Cluster,
     *,
     plan: str = "",
-    results: Mapping[str, Mapping[str, int]] | None = None,
+    results: Callable[[], Mapping[str, Mapping[str, int]]] = dict,
 ) -> Sequence[ReplayStatus]:
     """The status of replays, the last accepted first; of one plan if its id is given.
 
-    ``results`` has the number of messages by result of each plan, where that is known.
+    ``results`` finds the number of messages by result of each plan. It is called after the
+    positions are read: a transaction commits both, so a replay that is done has all its results.
     """
     accepted = read_accepted(job, cluster)
     chosen = [one for one in accepted.values() if plan in {"", one.plan}]
     lanes = sorted({lane for one in chosen for lane in one.spans})
     ends, committed = cluster.ends(lanes), cluster.committed(job.application, lanes)
-    return [
-        ReplayStatus(
-            replay=one,
-            waiting=sum(
-                _waiting(cluster, lane, span, committed[lane] or 0, ends[lane])
-                for lane, span in one.spans.items()
-            ),
-            results=(results or {}).get(one.plan, {}),
+    waiting = {
+        one.plan: sum(
+            _waiting(cluster, lane, span, committed[lane] or 0, ends[lane])
+            for lane, span in one.spans.items()
         )
+        for one in chosen
+    }
+    found = results()
+    return [
+        ReplayStatus(replay=one, waiting=waiting[one.plan], results=found.get(one.plan, {}))
         for one in sorted(chosen, key=lambda it: it.accepted, reverse=True)
     ]
 
