@@ -392,8 +392,7 @@ def _not_awaited() -> Iterable[AbstractContextManager[Any]]:
     "the control topic read before its writer fences",
     control.ControlTopic,
     "__init__",
-    duels_only=True,
-    schedules=5_000,
+    schedules=1_000,
 )
 def _control_read_early(original: Any, self: Any, cluster: Any, topic: str) -> None:
     entries = control.read_entries(cluster, topic)
