@@ -14,6 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ from tests.simulation.job import (
     Instance,
     configuration,
 )
-from tests.simulation.mutations import find
+from tests.simulation.mutations import MUTATIONS, Mutation, find
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.schedules import TABLE, run_schedule
 
@@ -112,6 +113,14 @@ def test_the_schedules_find_a_planted_mistake(name: str) -> None:
     """Schedules that show nothing can show something; ``make mutations`` has all mistakes."""
     tried, shown = find(name)
     assert shown is not None, f"none of {tried} schedules shows it"
+
+
+@pytest.mark.parametrize("one", MUTATIONS, ids=lambda one: one.name)
+def test_each_planted_mistake_replaces_what_the_code_has(one: Mutation) -> None:
+    """What was renamed would be found missing by ``make mutations`` only."""
+    with simulated_clients(), ExitStack() as stack:
+        for each in one.patches():
+            stack.enter_context(each)
 
 
 def test_a_schedule_is_the_same_again_from_its_seed() -> None:
