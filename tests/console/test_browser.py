@@ -305,7 +305,7 @@ def test_what_is_left_of_a_running_replay_is_cancelled(reader: Reader) -> None:
 
 
 def test_a_group_is_acknowledged_with_its_owner(reader: Reader, settings: Path) -> None:
-    """Marked in the list of groups, which leads to the acknowledgement and on to its messages."""
+    """Its owner in the list leads to the groups of that owner, and on to their messages."""
     send_records(servers_of(settings), "counts.dlq", [{"value": b"no header"}] * 2)
     reader.open("/")
     number = waiting("counts.dlq", "remaining")
@@ -316,6 +316,10 @@ def test_a_group_is_acknowledged_with_its_owner(reader: Reader, settings: Path) 
         reader.all(f"{form} input[name={name}]")[0].send_keys(value)
     reader.click(f"{form} button")
     assert "owner: team-counts" in reader.text("#live")
+    reader.click("#live a[href$='owner=team-counts']")
+    reader.until(
+        lambda: reader.all(".chip[title]") and "owner: team-counts" in reader.text(".chips")
+    )
     reader.click("#live a[href='/acknowledgements?owner=team-counts']")
     assert "ticket 12" in reader.text()
     count = int(reader.text("tbody td.n"))

@@ -99,10 +99,10 @@ class Documents:
             "rates": rates,
         }
 
-    def groups(self, selection: Selection, limit: int) -> dict[str, Any]:
+    def groups(self, selection: Selection, limit: int, owner: str) -> dict[str, Any]:
         """What ``redrive groups --json`` prints, and when the dead letters of each came."""
         settings = self.settings()
-        found = Groups.of(settings, selection, limit=limit, bars=_BARS // 2)
+        found = Groups.of(settings, selection, limit=limit, owner=owner, bars=_BARS // 2)
         document = found.document()
         for one, condition, trend in zip(
             document["groups"], found.conditions, found.trends, strict=True
