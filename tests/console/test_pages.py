@@ -33,6 +33,7 @@ from tests.outcomes.samples import append, outcome, rows
 from redrive.broker.ports import free_port
 from redrive.command import main
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, User
+from redrive.operations.retention import Waiting
 from redrive.outcomes.inventory import State
 from redrive.settings import read_settings
 
@@ -147,6 +148,20 @@ def api(browser: TestClient, path: str, **parameters: str) -> Any:
     return answer.json()
 
 
+def append_letter(
+    number: int, topic: str, error: str | None, *, result: str = "remains", attempt: int = 0
+) -> None:
+    """Appends a dead letter to the ledger of ``topic``: at an offset from 3 on."""
+    place = f"{topic}:0:{number}"
+    letter = outcome(
+        number, origin=place, outcome=place, message=place, result=result, action="IGNORE",
+        handler="orders", form="connect", reason_name="", error_class=error, attempt=attempt,
+        fields={},
+    )  # fmt: skip
+    (row,) = rows([letter], partitions=1)
+    append(read_settings(CONFIG).job.ledger.path, [{**row, "outcomes_offset": number}])
+
+
 def by_example(groups: list[Any]) -> list[Any]:
     """Groups in an order of their own: equally large ones have none."""
     return sorted(groups, key=lambda one: str(one["example"]))
@@ -172,6 +187,32 @@ def test_every_figure_is_that_of_the_command(browser: TestClient, topic: str) ->
     place = f"{topic}:0:1"
     told, shown = command("show", place), api(browser, f"/messages/{place}")
     assert told == {name: shown[name] for name in told}
+
+
+def test_now_has_what_is_held_and_what_is_deleted_soon(
+    browser: TestClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside each handler, as the command says it; neither without such messages."""
+    page = browser.get("/").text
+    assert "behind others" not in page
+    assert "deleted soon" not in page
+    append_letter(3, topic, "", result="parked", attempt=0)
+    append_letter(4, topic, "", result="parked", attempt=1)
+    soon = Waiting(
+        topic=topic, is_own=False, messages=9, retention=604_800.0, expiring=1204, first=2e9
+    )
+    monkeypatch.setattr("redrive.command.status.expiring_of", lambda *_: (soon,))
+    eventually(lambda: "behind others" in browser.get("/").text, "the console looks again")
+    page = browser.get("/").text
+    told = command("status")
+    (handler,) = told["handlers"]
+    assert (handler["parked"]["number"], handler["held"]) == (2, 1)
+    assert api(browser, "/status")["expiring"] == told["expiring"]
+    assert told["expiring"][0]["handler"] == handler["handler"]
+    assert 'href="/groups?handler=orders&amp;status=held">1 behind others of their key' in page
+    assert f"<td><p>up to 1,204 of {topic}<br>" in page
+    shown = CliRunner().invoke(main, ["status"], catch_exceptions=False).stdout
+    assert "held" in shown
 
 
 @given(
@@ -789,18 +830,8 @@ def test_groups_that_differ_in_an_empty_field_only_are_shown(
     browser: TestClient, topic: str
 ) -> None:
     """Outcomes of earlier versions have no exception, later ones an empty one."""
-    letters = [
-        outcome(
-            number, origin=place, outcome=place, message=place, result="remains", action="IGNORE",
-            handler="orders", form="connect", reason_name="", error_class=error, fields={},
-        )
-        for number, place, error in ((7, f"{topic}:0:7", None), (8, f"{topic}:0:8", ""))
-    ]  # fmt: skip
-    later = [
-        {**row, "outcomes_offset": row["outcomes_offset"] + 3}
-        for row in rows(letters, partitions=1)
-    ]
-    append(read_settings(CONFIG).job.ledger.path, later)
+    append_letter(7, topic, None)
+    append_letter(8, topic, "")
     assert browser.get("/groups").status_code == 200
     found = [one for one in api(browser, "/groups")["groups"] if not one["error_class"]]
     assert [one["count"] for one in found] == [1, 1]

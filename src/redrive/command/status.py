@@ -77,7 +77,8 @@ def status(
     redrive status --watch
     redrive status --check
 
-    waiting: not read yet. parked: waits for its next attempt. remaining: no rule can place it.
+    waiting: not read yet. parked: waits for its next attempt. held: of these, behind an earlier
+    message of the same key (ORDER(KEY)). remaining: no rule can place it.
     acknowledged: of these, kept on purpose (redrive ack). quarantined: no table looks at it any
     more. Of puts it shows undeliverable messages, by the queue on which they wait. Without the
     ledger's folder it counts on the topics, from any machine; without a broker it shows what the
@@ -216,6 +217,7 @@ class StatusView:
     def as_json(self) -> dict[str, Any]:
         """The state as JSON takes it."""
         now, puts, state = self.now, self.now.puts, self.supervision
+        names = {it: one.identity.name for one in now.handlers for it in one.identity.topics}
         return {
             "application": now.application,
             "time": now.time,
@@ -236,6 +238,7 @@ class StatusView:
             "expiring": [
                 {
                     "topic": one.topic,
+                    "handler": names.get(one.topic),
                     "at_most": one.expiring,
                     "first": None if one.first is None else datetime.fromtimestamp(one.first, UTC),
                     "retention": one.retention,
@@ -271,9 +274,10 @@ def _title(now: Status, supervision: SupervisionState | None) -> str:
 
 def _queues(now: Status) -> Table:
     rows = [_queue(handler, now.time) for handler in now.handlers]
-    if not any(handler.acknowledged for handler in now.handlers):
-        for row in rows:
-            del row["acknowledged"]
+    for column in ("held", "acknowledged"):
+        if not any(getattr(handler, column) for handler in now.handlers):
+            for row in rows:
+                del row[column]
     return table(rows, right=[*rows[0]][2:], folded=["queue"])
 
 
@@ -287,6 +291,7 @@ def _queue(handler: HandlerStatus, now: datetime) -> dict[str, object]:
         "queue": f"{identity.queue}@{identity.queue_manager}".removesuffix("@"),
         "waiting": _number_text(handler.depth),
         "parked": _count_text(handler.parked),
+        "held": _number_text(handler.held),
         "next due": due,
         "remaining": _count_text(handler.remaining),
         "acknowledged": _number_text(handler.acknowledged),
@@ -361,6 +366,7 @@ def _handler_as_json(handler: HandlerStatus) -> dict[str, Any]:
         "topic_exists": handler.topic_exists,
         "waiting": handler.depth,
         "parked": handler.parked._asdict(),
+        "held": handler.held,
         "next_due": handler.next_due,
         "remaining": handler.remaining._asdict(),
         "acknowledged": handler.acknowledged,

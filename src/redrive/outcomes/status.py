@@ -66,6 +66,8 @@ class HandlerStatus:
     """Dead letters not read yet: the lag of the application's group; None if unknown."""
     parked: Count
     """Messages that wait for their next attempt."""
+    held: int | None
+    """Of these, messages that wait behind an earlier one of their key; None if it is not known."""
     next_due: datetime | None
     """When the next of them is tried; None if none waits or it is unknown."""
     remaining: Count
@@ -167,8 +169,10 @@ class _Outcomes:
     minute: Counter[Flow] = field(default_factory=Counter)
     standing: Mapping[tuple[str, State], int] | None = None
     """Messages by handler and state, without those of which there are none; None if not known."""
+    held: Mapping[str, int] | None = None
+    """Those that are parked behind an earlier one of their key, by handler; None if not known."""
     invalid: Mapping[str, int] | None = None
-    """Those that remain without a valid dead-letter header, by handler."""
+    """Those that remain without a valid dead-letter header, likewise."""
     acknowledged: Mapping[str, int] | None = None
     """Those that remain and that an operator acknowledged, likewise."""
     precision: Precision = Precision.EXACT
@@ -200,14 +204,16 @@ class _Outcomes:
             known = None if cluster is None else acknowledgements(cluster)
             with Inventory(ledger, known or ()) as inventory:
                 standing = inventory.standing()
-            remaining = {
-                name: one for (name, state), one in standing.items() if state is State.REMAINING
-            }
+            parked, remaining = (
+                {name: one for (name, it), one in standing.items() if it is state}
+                for state in (State.PARKED, State.REMAINING)
+            )
             return cls(
                 totals=totals,
                 hour=hour,
                 minute=minute,
                 standing={key: one.count for key, one in standing.items()},
+                held={name: one.held for name, one in parked.items()},
                 invalid={name: one.invalid for name, one in remaining.items()},
                 acknowledged=None
                 if known is None
@@ -296,6 +302,7 @@ def _handler(handler: HandlerConfiguration, queues: _Queues, outcomes: _Outcomes
         topic_exists=queues.exists(identity.topic),
         depth=queues.lag(identity.topic),
         parked=count(State.PARKED),
+        held=None if outcomes.held is None else outcomes.held.get(name, 0),
         next_due=queues.next_due(handler),
         remaining=count(State.REMAINING),
         quarantined=count(State.QUARANTINED),
