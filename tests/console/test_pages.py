@@ -9,11 +9,13 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ from tests.outcomes.samples import append, outcome, rows
 from redrive.broker.ports import free_port
 from redrive.command import main
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, User
+from redrive.console.rendering import curve
 from redrive.operations.retention import Waiting
 from redrive.outcomes.inventory import State
 from redrive.settings import read_settings
@@ -149,14 +152,13 @@ def api(browser: TestClient, path: str, **parameters: str) -> Any:
 
 
 def append_letter(
-    number: int, topic: str, error: str | None, *, result: str = "remains", attempt: int = 0
+    number: int, topic: str, error: str | None, *, result: str = "remains", **more: Any
 ) -> None:
     """Appends a dead letter to the ledger of ``topic``: at an offset from 3 on."""
     place = f"{topic}:0:{number}"
     letter = outcome(
         number, origin=place, outcome=place, message=place, result=result, action="IGNORE",
-        handler="orders", form="connect", reason_name="", error_class=error, attempt=attempt,
-        fields={},
+        handler="orders", form="connect", reason_name="", error_class=error, fields={}, **more,
     )  # fmt: skip
     (row,) = rows([letter], partitions=1)
     append(read_settings(CONFIG).job.ledger.path, [{**row, "outcomes_offset": number}])
@@ -213,6 +215,40 @@ def test_now_has_what_is_held_and_what_is_deleted_soon(
     assert f"<td><p>up to 1,204 of {topic}<br>" in page
     shown = CliRunner().invoke(main, ["status"], catch_exceptions=False).stdout
     assert "held" in shown
+
+
+def test_curves_are_those_of_the_last_hour_and_day(browser: TestClient, topic: str) -> None:
+    """Each dead letter in the part of its time; the hour's sum is the command's."""
+    now = time.time()
+    for number, age in enumerate((600, 5 * 3600, 2 * 86400), start=3):
+        append_letter(number, topic, "", time=int(1000 * (now - age)))
+    eventually(lambda: api(browser, "/status")["outcomes"] == 6, "the console looks again")
+    rates = api(browser, "/status")["rates"]
+    for span, seconds, ages in (("hour", 75, [600]), ("day", 1800, [600, 5 * 3600])):
+        shown = rates[span]
+        assert shown["seconds"] == seconds
+        began = datetime.fromisoformat(shown["since"]).timestamp()
+        wanted = [0] * 48
+        for age in ages:
+            wanted[int((now - age - began) // seconds)] += 1
+        assert shown["came"] == shown["results"]["remains"] == wanted
+    (handler,) = command("status")["handlers"]
+    assert handler["results"]["last_hour"] == {"remains": 1}
+
+
+@pytest.mark.usefixtures("away")
+def test_what_happened_is_not_nothing_if_nobody_knows_it(user: SomeUser) -> None:
+    with console(user, headers={"Accept": "text/html"}) as client:
+        page = client.get("/").text
+    assert page.count("It is not known what happened") == 2
+    assert "Nothing happened" not in page
+
+
+def test_a_curve_has_a_bar_for_each_number_but_0() -> None:
+    """One path, however many there are."""
+    assert 'd="M60.0 24v-24.0h59.4V24z"' in curve([0, 5], "came")
+    assert curve([1, 2, 0, 3], "came").count("M") == 3
+    assert 'd=""' in curve([0], "came")
 
 
 @given(

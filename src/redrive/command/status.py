@@ -39,7 +39,16 @@ from redrive.operations.supervision import Activity, SupervisionState, problem_o
 from redrive.operations.supervision import read as read_supervision
 from redrive.operations.tables import NextLook, next_looks
 from redrive.outcomes.ledger import Batch
-from redrive.outcomes.status import Count, HandlerStatus, Precision, PutsStatus, Status, status_of
+from redrive.outcomes.status import (
+    AskRates,
+    Count,
+    HandlerStatus,
+    Precision,
+    PutsStatus,
+    Status,
+    no_rates,
+    status_of,
+)
 from redrive.printable import printable
 from redrive.settings import Settings, read_settings_for_lookup
 
@@ -127,20 +136,27 @@ class StatusView:
     """Fixed shares of the partitions on which nobody works, while somebody works on another."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """The state by the brokers, the ledger and the job; raises ``EnvironmentFault``."""
+    def of(
+        cls, settings: Settings, *, rates: AskRates = no_rates, now: datetime | None = None
+    ) -> Self:
+        """The state by the brokers, the ledger and the job; arguments as for ``status_of``.
+
+        Raises:
+            EnvironmentFault: As ``status_of`` does.
+        """
         job = settings.job
-        now = status_of(job, acknowledgements=partial(acknowledgements_in_effect, job))
+        read = partial(acknowledgements_in_effect, job)
+        found = status_of(job, acknowledgements=read, rates=rates, now=now)
         reported = read_supervision(supervision_file(job))
         if reported is not None and job.only_handlers is not None:
             reported = reported.restricted_to(job)
-        remains = now.instances is not None and any(it.remaining.number for it in now.handlers)
+        remains = found.instances is not None and any(it.remaining.number for it in found.handlers)
         is_refused = reported is not None and bool(reported.refused)
         looks = next_looks(job) if remains and not is_refused else {}
-        expiring = () if now.instances is None else expiring_of(job, now.time.timestamp())
+        expiring = () if found.instances is None else expiring_of(job, found.time.timestamp())
         if reported is not None:
             reported = reported.masked(settings.mask)
-        return cls(now, reported, looks, expiring, _vacant(job) if now.instances else ())
+        return cls(found, reported, looks, expiring, _vacant(job) if found.instances else ())
 
     @property
     def problem(self) -> str:
