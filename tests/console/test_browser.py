@@ -253,6 +253,27 @@ def test_what_comes_is_shown_without_loading_the_page_again(reader: Reader, sett
     assert reader.browser.execute_script("return window.same")
 
 
+def test_a_page_asks_again_once_the_answer_is_there(reader: Reader) -> None:
+    """However often it hears of changes meanwhile: one question at a time, and one for the rest."""
+    reader.open("/groups?status=all")
+    reader.until(lambda: reader.all("#live tbody tr"))
+    reader.browser.execute_script(
+        # Not by the job's own events.
+        "const later = setTimeout;"
+        "window.setTimeout = (act, delay) => (delay === 200 ? 0 : later(act, delay));"
+        "window.sent = window.running = window.most = 0;"
+        "function hear() { isBehind = true; catchUp(); }"
+        "document.body.addEventListener('htmx:beforeRequest', () => {"
+        " sent += 1; running += 1; most = Math.max(most, running);"
+        " if (sent === 1) for (const number of [1, 2, 3]) setTimeout(hear); });"
+        "document.body.addEventListener('htmx:afterRequest', () => {"
+        " running = Math.max(0, running - 1); });"
+        "hear();"
+    )
+    reader.until(lambda: reader.browser.execute_script("return sent >= 2 && !running"))
+    assert reader.browser.execute_script("return most") == 1
+
+
 def test_all_of_one_cause_are_sent_back(reader: Reader) -> None:
     """A plan with its warnings, applied with a reason, followed to its end, each message listed."""
     reader.open("/groups?status=quarantined")
