@@ -305,6 +305,12 @@ def test_a_list_is_asked_for_by_its_page(browser: TestClient, topic: str) -> Non
             assert "aria-busy" not in found.text
 
 
+def test_what_others_change_is_asked_for_again_by_itself(browser: TestClient) -> None:
+    """The job tells nothing of a plan that waits, or of what others read from a queue."""
+    for page in ("/plans", "/network"):
+        assert 'hx-trigger="changed from:body, every 5s"' in browser.get(page).text
+
+
 def test_a_list_that_fails_says_why_in_its_place(browser: TestClient) -> None:
     assert 'aria-busy="true"' in browser.get("/groups?where=no_column").text
     found = browser.get("/groups?where=no_column", headers=BY_SCRIPT)
