@@ -305,10 +305,23 @@ def test_a_list_is_asked_for_by_its_page(browser: TestClient, topic: str) -> Non
             assert "aria-busy" not in found.text
 
 
-def test_what_others_change_is_asked_for_again_by_itself(browser: TestClient) -> None:
-    """The job tells nothing of a plan that waits, or of what others read from a queue."""
-    for page in ("/plans", "/network"):
-        assert 'hx-trigger="changed from:body, every 5s"' in browser.get(page).text
+@pytest.mark.parametrize(
+    ("page", "again"),
+    [
+        ("/", ", every 5s"),
+        ("/plans", ", every 5s"),
+        ("/network", ", every 5s"),
+        ("/groups", ""),
+        ("/groups?since=2h", ", every 60s"),
+        ("/messages?older_than=2h", ", every 60s"),
+    ],
+)
+def test_what_changes_without_the_job_is_asked_for_again(
+    browser: TestClient, page: str, again: str
+) -> None:
+    """What the last hour is, a plan that waits, what others read from a queue, what is too old."""
+    text = browser.get(page, headers=BY_SCRIPT).text
+    assert f'hx-trigger="changed from:body{again}"' in text
 
 
 def test_a_list_that_fails_says_why_in_its_place(browser: TestClient) -> None:
