@@ -91,6 +91,18 @@ def test_an_owner_is_listed_and_forever_has_no_end() -> None:
     assert "owner" in run("groups").stdout
 
 
+@pytest.mark.usefixtures("shop")
+def test_groups_of_an_owner_are_listed() -> None:
+    """Of nobody else, and none of those of which this owner looks after nothing."""
+    for rule, owner in (("1", "ann"), ("2", "")):
+        answer("ack", "--rule", rule, "--until", "7d", "--note", "old", "--owner", owner)
+    found = answer("groups", "--owner", "ann")
+    assert [one["owners"] for one in found["groups"]] == [["ann"]]
+    assert found["total"] == sum(one["count"] for one in found["groups"])
+    assert answer("groups", "--owner", "bob")["groups"] == []
+    assert run("groups", "--owner", "bob").stdout == "No dead letter fits these filters.\n"
+
+
 def test_what_makes_no_acknowledgement_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

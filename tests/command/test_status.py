@@ -185,6 +185,8 @@ def test_what_a_topic_will_delete_is_told(
     assert "it keeps them for 7 d" in said
     (told,) = json.loads(status("--json").stdout)["expiring"]
     assert (told["topic"], told["at_most"], told["retention"]) == ("orders.dlq", 1204, 604_800.0)
+    (handler,) = json.loads(status("--json").stdout)["handlers"]
+    assert told["handler"] == handler["handler"]
 
 
 def test_a_check_looks_once(config: Path) -> None:

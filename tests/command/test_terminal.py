@@ -126,6 +126,7 @@ GROUP = Group(
     handler=EVIL, reason=2053, destination=EVIL, application=EVIL, failure=EVIL, count=1,
     first=NOW, last=NOW, example=EVIL,
 )  # fmt: skip
+GROUPS = ls.Groups([GROUP], 1, Answer([GROUP], (), unread=0, quarantined=0), [""], ())
 PRINTED: dict[str, Callable[[], None]] = {
     "browse": lambda: browse._show(
         Browsed([*map(BrowsedMessage.of, letters())], ()), NO_MASK, "", as_json=False),
@@ -140,9 +141,8 @@ PRINTED: dict[str, Callable[[], None]] = {
         Found([row()], (EVIL,)), Criteria(), mq=True, as_json=False),
     "ls": lambda: ls._show(listed(), Selection(), mq=True, before=20),
     "ls of exceptions": lambda: ls._show(listed(), Selection(), mq=False, before=0),
-    "groups": lambda: ls._show_groups([GROUP], 1, Selection(), mq=True, is_complete=True),
-    "groups of exceptions": lambda: ls._show_groups(
-        [GROUP], 1, Selection(), mq=False, is_complete=True),
+    "groups": lambda: ls._show_groups(GROUPS, Selection(), "", mq=True),
+    "groups of exceptions": lambda: ls._show_groups(GROUPS, Selection(), "", mq=False),
     "plan": lambda: plan.show(answer_of([(2053, EVIL), (2051, EVIL)]), as_json=False),
     "replay plan": lambda: show_plan(shown_plan(), mq=True),
     "replay status": lambda: show_status(shown_status()),

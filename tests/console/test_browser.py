@@ -253,6 +253,27 @@ def test_what_comes_is_shown_without_loading_the_page_again(reader: Reader, sett
     assert reader.browser.execute_script("return window.same")
 
 
+def test_a_page_asks_again_once_the_answer_is_there(reader: Reader) -> None:
+    """However often it hears of changes meanwhile: one question at a time, and one for the rest."""
+    reader.open("/groups?status=all")
+    reader.until(lambda: reader.all("#live tbody tr"))
+    reader.browser.execute_script(
+        # Not by the job's own events.
+        "const later = setTimeout;"
+        "window.setTimeout = (act, delay) => (delay === 200 ? 0 : later(act, delay));"
+        "window.sent = window.running = window.most = 0;"
+        "function hear() { isBehind = true; catchUp(); }"
+        "document.body.addEventListener('htmx:beforeRequest', () => {"
+        " sent += 1; running += 1; most = Math.max(most, running);"
+        " if (sent === 1) for (const number of [1, 2, 3]) setTimeout(hear); });"
+        "document.body.addEventListener('htmx:afterRequest', () => {"
+        " running = Math.max(0, running - 1); });"
+        "hear();"
+    )
+    reader.until(lambda: reader.browser.execute_script("return sent >= 2 && !running"))
+    assert reader.browser.execute_script("return most") == 1
+
+
 def test_all_of_one_cause_are_sent_back(reader: Reader) -> None:
     """A plan with its warnings, applied with a reason, followed to its end, each message listed."""
     reader.open("/groups?status=quarantined")
@@ -305,7 +326,7 @@ def test_what_is_left_of_a_running_replay_is_cancelled(reader: Reader) -> None:
 
 
 def test_a_group_is_acknowledged_with_its_owner(reader: Reader, settings: Path) -> None:
-    """Marked in the list of groups, which leads to the acknowledgement and on to its messages."""
+    """Its owner in the list leads to the groups of that owner, and on to their messages."""
     send_records(servers_of(settings), "counts.dlq", [{"value": b"no header"}] * 2)
     reader.open("/")
     number = waiting("counts.dlq", "remaining")
@@ -316,6 +337,10 @@ def test_a_group_is_acknowledged_with_its_owner(reader: Reader, settings: Path) 
         reader.all(f"{form} input[name={name}]")[0].send_keys(value)
     reader.click(f"{form} button")
     assert "owner: team-counts" in reader.text("#live")
+    reader.click("#live a[href$='owner=team-counts']")
+    reader.until(
+        lambda: reader.all(".chip[title]") and "owner: team-counts" in reader.text(".chips")
+    )
     reader.click("#live a[href='/acknowledgements?owner=team-counts']")
     assert "ticket 12" in reader.text()
     count = int(reader.text("tbody td.n"))

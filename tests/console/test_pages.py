@@ -9,11 +9,13 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,8 @@ from tests.outcomes.samples import append, outcome, rows
 from redrive.broker.ports import free_port
 from redrive.command import main
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, User
+from redrive.console.rendering import curve
+from redrive.operations.retention import Waiting
 from redrive.outcomes.inventory import State
 from redrive.settings import read_settings
 
@@ -147,6 +151,19 @@ def api(browser: TestClient, path: str, **parameters: str) -> Any:
     return answer.json()
 
 
+def append_letter(
+    number: int, topic: str, error: str | None, *, result: str = "remains", **more: Any
+) -> None:
+    """Appends a dead letter to the ledger of ``topic``: at an offset from 3 on."""
+    place = f"{topic}:0:{number}"
+    letter = outcome(
+        number, origin=place, outcome=place, message=place, result=result, action="IGNORE",
+        handler="orders", form="connect", reason_name="", error_class=error, fields={}, **more,
+    )  # fmt: skip
+    (row,) = rows([letter], partitions=1)
+    append(read_settings(CONFIG).job.ledger.path, [{**row, "outcomes_offset": number}])
+
+
 def by_example(groups: list[Any]) -> list[Any]:
     """Groups in an order of their own: equally large ones have none."""
     return sorted(groups, key=lambda one: str(one["example"]))
@@ -172,6 +189,66 @@ def test_every_figure_is_that_of_the_command(browser: TestClient, topic: str) ->
     place = f"{topic}:0:1"
     told, shown = command("show", place), api(browser, f"/messages/{place}")
     assert told == {name: shown[name] for name in told}
+
+
+def test_now_has_what_is_held_and_what_is_deleted_soon(
+    browser: TestClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside each handler, as the command says it; neither without such messages."""
+    page = browser.get("/").text
+    assert "behind others" not in page
+    assert "deleted soon" not in page
+    append_letter(3, topic, "", result="parked", attempt=0)
+    append_letter(4, topic, "", result="parked", attempt=1)
+    soon = Waiting(
+        topic=topic, is_own=False, messages=9, retention=604_800.0, expiring=1204, first=2e9
+    )
+    monkeypatch.setattr("redrive.command.status.expiring_of", lambda *_: (soon,))
+    eventually(lambda: "behind others" in browser.get("/").text, "the console looks again")
+    page = browser.get("/").text
+    told = command("status")
+    (handler,) = told["handlers"]
+    assert (handler["parked"]["number"], handler["held"]) == (2, 1)
+    assert api(browser, "/status")["expiring"] == told["expiring"]
+    assert told["expiring"][0]["handler"] == handler["handler"]
+    assert 'href="/groups?handler=orders&amp;status=held">1 behind others of their key' in page
+    assert f"<td><p>up to 1,204 of {topic}<br>" in page
+    shown = CliRunner().invoke(main, ["status"], catch_exceptions=False).stdout
+    assert "held" in shown
+
+
+def test_curves_are_those_of_the_last_hour_and_day(browser: TestClient, topic: str) -> None:
+    """Each dead letter in the part of its time; the hour's sum is the command's."""
+    now = time.time()
+    for number, age in enumerate((600, 5 * 3600, 2 * 86400), start=3):
+        append_letter(number, topic, "", time=int(1000 * (now - age)))
+    eventually(lambda: api(browser, "/status")["outcomes"] == 6, "the console looks again")
+    rates = api(browser, "/status")["rates"]
+    for span, seconds, ages in (("hour", 75, [600]), ("day", 1800, [600, 5 * 3600])):
+        shown = rates[span]
+        assert shown["seconds"] == seconds
+        began = datetime.fromisoformat(shown["since"]).timestamp()
+        wanted = [0] * 48
+        for age in ages:
+            wanted[int((now - age - began) // seconds)] += 1
+        assert shown["came"] == shown["results"]["remains"] == wanted
+    (handler,) = command("status")["handlers"]
+    assert handler["results"]["last_hour"] == {"remains": 1}
+
+
+@pytest.mark.usefixtures("away")
+def test_what_happened_is_not_nothing_if_nobody_knows_it(user: SomeUser) -> None:
+    with console(user, headers={"Accept": "text/html"}) as client:
+        page = client.get("/").text
+    assert page.count("It is not known what happened") == 2
+    assert "Nothing happened" not in page
+
+
+def test_a_curve_has_a_bar_for_each_number_but_0() -> None:
+    """One path, however many there are."""
+    assert 'd="M60.0 24v-24.0h59.4V24z"' in curve([0, 5], "came")
+    assert curve([1, 2, 0, 3], "came").count("M") == 3
+    assert 'd=""' in curve([0], "came")
 
 
 @given(
@@ -226,6 +303,25 @@ def test_a_list_is_asked_for_by_its_page(browser: TestClient, topic: str) -> Non
         for found in (whole, browser.get(place, headers=BY_SCRIPT)):
             assert topic in found.text
             assert "aria-busy" not in found.text
+
+
+@pytest.mark.parametrize(
+    ("page", "again"),
+    [
+        ("/", ", every 5s"),
+        ("/plans", ", every 5s"),
+        ("/network", ", every 5s"),
+        ("/groups", ""),
+        ("/groups?since=2h", ", every 60s"),
+        ("/messages?older_than=2h", ", every 60s"),
+    ],
+)
+def test_what_changes_without_the_job_is_asked_for_again(
+    browser: TestClient, page: str, again: str
+) -> None:
+    """What the last hour is, a plan that waits, what others read from a queue, what is too old."""
+    text = browser.get(page, headers=BY_SCRIPT).text
+    assert f'hx-trigger="changed from:body{again}"' in text
 
 
 def test_a_list_that_fails_says_why_in_its_place(browser: TestClient) -> None:
@@ -429,6 +525,31 @@ def test_what_an_owner_archives_is_folded_away(browser: TestClient) -> None:
     assert "forever" in browser.get("/acknowledgements").text
     post(browser, f"/api/acknowledgements/{one['id']}/undo")
     assert '<details class="archived"' not in browser.get("/groups?whole=1").text
+
+
+def test_groups_of_an_owner_are_those_of_the_command(browser: TestClient) -> None:
+    """The name in a row leads there; nothing on that page is about messages of other groups."""
+    form = {"until": "7d", "note": "x", "owner": "team <b>", "where": "error_class = 'com.secret'"}
+    assert post(browser, "/api/acknowledgements", **form).status_code == 303
+    found = api(browser, "/groups", owner="team <b>")
+    told = command("groups", "--owner", "team <b>")
+    assert [one["owners"] for one in told["groups"]] == [["team <b>"]]
+    assert told == {name: found[name] for name in told} | {
+        "groups": [
+            {name: one[name] for name in one if name not in {"condition", "trend"}}
+            for one in found["groups"]
+        ]
+    }
+    assert api(browser, "/groups", owner="ann")["groups"] == []
+    link = "/groups?status=remaining&owner=team+%3Cb%3E"
+    every = html.unescape(browser.get("/groups?status=remaining", headers=BY_SCRIPT).text)
+    assert f'href="{link}"' in every
+    assert "/api/plans" in every
+    page = browser.get(link, headers=BY_SCRIPT).text
+    assert "owner: team &lt;b&gt; <span" in page
+    assert 'name="owner" size="14" value="team &lt;b&gt;"' in page
+    assert "/api/" not in page
+    assert "No dead letter fits" in browser.get("/groups?owner=ann", headers=BY_SCRIPT).text
 
 
 def test_an_acknowledgement_leads_to_the_messages_of_its_selection(browser: TestClient) -> None:
@@ -764,18 +885,8 @@ def test_groups_that_differ_in_an_empty_field_only_are_shown(
     browser: TestClient, topic: str
 ) -> None:
     """Outcomes of earlier versions have no exception, later ones an empty one."""
-    letters = [
-        outcome(
-            number, origin=place, outcome=place, message=place, result="remains", action="IGNORE",
-            handler="orders", form="connect", reason_name="", error_class=error, fields={},
-        )
-        for number, place, error in ((7, f"{topic}:0:7", None), (8, f"{topic}:0:8", ""))
-    ]  # fmt: skip
-    later = [
-        {**row, "outcomes_offset": row["outcomes_offset"] + 3}
-        for row in rows(letters, partitions=1)
-    ]
-    append(read_settings(CONFIG).job.ledger.path, later)
+    append_letter(7, topic, None)
+    append_letter(8, topic, "")
     assert browser.get("/groups").status_code == 200
     found = [one for one in api(browser, "/groups")["groups"] if not one["error_class"]]
     assert [one["count"] for one in found] == [1, 1]

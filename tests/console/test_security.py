@@ -473,7 +473,7 @@ def test_a_look_at_the_job_serves_those_who_see_the_same_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However short the time between two of them."""
-    monkeypatch.setattr(live, "_AGE", 1e9)
+    monkeypatch.setattr(live, "_BUSY", 1e9)
     asked: list[Scope] = []
 
     @dataclass
@@ -506,7 +506,13 @@ def test_an_open_page_is_told_what_changed_since_it_was_made_and_nothing_else() 
             return self
 
         def status(self) -> dict[str, Any]:
-            return {"time": time.time(), "remaining": self.number}
+            moment = time.time()
+            handler = {"results": {"in_all": 0, "last_minute": moment, "last_hour": moment}}
+            report = {"time": moment, "state": "running"}
+            return {
+                "time": moment, "rates": moment, "remaining": self.number,
+                "handlers": [handler], "supervision": report,
+            }  # fmt: skip
 
     async def follow() -> None:
         job = Some()
@@ -522,6 +528,60 @@ def test_an_open_page_is_told_what_changed_since_it_was_made_and_nothing_else() 
         assert changed == f"event: changed\nid: {found.state(EVERYTHING)}\ndata: \n\n".encode()
         unknown = found.events(EVERYTHING, "")
         assert [await anext(unknown), await anext(unknown)] == [retry, changed]
+
+    asyncio.run(follow())
+
+
+class Changing:
+    """A job that is another one at each look, or stays as it is; a look takes some seconds."""
+
+    def __init__(self, seconds: float, change: int = 1) -> None:
+        self.seconds = seconds
+        self.change = change
+        self.looks = 0
+
+    def within(self, _: Scope) -> Changing:
+        return self
+
+    def status(self) -> dict[str, Any]:
+        time.sleep(self.seconds)
+        self.looks += 1
+        return {"remaining": self.change * self.looks}
+
+
+@pytest.mark.parametrize(("seconds", "interval"), [(0.0, 0.2), (0.1, 0.3)])
+def test_a_job_that_changes_is_looked_at_often_but_for_a_third_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, interval: float
+) -> None:
+    """Each look is told, without the pause of a job at rest."""
+    monkeypatch.setattr(live, "_IDLE", 1e9)
+
+    async def follow() -> None:
+        job = Changing(seconds)
+        events = live.Live(job).events(EVERYTHING, "")  # type: ignore[arg-type]
+        await anext(events)
+        began = time.monotonic()
+        for _ in range(4):
+            assert (await asyncio.wait_for(anext(events), PATIENCE)).startswith(b"event: changed")
+        assert job.looks == 4
+        assert time.monotonic() - began >= 3 * interval
+
+    asyncio.run(follow())
+
+
+def test_a_job_at_rest_is_looked_at_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look finds that nothing changed, and the next one is not soon."""
+    monkeypatch.setattr(live, "_IDLE", 1e9)
+
+    async def follow() -> None:
+        job = Changing(0.0, change=0)
+        events = live.Live(job).events(EVERYTHING, "")  # type: ignore[arg-type]
+        await anext(events)
+        await anext(events)
+        third = asyncio.ensure_future(anext(events))
+        await asyncio.wait([third], timeout=1.0)
+        assert job.looks == 2
+        third.cancel()
 
     asyncio.run(follow())
 

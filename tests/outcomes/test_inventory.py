@@ -318,9 +318,13 @@ def test_groups_name_owners_and_archived_ones_come_last(tmp_path: Path) -> None:
     read = acknowledgements_of({one.id: one.entry()[1] for one in made}, moment(START))
     assert [one.until is None for one in read] == [False, False, True, True]
     with Inventory(Ledger(LedgerTable.open(tmp_path / "ledger")), read) as inventory:
-        groups, _ = inventory.groups(Selection(), limit=9)
+        groups, total = inventory.groups(Selection(), limit=9)
+        of_ann, number = inventory.groups(Selection(), limit=9, owner="ann")
+        of_nobody, _ = inventory.groups(Selection(), limit=9, owner="it's")
     shown = [(one.destination, list(one.owners), one.is_archived) for one in groups]
     assert shown == [("C", [], False), ("A", ["ann"], True), ("B", ["bob"], True)]
+    assert (of_ann, number, total) == ([groups[1]], groups[1].count, 6)
+    assert of_nobody == []
 
 
 def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:

@@ -143,29 +143,33 @@ def _next_text(step: Next | None) -> str:
 @click.command()
 @config_option
 @selection_options
+@click.option("--owner", default="", metavar="NAME", help="Only groups that NAME looks after.")
 @number_option("--limit", 20, 1000, "How many groups to list, the largest ones.")
 @mq_option
 @table_options
-def groups(*, config: Path, selection: Selection, limit: int, mq: bool, as_json: bool) -> None:
+def groups(
+    *, config: Path, selection: Selection, owner: str, limit: int, mq: bool, as_json: bool
+) -> None:
     """Count dead letters by cause: reason, exception, destination, and what failed.
 
     \b
     redrive groups
     redrive groups --status all --since 1d
+    redrive groups --owner team-billing
 
     Each group has its number and share, when the first and the last was seen, and one message as an
-    example for redrive show.
+    example for redrive show. --owner lists those of which redrive ack --owner acknowledged some
+    messages; a group counts all of its messages.
 
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    found = Groups.of(settings, selection, limit=limit)
+    found = Groups.of(settings, selection, limit=limit, owner=owner)
     if as_json:
         print_json(found.document())
         return
-    mq, answer = shows_mq(settings.job, mq=mq), found.answer
-    _show_groups(found.groups, found.total, selection, mq=mq, is_complete=not answer.notes)
-    print_notes(answer.all_notes())
+    _show_groups(found, selection, owner, mq=shows_mq(settings.job, mq=mq))
+    print_notes(found.answer.all_notes())
 
 
 class Groups(NamedTuple):
@@ -181,15 +185,25 @@ class Groups(NamedTuple):
     """For each group how many of its dead letters came in each of some equal spans of time."""
 
     @classmethod
-    def of(cls, settings: Settings, selection: Selection, *, limit: int, bars: int = 0) -> Self:
+    def of(
+        cls,
+        settings: Settings,
+        selection: Selection,
+        *,
+        limit: int,
+        owner: str = "",
+        bars: int = 0,
+    ) -> Self:
         """The largest groups, with trends of so many bars; errors as for ``Inventory.groups``."""
 
         def ask(inventory: Inventory) -> tuple[Sequence[Group], int, Sequence[Sequence[int]]]:
-            groups, total = inventory.groups(selection, limit=limit)
+            groups, total = inventory.groups(selection, limit=limit, owner=owner)
             return groups, total, _trends(inventory, selection, groups, bars)
 
         answer = ask_inventory(settings, selection, ask)
         groups, total, trends = answer.found
+        if owner:
+            answer = answer._replace(quarantined=0)  # nobody acknowledges these
         hide, found, conditions = settings.mask.text, [], []
         for one in groups:
             shown: dict[str, Any] = {it: hide(getattr(one, it)) for it in _HIDDEN}
@@ -220,15 +234,14 @@ def _trends(
     return [trends[one.condition()] for one in groups]
 
 
-def _show_groups(
-    found: Sequence[Group], total: int, selection: Selection, *, mq: bool, is_complete: bool
-) -> None:
-    if not found:
-        click.echo(none_in_words(selection, is_complete=is_complete))
+def _show_groups(found: Groups, selection: Selection, owner: str, *, mq: bool) -> None:
+    groups, total, is_complete = found.groups, found.total, not found.answer.notes
+    if not groups:
+        click.echo(none_in_words(selection, owner, is_complete=is_complete))
         return
-    has_exceptions = any(group.error_class for group in found)  # dead letters of MQ have none
-    has_acknowledged = any(group.acknowledged for group in found)
-    has_owners = any(group.owners for group in found)
+    has_exceptions = any(group.error_class for group in groups)  # dead letters of MQ have none
+    has_acknowledged = any(group.acknowledged for group in groups)
+    has_owners = any(group.owners for group in groups)
     rows = [
         {
             "number": group.count,
@@ -241,7 +254,7 @@ def _show_groups(
             "last (UTC)": clock(group.last)[:-4],
             "example": group.example,
         }
-        for group in found
+        for group in groups
     ]
     told = [*rows[0]]
     print_table(

@@ -81,9 +81,9 @@ def reserve(*, is_complete: bool) -> str:
     return "" if is_complete else ", as far as could be read"
 
 
-def none_in_words(selection: Selection, *, is_complete: bool) -> str:
-    """The answer for an empty list."""
-    if selection.is_narrowed:
+def none_in_words(selection: Selection, owner: str = "", *, is_complete: bool) -> str:
+    """The answer for an empty list, or for groups that an owner looks after."""
+    if selection.is_narrowed or owner:
         found = "No dead letter fits these filters"
     elif selection.state is State.OPEN:
         found = "Nothing is parked, and nothing remains"

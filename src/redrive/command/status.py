@@ -39,7 +39,16 @@ from redrive.operations.supervision import Activity, SupervisionState, problem_o
 from redrive.operations.supervision import read as read_supervision
 from redrive.operations.tables import NextLook, next_looks
 from redrive.outcomes.ledger import Batch
-from redrive.outcomes.status import Count, HandlerStatus, Precision, PutsStatus, Status, status_of
+from redrive.outcomes.status import (
+    AskRates,
+    Count,
+    HandlerStatus,
+    Precision,
+    PutsStatus,
+    Status,
+    no_rates,
+    status_of,
+)
 from redrive.printable import printable
 from redrive.settings import Settings, read_settings_for_lookup
 
@@ -77,7 +86,8 @@ def status(
     redrive status --watch
     redrive status --check
 
-    waiting: not read yet. parked: waits for its next attempt. remaining: no rule can place it.
+    waiting: not read yet. parked: waits for its next attempt. held: of these, behind an earlier
+    message of the same key (ORDER(KEY)). remaining: no rule can place it.
     acknowledged: of these, kept on purpose (redrive ack). quarantined: no table looks at it any
     more. Of puts it shows undeliverable messages, by the queue on which they wait. Without the
     ledger's folder it counts on the topics, from any machine; without a broker it shows what the
@@ -126,20 +136,27 @@ class StatusView:
     """Fixed shares of the partitions on which nobody works, while somebody works on another."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """The state by the brokers, the ledger and the job; raises ``EnvironmentFault``."""
+    def of(
+        cls, settings: Settings, *, rates: AskRates = no_rates, now: datetime | None = None
+    ) -> Self:
+        """The state by the brokers, the ledger and the job; arguments as for ``status_of``.
+
+        Raises:
+            EnvironmentFault: As ``status_of`` does.
+        """
         job = settings.job
-        now = status_of(job, acknowledgements=partial(acknowledgements_in_effect, job))
+        read = partial(acknowledgements_in_effect, job)
+        found = status_of(job, acknowledgements=read, rates=rates, now=now)
         reported = read_supervision(supervision_file(job))
         if reported is not None and job.only_handlers is not None:
             reported = reported.restricted_to(job)
-        remains = now.instances is not None and any(it.remaining.number for it in now.handlers)
+        remains = found.instances is not None and any(it.remaining.number for it in found.handlers)
         is_refused = reported is not None and bool(reported.refused)
         looks = next_looks(job) if remains and not is_refused else {}
-        expiring = () if now.instances is None else expiring_of(job, now.time.timestamp())
+        expiring = () if found.instances is None else expiring_of(job, found.time.timestamp())
         if reported is not None:
             reported = reported.masked(settings.mask)
-        return cls(now, reported, looks, expiring, _vacant(job) if now.instances else ())
+        return cls(found, reported, looks, expiring, _vacant(job) if found.instances else ())
 
     @property
     def problem(self) -> str:
@@ -216,6 +233,7 @@ class StatusView:
     def as_json(self) -> dict[str, Any]:
         """The state as JSON takes it."""
         now, puts, state = self.now, self.now.puts, self.supervision
+        names = {it: one.identity.name for one in now.handlers for it in one.identity.topics}
         return {
             "application": now.application,
             "time": now.time,
@@ -236,6 +254,7 @@ class StatusView:
             "expiring": [
                 {
                     "topic": one.topic,
+                    "handler": names.get(one.topic),
                     "at_most": one.expiring,
                     "first": None if one.first is None else datetime.fromtimestamp(one.first, UTC),
                     "retention": one.retention,
@@ -271,9 +290,10 @@ def _title(now: Status, supervision: SupervisionState | None) -> str:
 
 def _queues(now: Status) -> Table:
     rows = [_queue(handler, now.time) for handler in now.handlers]
-    if not any(handler.acknowledged for handler in now.handlers):
-        for row in rows:
-            del row["acknowledged"]
+    for column in ("held", "acknowledged"):
+        if not any(getattr(handler, column) for handler in now.handlers):
+            for row in rows:
+                del row[column]
     return table(rows, right=[*rows[0]][2:], folded=["queue"])
 
 
@@ -287,6 +307,7 @@ def _queue(handler: HandlerStatus, now: datetime) -> dict[str, object]:
         "queue": f"{identity.queue}@{identity.queue_manager}".removesuffix("@"),
         "waiting": _number_text(handler.depth),
         "parked": _count_text(handler.parked),
+        "held": _number_text(handler.held),
         "next due": due,
         "remaining": _count_text(handler.remaining),
         "acknowledged": _number_text(handler.acknowledged),
@@ -361,6 +382,7 @@ def _handler_as_json(handler: HandlerStatus) -> dict[str, Any]:
         "topic_exists": handler.topic_exists,
         "waiting": handler.depth,
         "parked": handler.parked._asdict(),
+        "held": handler.held,
         "next_due": handler.next_due,
         "remaining": handler.remaining._asdict(),
         "acknowledged": handler.acknowledged,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -38,13 +39,12 @@ from redrive.outcomes.bodies import Lost
 from redrive.outcomes.history import History, last_of
 from redrive.outcomes.inventory import Inventory, Selection, State, group_of
 from redrive.outcomes.open_letters import OPEN
+from redrive.outcomes.rows import Row
 from redrive.rules import explain as explain_message
 from redrive.rules import parse
 from redrive.rules.analysis import hidden_field
 from redrive.settings import Settings, read_settings
 
-_ANY: Final = Selection(state=State.ALL)
-"""For questions that are about no selection: none is counted that it leaves out."""
 _BARS: Final = 48
 """Points of a curve."""
 _MOST: Final = 1000
@@ -81,28 +81,24 @@ class Documents:
 
     def status(self) -> dict[str, Any]:
         """What ``redrive status --json`` prints, and the outcomes of the last day by the hour."""
-        settings = self.settings()
-        view = StatusView.of(settings)
-
-        def ask(inventory: Inventory) -> dict[str, Any]:
-            return {
-                "hour": _curves(inventory, view.now.time, _HOUR),
-                "day": _curves(inventory, view.now.time, _DAY),
-            }
-
-        rates = ask_inventory(settings, _ANY, ask).found
+        settings, now = self.settings(), datetime.now(UTC)
+        part = (_HOUR / _BARS).total_seconds()
+        view = StatusView.of(settings, rates=lambda it: it.rates(now - _DAY, part), now=now)
+        rates = view.now.rates
         return {
             **view.as_json(),
             "description": view.description,
             "alarms": [*view.alarms()],
             "mq": shows_mq(settings.job, mq=False),
-            "rates": rates,
+            "rates": None
+            if rates is None
+            else {"hour": _curves(rates, now, _HOUR), "day": _curves(rates, now, _DAY)},
         }
 
-    def groups(self, selection: Selection, limit: int) -> dict[str, Any]:
+    def groups(self, selection: Selection, limit: int, owner: str) -> dict[str, Any]:
         """What ``redrive groups --json`` prints, and when the dead letters of each came."""
         settings = self.settings()
-        found = Groups.of(settings, selection, limit=limit, bars=_BARS // 2)
+        found = Groups.of(settings, selection, limit=limit, owner=owner, bars=_BARS // 2)
         document = found.document()
         for one, condition, trend in zip(
             document["groups"], found.conditions, found.trends, strict=True
@@ -280,17 +276,22 @@ def _ways(settings: Settings) -> dict[str, Any]:
     return {"ways": ways, "notes": found.answer.notes}
 
 
-def _curves(inventory: Inventory, now: datetime, span: timedelta) -> dict[str, Any]:
-    """Outcomes of a span by result, and dead letters that came, in ``_BARS`` equal parts."""
-    seconds = span.total_seconds() / _BARS
-    start = now - span
+def _curves(rates: Sequence[Row], now: datetime, span: timedelta) -> dict[str, Any]:
+    """Outcomes of a span by result, and dead letters that came, in ``_BARS`` equal parts.
+
+    ``rates`` are those of the last day, in the parts of an hour.
+    """
+    width = span // _HOUR
+    first = (_DAY - span) // _HOUR * _BARS
     results: dict[str, list[int]] = {}
     came = [0] * _BARS
-    for row in inventory.rates(start, seconds):
-        place = min(_BARS - 1, max(0, int(row["part"])))
-        results.setdefault(row["result"], [0] * _BARS)[place] += row["n"]
-        came[place] += row["came"]
-    return {"seconds": seconds, "since": start, "came": came, "results": results}
+    for row in rates:
+        if row["part"] >= first:
+            place = min(_BARS - 1, (row["part"] - first) // width)
+            results.setdefault(row["result"], [0] * _BARS)[place] += row["n"]
+            came[place] += row["came"]
+    seconds = (span / _BARS).total_seconds()
+    return {"seconds": seconds, "since": now - span, "came": came, "results": results}
 
 
 def _group(answer: History | None) -> str:

@@ -48,6 +48,12 @@ class Chosen(BaseModel):
         return self.model_dump(exclude_defaults=True, exclude={"page"})
 
 
+class ChosenGroups(Chosen):
+    """The options of ``redrive groups``."""
+
+    owner: str = ""
+
+
 class ListedPage(Chosen):
     """One page of a list."""
 

@@ -18,16 +18,21 @@ from redrive.errors import RedriveError, TransientFault
 
 __all__ = ["Live"]
 
-_AGE: Final = 1.0
-"""Seconds for which a look at the job holds."""
+_BUSY: Final = 0.2
+"""Seconds between two looks while the job changes its state."""
+_IDLE: Final = 1.0
+"""Seconds between two looks after one that found no change."""
+_SHARE: Final = 3
+"""A look takes one part in so many of the time, however large the ledger is."""
 _ALIVE: Final = 15.0
 """Seconds after which a line without meaning keeps the connection open."""
-_UNIMPORTANT: Final = ("time", "rates")
-"""What changes without anything having happened."""
+_UNIMPORTANT: Final = {"time", "rates", "last_minute", "last_hour"}
+"""Members, wherever they are, that change without anything having happened."""
 
 
 class _Look(NamedTuple):
-    at: float
+    until: float
+    """Until when it holds, by the monotonic clock."""
     document: dict[str, Any]
     state: str
     """A digest of what is important in it."""
@@ -42,7 +47,7 @@ class Live:
         self._looking = asyncio.Lock()
 
     async def status(self, scope: Scope) -> dict[str, Any]:
-        """``Documents.status``, at most ``_AGE`` seconds old; errors as there."""
+        """``Documents.status`` at the last look that still holds; errors as there."""
         return (await self._look(scope)).document
 
     def state(self, scope: Scope) -> str:
@@ -59,28 +64,37 @@ class Live:
         said = time.monotonic()
         yield b"retry: 2000\n\n"
         while True:
-            now = seen
+            now, until = seen, time.monotonic() + _IDLE
             with contextlib.suppress(RedriveError, TransientFault):  # the page itself shows it
-                now = (await self._look(scope)).state
+                until, _, now = await self._look(scope)
             if now != seen:
                 seen, said = now, time.monotonic()
                 yield f"event: changed\nid: {now}\ndata: \n\n".encode()
             elif time.monotonic() - said > _ALIVE:
                 said = time.monotonic()
                 yield b": \n\n"
-            await asyncio.sleep(_AGE)
+            await asyncio.sleep(until - time.monotonic())
 
     async def _look(self, scope: Scope) -> _Look:
         async with self._looking:
-            look = self._looks.get(scope)
-            if look is None or time.monotonic() - look.at > _AGE:
+            look, began = self._looks.get(scope), time.monotonic()
+            if look is None or began >= look.until:
                 documents = self._documents.within(scope)
                 document = await anyio.to_thread.run_sync(documents.status)
-                look = self._looks[scope] = _Look(time.monotonic(), document, _digest(document))
+                state = _digest(document)
+                pause = _IDLE if look is not None and look.state == state else _BUSY
+                until = began + max(pause, _SHARE * (time.monotonic() - began))
+                look = self._looks[scope] = _Look(until, document, state)
         return look
 
 
 def _digest(document: dict[str, Any]) -> str:
-    important = {name: value for name, value in document.items() if name not in _UNIMPORTANT}
-    text = orjson.dumps(important, default=str, option=orjson.OPT_NON_STR_KEYS)
+    text = orjson.dumps(_important(document), default=str, option=orjson.OPT_NON_STR_KEYS)
     return hashlib.blake2b(text, digest_size=8).hexdigest()
+
+
+def _important(value: Any) -> Any:  # noqa: ANN401 - a part of a document
+    """A part of a document without what is unimportant."""
+    if isinstance(value, dict):
+        return {name: _important(it) for name, it in value.items() if name not in _UNIMPORTANT}
+    return [*map(_important, value)] if isinstance(value, list) else value

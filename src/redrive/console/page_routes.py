@@ -15,7 +15,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.responses import Response
 
 from redrive.console.access import Role, current_user
-from redrive.console.forms import Chosen, ListedPage
+from redrive.console.forms import Chosen, ChosenGroups, ListedPage
 from redrive.console.rendering import LANGUAGES
 from redrive.console.routing import Console, Seen, allowed_for, as_json, recorded
 from redrive.console.security import is_secure
@@ -76,9 +76,9 @@ def _add_pages(app: FastAPI, console: Console) -> None:
         """What ``redrive status --json`` prints, with the rates of the last hour and day."""
         return await live.status(scope)
 
-    def groups(chosen: Annotated[Chosen, Query()], scope: Seen) -> dict[str, Any]:
+    def groups(chosen: Annotated[ChosenGroups, Query()], scope: Seen) -> dict[str, Any]:
         """What ``redrive groups --json`` prints, with the trend of each group."""
-        found = within(scope).groups(chosen.selection(), chosen.limit)
+        found = within(scope).groups(chosen.selection(), chosen.limit, chosen.owner)
         return {**found, "chosen": chosen.parameters()}
 
     def messages(chosen: Annotated[ListedPage, Query()], scope: Seen) -> dict[str, Any]:
@@ -99,11 +99,11 @@ def _add_pages(app: FastAPI, console: Console) -> None:
         """What ``redrive show --json`` prints, and what each rule says of it."""
         return within(scope).message(identity)
 
-    def list_on_page(document: Callable[..., Any]) -> Callable[..., Any]:
+    def list_on_page(document: Callable[..., Any], options: type[Chosen]) -> Callable[..., Any]:
         """A list that may take seconds: its page comes at once, and asks for the rows itself."""
 
         def outline_or_list(
-            chosen: Annotated[ListedPage, Query()], scope: Seen, request: Request
+            chosen: Annotated[Chosen, Depends(options)], scope: Seen, request: Request
         ) -> dict[str, Any]:
             if "HX-Request" in request.headers or "whole" in request.query_params:
                 found: dict[str, Any] = document(chosen, scope)
@@ -113,8 +113,8 @@ def _add_pages(app: FastAPI, console: Console) -> None:
         return outline_or_list
 
     add("/status", "now.html", status)
-    add("/groups", "groups.html", groups, on_page=list_on_page(groups))
-    add("/messages", "messages.html", messages, on_page=list_on_page(messages))
+    add("/groups", "groups.html", groups, on_page=list_on_page(groups, ChosenGroups))
+    add("/messages", "messages.html", messages, on_page=list_on_page(messages, ListedPage))
     add("/acknowledgements", "acknowledgements.html", acknowledgements)
     add("/completions", "completions.html", completions)
     add("/messages/{identity}", "message.html", message, audited="look at a message")

@@ -188,7 +188,7 @@ class Inventory:
         sound = [*filter(self._is_sound, acknowledgements)]
         self._acknowledged = acknowledged(sound)
         self._archived = acknowledged(one for one in sound if one.until is None)
-        self._owners = _owners(sound)
+        self._owner = _owner(sound)
 
     def __enter__(self) -> Self:
         return self
@@ -315,14 +315,18 @@ class Inventory:
             " GROUP BY handler, table_hash, rule_line, layout"
         )
 
-    def groups(self, selection: Selection, *, limit: int) -> tuple[Sequence[Group], int]:
+    def groups(
+        self, selection: Selection, *, limit: int, owner: str = ""
+    ) -> tuple[Sequence[Group], int]:
         """Dead letters by cause, the most frequent first and archived ones last.
 
-        Arguments and errors as for ``letters``.
+        With an owner only groups some of whose messages that owner looks after. Other arguments
+        and errors as for ``letters``.
 
         Returns:
             The groups, and the number of dead letters in all groups there are.
         """
+        of_owner = f" HAVING bool_or({self._owner} = {sql_text(owner)})" if owner else ""
         found = self._answer(
             selection,
             lambda where: (
@@ -330,8 +334,9 @@ class Inventory:
                 f" {', '.join(_CAUSES)}, count(*) n,"
                 " min(first_time) first, max(time) last, max(message) example,"
                 f" count(CASE WHEN {self._acknowledged} THEN 1 END) acknowledged,"
-                f" count(CASE WHEN {self._archived} THEN 1 END) archived, {self._owners} owners,"
-                f" sum(count(*)) OVER () total FROM letters {where} GROUP BY {', '.join(_GROUPED)}"
+                f" count(CASE WHEN {self._archived} THEN 1 END) archived,"
+                f" array_agg(DISTINCT {self._owner}) owners, sum(count(*)) OVER () total"
+                f" FROM letters {where} GROUP BY {', '.join(_GROUPED)}{of_owner}"
                 f" ORDER BY archived = n, n DESC LIMIT {limit}"
             ),
         )
@@ -498,14 +503,14 @@ def _equals(column: str, value: str | int | None) -> str:
     return f"coalesce({column}, '') = {sql_text(value)}"
 
 
-def _owners(acknowledgements: Sequence[Acknowledgement]) -> str:
-    """The owners of the messages of a group, in SQL: of each message that of the first to end."""
+def _owner(acknowledgements: Sequence[Acknowledgement]) -> str:
+    """Who looks after a message, in SQL: of several acknowledgements that of the first to end."""
     cases = " ".join(
         f"WHEN {acknowledged([one])} THEN {sql_text(one.owner)}"
         for one in acknowledgements
         if one.owner
     )
-    return f"array_agg(DISTINCT CASE {cases} END)" if cases else "NULL"
+    return f"CASE {cases} END" if cases else "CAST(NULL AS VARCHAR)"
 
 
 def group_of(row: Row) -> str:

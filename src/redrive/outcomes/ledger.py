@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
@@ -13,7 +13,7 @@ from redrive.errors import TransientFault
 from redrive.kafka.cluster import without_leader
 from redrive.messages import TopicPartition
 from redrive.outcomes.criteria import Criteria, time_from
-from redrive.outcomes.open_letters import OpenLetters, counts_of, counts_where
+from redrive.outcomes.open_letters import OpenLetters, counts_of
 from redrive.outcomes.rows import Row, row_of
 from redrive.outcomes.table import LedgerTable, source_of
 
@@ -132,11 +132,26 @@ class Ledger:
                 for count, moment in zip(counts[1:], earliest, strict=True):
                     count[flow] += row["time"] >= moment
         if self.table is not None:
-            projected = [counts_of(self.table, OpenLetters.of(self.table))]
-            projected += [Counter(counts_where(self.table, time_from(it))) for it in earliest]
-            for count, one in zip(counts, projected, strict=True):
-                count.update({Flow(*what): number for what, number in one.items()})
+            for what, number in counts_of(self.table, OpenLetters.of(self.table)).items():
+                counts[0][Flow(*what)] += number
+            for row in self._flows_since(earliest):
+                for part, count in enumerate(counts[1:]):
+                    count[Flow(row["handler"], row["result"])] += row[f"n{part}"]
         return [+count for count in counts]
+
+    def _flows_since(self, earliest: Sequence[datetime]) -> list[Row]:
+        """Rows with ``handler``, ``result``, and of each time the number from it on."""
+        if self.table is None or not earliest:
+            return []
+        numbers = [
+            f"count(CASE WHEN {time_from(it)} THEN 1 END) n{part}"
+            for part, it in enumerate(earliest)
+        ]
+        kinds = ("coalesce(handler, '') handler", "coalesce(result, '') result")
+        return self.table.rows(
+            f"WHERE malformed IS NULL AND {time_from(min(earliest))} GROUP BY 1, 2",
+            columns=", ".join((*kinds, *numbers)),
+        )
 
     def last_batches(self, number: int) -> list[Batch]:
         """The last moments at which the job did something, newest first."""

@@ -9,11 +9,11 @@ do: on topics that are written in transactions they count more than messages.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 from redrive.engine.names import message_retry_topic, remaining_topic
 from redrive.engine.outcome import Result
@@ -27,7 +27,7 @@ from redrive.outcomes.acknowledgements import ReadAcknowledgements, no_acknowled
 from redrive.outcomes.inventory import Inventory, State
 from redrive.outcomes.ledger import Batch, Flow, Ledger
 from redrive.outcomes.put_sources import put_sources
-from redrive.outcomes.rows import moment
+from redrive.outcomes.rows import Row, moment
 from redrive.rules import parse
 
 if TYPE_CHECKING:
@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     from redrive.engine.names import HandlerIdentity
 
 _BATCHES: Final = 5
+
+AskRates: TypeAlias = Callable[[Inventory], Sequence[Row] | None]
+"""Asks an inventory how many outcomes there were when."""
+
+
+def no_rates(_: Inventory) -> None:
+    """For those to whom rates do not matter: asks nothing."""
 
 
 class Precision(StrEnum):
@@ -66,6 +73,8 @@ class HandlerStatus:
     """Dead letters not read yet: the lag of the application's group; None if unknown."""
     parked: Count
     """Messages that wait for their next attempt."""
+    held: int | None
+    """Of these, messages that wait behind an earlier one of their key; None if it is not known."""
     next_due: datetime | None
     """When the next of them is tried; None if none waits or it is unknown."""
     remaining: Count
@@ -117,6 +126,8 @@ class Status:
     """Those of them that the ledger does not hold yet."""
     notes: tuple[str, ...]
     """What could not be found out, and why."""
+    rates: Sequence[Row] | None = None
+    """What was asked for (``status_of``); None if it was not, or the outcomes are not known."""
 
     @property
     def gap(self) -> str:
@@ -133,18 +144,19 @@ def status_of(
     configuration: JobConfiguration,
     *,
     acknowledgements: ReadAcknowledgements = no_acknowledgements,
+    rates: AskRates = no_rates,
     now: datetime | None = None,
 ) -> Status:
     """Asks the broker and the ledger where a job stands.
 
-    The last minute and hour end at ``now``, by default this moment.
+    The last minute and hour end at ``now``, by default this moment. ``rates`` asks for more.
 
     Raises:
         EnvironmentFault: The ledger is there and can't be read, nor can the broker be asked.
     """
     now = now or datetime.now(UTC)
     queues, notes = _Queues.of(configuration)
-    outcomes = _Outcomes.of(configuration, queues, acknowledgements, now)
+    outcomes = _Outcomes.of(configuration, queues, acknowledgements, rates, now)
     return Status(
         application=configuration.application,
         time=now,
@@ -155,6 +167,7 @@ def status_of(
         outcomes=outcomes.totals.total() if outcomes.is_complete else None,
         unprojected=outcomes.unprojected,
         notes=(*notes, *outcomes.notes),
+        rates=outcomes.rates,
     )
 
 
@@ -167,14 +180,17 @@ class _Outcomes:
     minute: Counter[Flow] = field(default_factory=Counter)
     standing: Mapping[tuple[str, State], int] | None = None
     """Messages by handler and state, without those of which there are none; None if not known."""
+    held: Mapping[str, int] | None = None
+    """Those that are parked behind an earlier one of their key, by handler; None if not known."""
     invalid: Mapping[str, int] | None = None
-    """Those that remain without a valid dead-letter header, by handler."""
+    """Those that remain without a valid dead-letter header, likewise."""
     acknowledged: Mapping[str, int] | None = None
     """Those that remain and that an operator acknowledged, likewise."""
     precision: Precision = Precision.EXACT
     batches: tuple[Batch, ...] = ()
     unprojected: int = 0
     is_complete: bool = False
+    rates: Sequence[Row] | None = None
     notes: Sequence[str] = ()
     """Why some may be missing."""
 
@@ -184,6 +200,7 @@ class _Outcomes:
         configuration: JobConfiguration,
         queues: _Queues,
         acknowledgements: ReadAcknowledgements,
+        ask_rates: AskRates,
         now: datetime,
     ) -> Self:
         """Reads the ledger and what it does not hold yet; errors as for ``status_of``."""
@@ -199,15 +216,17 @@ class _Outcomes:
             )
             known = None if cluster is None else acknowledgements(cluster)
             with Inventory(ledger, known or ()) as inventory:
-                standing = inventory.standing()
-            remaining = {
-                name: one for (name, state), one in standing.items() if state is State.REMAINING
-            }
+                standing, rates = inventory.standing(), ask_rates(inventory)
+            parked, remaining = (
+                {name: one for (name, it), one in standing.items() if it is state}
+                for state in (State.PARKED, State.REMAINING)
+            )
             return cls(
                 totals=totals,
                 hour=hour,
                 minute=minute,
                 standing={key: one.count for key, one in standing.items()},
+                held={name: one.held for name, one in parked.items()},
                 invalid={name: one.invalid for name, one in remaining.items()},
                 acknowledged=None
                 if known is None
@@ -216,6 +235,7 @@ class _Outcomes:
                 batches=tuple(ledger.last_batches(_BATCHES)),
                 unprojected=len(ledger.tail),
                 is_complete=True,
+                rates=rates,
             )
         except TransientFault as fault:
             return cls._by_topics(configuration, cluster, [fault.message])
@@ -296,6 +316,7 @@ def _handler(handler: HandlerConfiguration, queues: _Queues, outcomes: _Outcomes
         topic_exists=queues.exists(identity.topic),
         depth=queues.lag(identity.topic),
         parked=count(State.PARKED),
+        held=None if outcomes.held is None else outcomes.held.get(name, 0),
         next_due=queues.next_due(handler),
         remaining=count(State.REMAINING),
         quarantined=count(State.QUARANTINED),

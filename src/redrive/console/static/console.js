@@ -1,5 +1,7 @@
 "use strict";
 
+const SETTLED = 100; // milliseconds, some more than htmx takes
+
 // Times in the reader's zone. The server writes UTC, which stays in the title.
 function localTimes(root) {
   const language = document.documentElement.lang;
@@ -35,10 +37,28 @@ function follow() {
 }
 
 // Asks again, once the page is looked at and the answer before is there: that one may be older.
+// After an answer it rests for as long as that took, and until what was swapped in has settled.
 function catchUp() {
-  if (!isBehind || document.hidden || live()?.classList.contains("htmx-request")) return;
+  if (!isBehind || document.hidden || askedAt) return;
+  const rest = restsUntil - performance.now();
+  if (rest > 0) {
+    setTimeout(catchUp, rest);
+    return;
+  }
   isBehind = false;
   document.body.dispatchEvent(new Event("changed"));
+}
+
+function asked(event) {
+  if (event.detail.target?.id === "live") askedAt = performance.now();
+}
+
+function answered(event) {
+  if (event.detail.target?.id !== "live") return;
+  const now = performance.now();
+  restsUntil = now + Math.max(SETTLED, now - askedAt);
+  askedAt = 0;
+  catchUp();
 }
 
 // What looks the same stays: a selection, the focus. Only the times move on. A list that was never
@@ -104,10 +124,13 @@ const live = () => document.getElementById("live");
 let shown = live()?.innerHTML;
 let isLate = live()?.ariaBusy === "true";
 let isBehind = false;
+let askedAt = 0; // 0: no question is under way
+let restsUntil = 0;
 let opened = [];
 document.body.addEventListener("htmx:beforeSwap", takeAnswer);
 document.body.addEventListener("htmx:afterSwap", afterSwap);
-document.body.addEventListener("htmx:afterRequest", catchUp);
+document.body.addEventListener("htmx:beforeRequest", asked);
+document.body.addEventListener("htmx:afterRequest", answered);
 document.body.addEventListener("htmx:sendError", () => (isBehind ||= live()?.ariaBusy === "true"));
 document.addEventListener("visibilitychange", catchUp);
 addEventListener("pagehide", () => history.replaceState({ scrolled: scrollY }, ""));
