@@ -39,8 +39,9 @@ RECORDS ?=
 SECONDS ?= 60
 SEED   ?=
 UV     := uv==0.13.8
-# Much of the time a test waits for a broker or for Spark: two at once take little more than half.
-WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# A worker uses some 0.7 cores, as tests wait, so three use two cores. Each takes 1.4 GB with its
+# broker and its Spark, and up to twice as much while it runs a job in a process of its own.
+WORKERS := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts instances test-console bench bench-peers docs dist images release-test lock clean
 .DELETE_ON_ERROR:

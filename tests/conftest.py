@@ -40,8 +40,8 @@ PATIENCE = 240.0
 machine needs. Nothing that is to happen has a smaller bound."""
 
 _TESTS = Path(__file__).parent
-_LONGEST = ("streaming", "demo", "outcomes", "conformance", "deploy", "runtime", "simulation")
-"""Folders whose tests start brokers, Spark, or a long search."""
+_LONGEST = ("streaming", "demo", "console", "outcomes", "simulation", "runtime", "deploy")
+"""Folders whose files take longest, in this order: they start brokers, Spark, or a long search."""
 _numbers = itertools.count(1)
 _LARGEST_RECORD = 16 * 1024 * 1024
 """Bytes: topics decide what is too large, not the client."""
@@ -63,6 +63,8 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Runs as short as these spend a third of the processor on Java's second compiler.
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+    # Set in many containers; each process that a test starts would compile every module anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -83,7 +85,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that two workers end at about the same time."""
+    """Begin with what takes longest, so that all workers end at about the same time."""
     ranks = {name: rank for rank, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path.relative_to(_TESTS).parts[0], len(ranks)))
 

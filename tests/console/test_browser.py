@@ -174,7 +174,7 @@ class Reader:
     def until(self, holds: Callable[[], Any]) -> Any:
         """Waits, whatever is replaced meanwhile."""
         wait = WebDriverWait(
-            self.browser, PATIENCE, ignored_exceptions=[StaleElementReferenceException]
+            self.browser, PATIENCE, 0.05, ignored_exceptions=[StaleElementReferenceException]
         )
         return wait.until(lambda _: holds())
 

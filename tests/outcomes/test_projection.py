@@ -23,6 +23,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.conftest import TopicFactory, eventually
+from tests.outcomes.conftest import KEPT
 from tests.outcomes.projection_process import make_configuration
 from tests.outcomes.s3_server import S3
 from tests.outcomes.samples import outcome
@@ -41,6 +42,8 @@ from redrive.streaming.session import Spark, start_session
 
 _PATIENCE = 240.0
 """Seconds after which a test gives up on a projection; it takes a few."""
+_LOOK = 0.5
+"""Seconds between two looks at a ledger: each takes processor time from what is awaited."""
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +130,7 @@ def job(
 
 def _create(topic: str, bootstrap_servers: str) -> None:
     client = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
-    client.create_topics([NewTopic(topic, 3, 1)], wait_for_metadata=True)
+    client.create_topics([NewTopic(topic, 3, 1, topic_configs=KEPT)], wait_for_metadata=True)
     client.close()
 
 
@@ -184,7 +187,7 @@ def _process(job: Job, *writer: str) -> Iterator[None]:
             while len(job.held()) == before:
                 assert process.poll() is None
                 assert time.monotonic() < deadline
-                time.sleep(0.1)
+                time.sleep(_LOOK)
             yield
         finally:
             os.killpg(process.pid, signal.SIGKILL)
@@ -231,7 +234,7 @@ def test_two_machines_that_project_into_one_store_write_each_outcome_once(
         [sys.executable, str(script), *arguments], start_new_session=True
     ) as process:
         try:
-            eventually(job.held, "the other machine has written")
+            eventually(job.held, "the other machine has written", every=_LOOK)
             for start in range(30, 330, 50):
                 job.write(range(start, start + 50))
                 query = start_projection(job.spark, job.configuration)

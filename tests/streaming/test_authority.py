@@ -28,7 +28,7 @@ from redrive.kafka.connection import Connection
 from redrive.operations.handlers import read_topics
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker with an authorizer that lets everybody do what no rule forbids."""
     properties = {

@@ -33,7 +33,7 @@ DIALECT(KAFKA) ORDER(KEY) RETRYINT(60) WAIT(YES)
 ROOTCLASS(KeyIsHeld) ACTION(RETRY) RETRY(1) BACKOFF(1s,1,1s)
 ACTION(RETRY) RETRY(5) BACKOFF(1s,2,2s)
 """
-KEYS, MESSAGES = 6, 60
+KEYS, MESSAGES = 4, 30
 
 
 class _OverError(BaseException):
@@ -89,12 +89,14 @@ def test_the_consumer_of_the_page_processes_each_key_in_order(
     job = start_job(read_settings(Path("redrive.toml")).job)
     chosen, service = random.Random(7), Service()
     wanted: defaultdict[bytes, list[int]] = defaultdict(list)
+    records: list[dict[str, Any]] = []
     for number in range(MESSAGES):
         key = b"k%d" % chosen.randrange(KEYS)
         wanted[key].append(number)
-        produce(main, [{"key": key, "value": b"%d" % number, "partition": key[1] % 2}])
+        records.append({"key": key, "value": b"%d" % number, "partition": key[1] % 2})
         if number == MESSAGES // 2:
-            produce(main, [{"value": b"-1", "partition": 0}])
+            records.append({"value": b"-1", "partition": 0})
+    produce(main, records)
     service.run(program)
     second = Thread(target=service.run, args=(program,))
     second.start()
