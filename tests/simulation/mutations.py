@@ -383,7 +383,7 @@ def _lanes_of_before(original: Any, self: Any, *arguments: Any) -> Any:
     return taken
 
 
-@mutation("a start does not wait until its entry is visible", duels_only=True, schedules=1_500)
+@mutation("a start does not wait until its entry is visible", duels_only=True, schedules=3_000)
 def _not_awaited() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(control.ControlTopic, "_await_readers", lambda _: None)
 
@@ -707,7 +707,7 @@ def _ends_early(original: Any, self: Any, kept: Any, _: Any) -> Any:
     "a changed table asks only about replays of before it",
     start.StartFinder,
     "change_tables",
-    schedules=500,
+    schedules=2_000,
 )
 def _replays_forgotten(original: Any, self: Any, before: Any, *more: Any) -> Any:
     return replace(original(self, before, *more), replayed=before.replayed)
