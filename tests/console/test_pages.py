@@ -7,6 +7,7 @@ import html
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -34,6 +35,7 @@ from tests.outcomes.samples import append, outcome, rows
 
 from redrive.broker.ports import free_port
 from redrive.command import main
+from redrive.command.console import open_listener
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, User
 from redrive.console.rendering import curve
 from redrive.operations.retention import Waiting
@@ -817,6 +819,16 @@ def test_both_languages_have_every_text(browser: TestClient) -> None:
     assert "Gruppen von Dead Letters" in page
     browser.get("/language/en")
     assert '<html lang="en">' in browser.get("/", headers={"Accept-Language": "de"}).text
+
+
+def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_headers() -> None:
+    """Every connection that is accepted sends at once (TCP_NODELAY)."""
+    with (
+        open_listener("127.0.0.1", 0) as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:8470", "192.0.2.1:8470", "shop.example:8470", "8470"])

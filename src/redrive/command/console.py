@@ -163,7 +163,7 @@ def serve_console(
         )
     )
     shown = f"[{host}]" if ":" in host else host
-    with _listen(host, port) as listener:
+    with open_listener(host, port) as listener:
         scheme = "https" if way.certificate else "http"
         click.echo(f"{scheme}://{shown}:{port}/  (Ctrl+C ends it)")
         # The server ends in order at a signal, and then raises it again: nothing is left to do.
@@ -212,15 +212,20 @@ def _check_certificate(certificate: Path, key: Path) -> None:
         ) from error
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
+    """A socket that listens on an address; raises ``EnvironmentFault`` where that can't be."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family)
     except OSError as error:
         raise EnvironmentFault(
             f"{host}:{port} can't be listened on: {error.strerror}",
             hint="does another console run? --listen takes another port",
         ) from error
+    # Connections inherit it. asyncio sets it only for sockets that name their protocol; without it
+    # a body waits for the acknowledgement of its headers, which browsers delay by 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def _address(listen: str, way: Entrance) -> tuple[str, int]:
