@@ -168,7 +168,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 KINDS: Final = ("driver", "java", "worker", "emitting worker")
-"""Kinds of process whose use is measured; a worker that emits has a producer beside."""
+"""Kinds of process whose use is measured apart: a worker that emits has a producer as well."""
 
 
 def usage(leader: int) -> dict[str, dict[str, float]]:
@@ -180,12 +180,12 @@ def usage(leader: int) -> dict[str, dict[str, float]]:
         leader: The driver.
     """
     measured: dict[str, dict[str, float]] = {"memory": {}, "files": {}, "threads": {}}
-    for kind in KINDS[:3]:
-        for pid in processes_of(leader, kind):
+    for asked in ("driver", "java", "worker"):
+        for pid in processes_of(leader, asked):
             with contextlib.suppress(OSError):  # it has ended
-                shown = "emitting worker" if kind == "worker" and _has_producer(pid) else kind
+                kind = "emitting worker" if asked == "worker" and _has_producer(pid) else asked
                 for by_kind, value in zip(measured.values(), _usage(pid), strict=True):
-                    by_kind[shown] = max(by_kind.get(shown, 0.0), round(value, 1))
+                    by_kind[kind] = max(by_kind.get(kind, 0.0), round(value, 1))
     return measured
 
 
