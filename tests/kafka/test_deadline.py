@@ -20,6 +20,7 @@ from redrive.kafka.deadline import (
     abandoned_calls,
     answer_of,
     close_client,
+    pause_after,
     unanswered,
     under_way,
     within,
@@ -140,3 +141,9 @@ def test_an_error_that_comes_at_once_is_asked_again_at_growing_intervals() -> No
     with pytest.raises(TransientFault):
         clients.answer("offsets", ask)
     assert 2 <= len(tries) <= 7  # after 0, 0.1, 0.3, 0.7, 1.5, 3.0 seconds
+
+
+def test_looks_take_their_share_of_a_core_at_most() -> None:
+    """Cheap ones come as often as they may, dear ones are further apart."""
+    assert pause_after(0.001, 1.0) == 1.0
+    assert pause_after(0.2, 1.0, share=0.1) == pytest.approx(2.0)

@@ -241,3 +241,17 @@ def answer_of(future: Future[_Answer], seconds: float) -> _Answer:
         BaseException: Whatever the future raises.
     """
     return future.result(seconds + GRACE)
+
+
+def pause_after(spent: float, least: float, *, share: float = 0.01) -> float:
+    """The pause after one of the looks that a job takes again and again, in seconds.
+
+    What a look costs grows with the number of partitions, so with thousands of them the looks are
+    further apart.
+
+    Args:
+        spent: Seconds of processor time that the look took; what it only waited for is not counted.
+        least: The shortest pause, in seconds.
+        share: The most processor time that all looks may take, of one core.
+    """
+    return max(least, spent / share)

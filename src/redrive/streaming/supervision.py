@@ -28,7 +28,7 @@ from redrive.engine.commands import NO_STATES
 from redrive.engine.flood import FloodState
 from redrive.errors import EXIT_STALLED, ConfigurationError, ProtocolError, RedriveError
 from redrive.kafka.cluster import Cluster, next_offsets
-from redrive.kafka.deadline import MOST_ABANDONED, ONE_TRY, abandoned_calls
+from redrive.kafka.deadline import MOST_ABANDONED, ONE_TRY, abandoned_calls, pause_after
 from redrive.messages import TopicPartition
 from redrive.operations.supervision import (
     Activity,
@@ -247,9 +247,12 @@ class Supervisor(JobObserver):
 
         The clients belong to this thread, so it closes them, however late it ends.
         """
-        while not self._ended.wait(_PROBE_AGE):
+        pause = _PROBE_AGE
+        while not self._ended.wait(pause):
+            before = time.thread_time()
             if not self._control.is_stopping:
                 self._probe()
+            pause = pause_after(time.thread_time() - before, _PROBE_AGE)
         if self._progress is not None:
             self._progress.close()
         self._cluster.close()

@@ -12,6 +12,7 @@ from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.states import StatesFollower
 from redrive.errors import FatalFault, ProtocolError, RedriveError
 from redrive.kafka.cluster import Cluster, next_offsets
+from redrive.kafka.deadline import pause_after
 from redrive.messages import TopicPartition
 from redrive.operations.dynamic_queues import delete_overdue, is_overdue
 from redrive.streaming.start import Start, read_topics
@@ -62,7 +63,7 @@ class _Chore:
 
     age: float
     do: Callable[[], object]
-    done_at: float
+    due: float
 
 
 class Upkeep:
@@ -113,26 +114,28 @@ class Upkeep:
         """Dead letters without a valid header, to be reported."""
         now = time.monotonic()
         self._chores = [
-            _Chore(_LAYOUT_AGE, self._check_layout, now),
-            _Chore(_SHARE_AGE, self._check_share, now),
-            _Chore(_CLOCK_AGE, self._check_clock, now),
-            _Chore(_MARKERS_AGE, self.backlog.pass_markers, now),
-            _Chore(_MARKERS_AGE, self._warn_of_leaderless, 0.0),
-            _Chore(_RECOMMIT_AGE, processor.commit_again, now),
-            _Chore(_PURGE_AGE, self._purge, now),
-            _Chore(_RESUME_AGE, self._check_resumes, now),
-            _Chore(_DYNAMIC_AGE, self._check_dynamic_queues, now),
-            _Chore(_REPORT_AGE, self._report_invalid, now),
-            _Chore(_RATES_AGE, self._report_rates, now),
-            _Chore(_WARM_AGE, self._keep_warm, now - _WARM_AGE),
+            _Chore(_LAYOUT_AGE, self._check_layout, now + _LAYOUT_AGE),
+            _Chore(_SHARE_AGE, self._check_share, now + _SHARE_AGE),
+            _Chore(_CLOCK_AGE, self._check_clock, now + _CLOCK_AGE),
+            _Chore(_MARKERS_AGE, self.backlog.pass_markers, now + _MARKERS_AGE),
+            _Chore(_MARKERS_AGE, self._warn_of_leaderless, now),
+            _Chore(_RECOMMIT_AGE, processor.commit_again, now + _RECOMMIT_AGE),
+            _Chore(_PURGE_AGE, self._purge, now + _PURGE_AGE),
+            _Chore(_RESUME_AGE, self._check_resumes, now + _RESUME_AGE),
+            _Chore(_DYNAMIC_AGE, self._check_dynamic_queues, now + _DYNAMIC_AGE),
+            _Chore(_REPORT_AGE, self._report_invalid, now + _REPORT_AGE),
+            _Chore(_RATES_AGE, self._report_rates, now + _RATES_AGE),
+            _Chore(_WARM_AGE, self._keep_warm, now),
         ]
 
     def look(self) -> None:
         """Does the chores that are due."""
         for chore in self._chores:
-            if time.monotonic() - chore.done_at >= chore.age:
+            if time.monotonic() >= chore.due:
+                before = time.thread_time()
                 self._attempt(chore.do)
-                chore.done_at = time.monotonic()
+                spent = time.thread_time() - before
+                chore.due = time.monotonic() + pause_after(spent, chore.age)
 
     def change(self, configuration: JobConfiguration, start: Start) -> None:
         """Uses changed tables, with what they set free."""
