@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -260,6 +261,13 @@ def test_nothing_goes_backwards_and_nothing_is_free_that_is_not_there(
         one, Timestamps(0, 1, 2, 3, 4), begin=begin, states=States(releases={LANE: released})
     )
     assert begin <= found <= 5
+
+
+def test_a_free_partition_is_read_to_its_end() -> None:
+    """New messages wait for nothing, and no clock is asked."""
+    offsets = Timestamps(0, int(NOW * 2_000))
+    assert free(replace(held(), is_free=True), offsets, begin=1) == 2
+    assert offsets.looks == 0
 
 
 def test_a_partition_without_waiting_messages_is_not_looked_at() -> None:

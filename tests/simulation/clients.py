@@ -1018,6 +1018,12 @@ class SimulatedTime:
         """Seconds, by a clock that nobody sets."""
         return self.scheduler.now
 
+    def thread_time(self) -> float:
+        """Seconds of processor time: none are counted."""
+        return 0.0
+
+    process_time = thread_time
+
     def clock_gettime(self, _: int) -> float:
         """Seconds since the machine booted."""
         return self.scheduler.now
@@ -1073,7 +1079,7 @@ _CLOCKS: Final = (
     "redrive.operations.replay.parked",
     "redrive.streaming.batch",
     "redrive.streaming.emission",
-    "redrive.streaming.held_source",
+    "redrive.streaming.held_reader",
     "redrive.streaming.preparation",
     "redrive.streaming.upkeep",
 )
@@ -1142,7 +1148,7 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.operations.replay.instructions._CHUNK_RECORDS": 1,
     "redrive.operations.replay.instructions.TopicAdministration": SimulatedAdministration,
     "redrive.operations.states.TopicAdministration": SimulatedAdministration,
-    "redrive.streaming.held_source.log_to_standard_error": lambda _: None,
+    "redrive.streaming.held_reader.log_to_standard_error": lambda _: None,
     "redrive.streaming.preparation.Preparation._sleep": lambda _, seconds: TIME.paused(seconds),
     "redrive.streaming.preparation.TopicAdministration": SimulatedAdministration,
     "redrive.streaming.preparation._check_room": lambda _: None,

@@ -38,7 +38,7 @@ from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.emission import BatchState, Emission, EmissionOrder
-from redrive.streaming.held_source import HeldReader, HeldSettings
+from redrive.streaming.held_reader import HeldReader, HeldSettings
 from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.preparation import Preparation
 from redrive.streaming.start import Start

@@ -11,7 +11,7 @@ import pytest
 from redrive.checkpoints.held import HeldPartition
 from redrive.messages import TopicPartition
 from redrive.settings import read_settings
-from redrive.streaming.held_source import read_held
+from redrive.streaming.held_reader import read_held
 from redrive.streaming.kept_lanes import held_by_channels, inhibited_queues, kept_lanes
 
 SETTINGS = """

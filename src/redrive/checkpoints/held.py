@@ -48,6 +48,9 @@ class HeldPartition:
     head: TopicPartition | None = None
     """Of a transmission queue: where what its receiver could put nowhere is kept. Once that is
     released the channel moves nothing else before it: it was the head of the queue."""
+    is_free: bool = False
+    """Whether messages are free as soon as they are written: new ones, on so many partitions that
+    Spark's own source does not read them."""
 
     @property
     def lane(self) -> TopicPartition:
@@ -201,7 +204,7 @@ class HeldPartitions:
                 by_age = due.get(lane, begin[lane])
                 freed = ends[lane] if by_age < 0 else by_age
             else:
-                freed = begin[lane] if held.channel is None else ends[lane]
+                freed = ends[lane] if held.channel is not None or held.is_free else begin[lane]
             free[lane] = max(begin[lane], min(ends[lane], freed))
         instructions = dict(self._instructions(begin, ends, released, states))
         return {**free, **self._at_rate(begin, free, released), **instructions}

@@ -1,4 +1,4 @@
-"""A streaming source that can be held: it plans, and it reads.
+"""Plans and reads held partitions, for the streaming source of ``redrive.streaming.held_source``.
 
 Spark asks ``latestOffset`` before every batch. For each held partition the answer is the first
 offset that is not free yet (``redrive.checkpoints.held``); while nothing is free the answer does
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from redrive.checkpoints.clock import SetForward, SteadyClock
@@ -29,44 +29,24 @@ from redrive.engine.names import control_topic
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
-from redrive.kafka.deadline import AGAIN, ONE_TRY, PAUSE
+from redrive.kafka.deadline import AGAIN, ONE_TRY, PAUSE, pause_after
 from redrive.kafka.reader import read_parts
 from redrive.kafka.watch import Watch
 from redrive.messages import OffsetRange, TopicPartition
-from redrive.streaming.rows import SCHEMA, arrow_batch
+from redrive.streaming.rows import arrow_batch
 from redrive.text_log import log_to_standard_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
-
-NAME: Final = "redrive_held"
-"""The format name under which the source is registered."""
 
 _ROWS_OF_A_TASK: Final = 1_000
 """Rows after which a task takes no further lane: starting a task costs as much as reading them."""
+_SHARE_FOR_DUE: Final = 0.1
+"""The most processor time that looks for what is due take, of one core."""
 _SILENCE: Final = 30.0
 """Seconds between two lines about a broker that does not answer."""
 
 _LOGGER: Final = logging.getLogger(__name__)
-
-
-class HeldSource(DataSource):
-    """All held partitions as one source: retries, remaining messages, transmission queues."""
-
-    @classmethod
-    def name(cls) -> str:
-        """See ``NAME``."""
-        return NAME
-
-    def schema(self) -> str:
-        """See ``redrive.streaming.rows.SCHEMA``."""
-        return SCHEMA
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The reader; its options are those of ``HeldSettings``."""
-        del schema
-        return HeldReader(HeldSettings.from_options(self.options))
 
 
 def read_held(values: dict[str, Any]) -> HeldPartition:
@@ -214,13 +194,14 @@ class _Planner:
 
     def free(self, begin: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """The offsets up to which partitions are free; waits a moment if nothing is to read."""
+        began = time.process_time()
         try:
             ends = self._cluster.ends([*begin, *self._watched])
             known = {**ends, **self._instructed(begin, ends)}
             self._follow_tables()
             free = self._partitions.free(begin, known, self._states())
             if free == begin and self._is_idle(ends):
-                self._wait(begin, ends)
+                self._wait(begin, ends, time.process_time() - began)
         except TransientFault as fault:
             self._report_silence(fault)
             return begin
@@ -270,9 +251,18 @@ class _Planner:
         return not any((committed[lane] or 0) < ends[lane] for lane in self._watched)
 
     def _wait(
-        self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+        self,
+        begin: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        spent: float,
     ) -> None:
-        """Waits for a record that is read as soon as it arrives, or for the next due time."""
+        """Waits for a record that is read as soon as it arrives, or for the next due time.
+
+        Args:
+            begin: Where each held partition is read next.
+            ends: Their ends, and those of the partitions that the other source reads.
+            spent: Seconds of processor time that this look took.
+        """
         moving = {held.lane for held in self._held if held.channel or held.behind}
         watched = {lane: ends[lane] for lane in (*self._watched, *moving)}
         waits = any(
@@ -281,7 +271,10 @@ class _Planner:
             for held in self._held
         )
         waits = waits or self._partitions.is_releasing
-        self._watch.wait(watched, PAUSE if waits else AGAIN)
+        pause = (
+            pause_after(spent, PAUSE, share=_SHARE_FOR_DUE) if waits else pause_after(spent, AGAIN)
+        )
+        self._watch.wait(watched, pause)
 
 
 def _packed(ranges: Iterable[OffsetRange]) -> Iterator[tuple[OffsetRange, ...]]:
@@ -303,9 +296,14 @@ def _limited(
 ) -> dict[TopicPartition, int]:
     if most is None:
         return dict(free)
-    waiting = sum(1 for key in free if free[key] > begin[key])
-    share = max(1, most // max(1, waiting))
-    return {key: min(free[key], begin[key] + share) for key in free}
+    # What short lanes leave of their shares is for long ones.
+    left, lanes = most, len(free)
+    limited = dict(free)
+    for lane in sorted(free, key=lambda one: free[one] - begin[one]):
+        share = max(1, left // lanes)
+        limited[lane] = min(free[lane], begin[lane] + share)
+        left, lanes = left - (limited[lane] - begin[lane]), lanes - 1
+    return limited
 
 
 def _flat(offsets: Offsets) -> dict[TopicPartition, int]:

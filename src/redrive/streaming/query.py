@@ -10,12 +10,14 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from redrive.checkpoints.held import HeldPartition
 from redrive.errors import RestartRequired
 from redrive.kafka.deadline import SILENCE
 from redrive.messages import TopicPartition
-from redrive.streaming import held_source
+from redrive.streaming.held_reader import HeldSettings
+from redrive.streaming.held_source import NAME
 from redrive.streaming.kafka_options import kafka_options
 from redrive.streaming.rows import COLUMNS
 from redrive.streaming.session import Spark
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
     from redrive.checkpoints.epoch import RunIdentity
     from redrive.configuration import JobConfiguration
     from redrive.streaming.start import Start
+
+
+_MOST_PARTITIONS: Final = 64
+"""Partitions that Spark's own Kafka source reads at most. It keeps that many consumers open, makes
+one anew for each further partition in each batch, and plans a task for each."""
 
 
 class RunningQuery:
@@ -101,8 +108,10 @@ def start_query(
 def _frame(
     spark: SparkSession, configuration: JobConfiguration, start: Start, run: RunIdentity
 ) -> DataFrame:
-    settings = held_source.HeldSettings(
-        held=start.held,
+    by_spark = len(start.positions) <= _MOST_PARTITIONS
+    free = [] if by_spark else _free_partitions(start.positions)
+    settings = HeldSettings(
+        held=(*start.held, *free),
         connection=configuration.connection,
         max_rows=configuration.max_records_per_batch,
         clock=start.clock,
@@ -112,11 +121,18 @@ def _frame(
         watched=tuple(start.positions),
         rate=configuration.reevaluation_rate,
     )
-    held = spark.readStream.format(held_source.NAME).options(**settings.options()).load()
-    if not start.positions:
+    held = spark.readStream.format(NAME).options(**settings.options()).load()
+    if free or not start.positions:
         return held
     # In this order: the held source waits for a record that the other then finds.
     return held.unionByName(_kafka_frame(spark, configuration, start.positions))
+
+
+def _free_partitions(positions: Mapping[TopicPartition, int]) -> list[HeldPartition]:
+    return [
+        HeldPartition(*lane, start=position, release=0, interval=None, is_free=True)
+        for lane, position in positions.items()
+    ]
 
 
 def _kafka_frame(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import accumulate, chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from redrive.messages import Headers, Records, TopicPartition
+if TYPE_CHECKING:
+    from redrive.messages import Headers, Records, TopicPartition
 
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Columns of Spark's Kafka source, in the order of ``SCHEMA``."""

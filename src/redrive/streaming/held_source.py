@@ -1,0 +1,43 @@
+"""A streaming source that can be held: retries, remaining messages, transmission queues.
+
+Spark starts a Python process of its own to register a source, another to make one of its options,
+and one to plan. A start waits for each in turn, so only the last imports what planning needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSource
+
+from redrive.streaming.rows import SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+NAME: Final = "redrive_held"
+"""The format name under which the source is registered."""
+
+
+class HeldSource(DataSource):
+    """All held partitions as one source."""
+
+    @classmethod
+    def name(cls) -> str:
+        """See ``NAME``."""
+        return NAME
+
+    def schema(self) -> str:
+        """See ``redrive.streaming.rows.SCHEMA``."""
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """The reader; its options are those of ``HeldSettings``."""
+        from redrive.streaming.held_reader import (  # noqa: PLC0415 - only planning needs it
+            HeldReader,
+            HeldSettings,
+        )
+
+        del schema
+        return HeldReader(HeldSettings.from_options(self.options))
