@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 _ROWS_OF_A_TASK: Final = 1_000
 """Rows after which a task takes no further lane: starting a task costs as much as reading them."""
+_IDLE: Final = 1.0
+"""Seconds between two looks for what no record announces: an operator's command, changed tables."""
 _SHARE_FOR_DUE: Final = 0.1
 """The most processor time that looks for what is due take, of one core."""
 _SILENCE: Final = 30.0
@@ -272,7 +274,7 @@ class _Planner:
         )
         waits = waits or self._partitions.is_releasing
         pause = (
-            pause_after(spent, PAUSE, share=_SHARE_FOR_DUE) if waits else pause_after(spent, AGAIN)
+            pause_after(spent, PAUSE, share=_SHARE_FOR_DUE) if waits else pause_after(spent, _IDLE)
         )
         self._watch.wait(watched, pause)
 

@@ -49,7 +49,7 @@ _DYNAMIC_AGE: Final = 20.0
 """Seconds between two looks for dynamic queues whose lease has ended."""
 _REPORT_AGE: Final = 600.0
 """Seconds between two reports of dead letters without a valid header: ten default intervals."""
-_MARKERS_AGE: Final = 1.0
+_MARKERS_AGE: Final = 2.0
 """Seconds between two checks for transaction markers behind the last records."""
 _RATES_AGE: Final = 10.0
 """Seconds between two reads of Spark's rates: its interval for an idle query."""
