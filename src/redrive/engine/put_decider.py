@@ -266,13 +266,11 @@ class _PutAttempt:
         self._take(message)
 
     def _take(self, message: Message) -> None:
-        receiver = self._decider.receiver
+        receiver, headers = self._decider.receiver, dict(message.headers)
         if receiver.takes_puts:
-            message = as_put(message, receiver.queue_manager)
+            message = as_put(message, headers, receiver.queue_manager)
         self._message = message
-        self._descriptor = self._putter.descriptor(
-            dict(message.headers), is_new=receiver.takes_puts
-        )
+        self._descriptor = self._putter.descriptor(headers, is_new=receiver.takes_puts)
 
     @property
     def _names(self) -> Names:
@@ -309,7 +307,7 @@ class _PutAttempt:
             return self._decider.end(Result.REMAINS, self._names, refusal)
         put = self._putter.decision(self._message, self._descriptor)
         destination = put.destination if isinstance(put, Put) else None
-        if is_late(self._message, self._facts.now, destination):
+        if is_late(self._message, self._descriptor, self._facts.now, destination):
             return self._decider.end(Result.EXPIRED, self._names)
         return self._put(put) if isinstance(put, Put) else put
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -124,17 +124,21 @@ def with_queue_defaults(headers: Headers, destination: Destination) -> Headers:
     ]
 
 
-def is_late(message: Message, now: int, destination: Destination | None) -> bool:
+def is_late(
+    message: Message, descriptor: PutDescriptor, now: int, destination: Destination | None
+) -> bool:
     """Whether a message has expired.
 
     Its own expiry overrides that of a queue of MQ Everyplace; CAPEXPRY bounds both.
 
     Args:
         message: The message; its timestamp is the time of its put.
+        descriptor: What a put reads from it.
         now: The present time, in milliseconds since 1970.
         destination: Where the message goes; None if nowhere.
     """
-    own = deadline_of(dict(message.headers), message.timestamp)
+    expires = descriptor.expiry > 0
+    own = deadline_of(dict(message.headers), message.timestamp) if expires else None
     ends = [] if own is None else [own]
     if destination is not None:
         if own is None and destination.expiry is not None:
@@ -144,14 +148,18 @@ def is_late(message: Message, now: int, destination: Destination | None) -> bool
     return bool(ends) and now > min(ends)
 
 
-def as_put(message: Message, queue_manager: str) -> Message:
+def as_put(message: Message, present: Mapping[str, bytes | None], queue_manager: str) -> Message:
     """A message as MQPUT makes it of what an application gives (MQMD, MsgId, PutDate, PutTime).
 
     What the record has already stays, as with MQPMO_SET_ALL_CONTEXT: Kafka does not say who wrote
     it. The identifier is made of the message's identity, so a put that is decided again has the
-    same one. The application is connected to the queue manager.
+    same one.
+
+    Args:
+        message: What the application gave.
+        present: Its headers by name.
+        queue_manager: The one that the application is connected to.
     """
-    present = dict(message.headers)
     made: dict[str, str | int] = {}
     if not (present.get(_MSG_ID) or b"").strip(b"0 \0"):  # MQMI_NONE
         made["MsgId"] = unique_identifier(queue_manager, message.identity)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final, TypeAlias
 
@@ -169,11 +170,14 @@ def unique_identifier(queue_manager: str, source: str) -> str:
 
 def put_moment(timestamp: int) -> dict[str, str]:
     """PutDate and PutTime of milliseconds since 1970 (MQMD): GMT, to hundredths of a second."""
-    moment = datetime.fromtimestamp(timestamp / 1000, UTC)
-    return {
-        "PutDate": f"{moment:%Y%m%d}",
-        "PutTime": f"{moment:%H%M%S}{moment.microsecond // 10_000:02}",
-    }
+    date, time = _date_and_time(timestamp // 10)
+    return {"PutDate": date, "PutTime": time}
+
+
+@lru_cache(maxsize=1024)
+def _date_and_time(hundredths: int) -> tuple[str, str]:
+    moment = datetime.fromtimestamp(hundredths // 100, UTC)
+    return f"{moment:%Y%m%d}", f"{moment:%H%M%S}{hundredths % 100:02}"
 
 
 def deadline_of(headers: Mapping[str, bytes | None], timestamp: int) -> int | None:
@@ -223,14 +227,14 @@ def with_mqmd_headers(headers: Headers, wanted: Mapping[str, bytes]) -> Headers:
     the same value. A missing header is appended unless its absence says the same.
     """
     changed = list(headers)
-    absent = set(wanted)
-    for index, (name, raw) in enumerate(headers):
-        if name in wanted:
-            absent.discard(name)
-            text = wanted[name]
-            if raw is None or raw.rstrip(b" ") != text:
-                changed[index] = (name, text)
-    if absent:
-        added = ((name, text) for name, text in wanted.items() if name in absent)
-        changed += [(name, text) for name, text in added if text != _DEFAULTS[name]]
+    present = [index for index, pair in enumerate(headers) if pair[0] in wanted]
+    for index in present:
+        name, raw = headers[index]
+        text = wanted[name]
+        if raw is None or raw.rstrip(b" ") != text:
+            changed[index] = (name, text)
+    names = {headers[index][0] for index in present}
+    changed += [
+        pair for pair in wanted.items() if pair[0] not in names and pair[1] != _DEFAULTS[pair[0]]
+    ]
     return changed
