@@ -128,7 +128,10 @@ def test_a_resume_answers_one_loss(
     (lost,) = resume(configuration, payments, ResumeFrom.LATEST, "").values()
     assert lost.gone == 1
     assert [one.is_resumed for one in read_topics(configuration)] == [True, False]
-    start_job(configuration).join()
+    job = start_job(configuration)
+    job.join()
+    (resumed,) = [facts for said, facts in job.warnings if said == "a stopped handler goes on"]
+    assert (resumed["gone"], resumed["skipped"]) == (1, 1)
     assert "the job stands at 2" in cut_off(before=3)
     handlers = [replace(one, data_loss=DataLoss.CONTINUE) for one in configuration.handlers]
     start_job(replace(configuration, handlers=tuple(handlers))).join()

@@ -117,14 +117,17 @@ class Losses:
     def _resume_or_stop(self, lane: TopicPartition, lost: LostPosition) -> int:
         resume = self._resumes.get(lost.source)
         if resume is not None and resume.answers(lane, lost.found):
+            begin = lost.end if resume.begin is ResumeFrom.LATEST else lost.first
             self._control.warning(
                 "a stopped handler goes on",
                 lane=str(lane),
                 begin=resume.begin.value,
+                gone=lost.gone,
+                skipped=begin - lost.first,
                 operator=resume.operator,
                 because=lost.problem,
             )
-            return lost.end if resume.begin is ResumeFrom.LATEST else lost.first
+            return begin
         if self._configuration.data_loss_on(lost.source) is DataLoss.STOP:
             self.lost[lane] = lost
         else:
