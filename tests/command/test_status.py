@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.configurations import write_settings
 
+from redrive.checkpoints.instances import Share
 from redrive.command import main
 from redrive.engine.breaker import BreakerState
 from redrive.operations.retention import Waiting
@@ -167,6 +168,20 @@ def test_each_instance_speaks_for_itself(config: Path, member: None) -> None:
     result = status("--check", "--instance", "2/2")
     assert result.exit_code == 1
     assert "stalled since" in result.stdout
+
+
+def test_a_share_that_nobody_has_is_a_problem(
+    config: Path, member: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The instance that looks is well, but the partitions of another one wait."""
+    say(config, Activity.RUNNING, share="1/2")
+    monkeypatch.setattr("redrive.command.status.vacant_shares", lambda *_: (Share(2, 2),))
+    result = status("--check", "--instance", "1/2")
+    assert result.exit_code == 1
+    said = "no instance works on the share 2/2: its partitions wait"
+    assert said in result.stdout
+    told = json.loads(status("--json", "--instance", "1/2").stdout)
+    assert (told["vacant"], told["problem"]) == (["2/2"], said)
 
 
 def test_what_a_topic_will_delete_is_told(

@@ -94,8 +94,8 @@ def status(
     ledger knows, with a note. ? is a number that is not known.
 
     Exit codes: 0 shown, 1 error, 2 usage. With --check, which belongs on the machine on which the
-    job runs: 0 all is well, 1 the job is stalled or dead, the broker is away, or what waits is not
-    known.
+    job runs: 0 all is well, 1 the job is stalled or dead, a handler is stopped, no instance works
+    on a share, the broker is away, or what waits is not known.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if check and watch:
         raise UsageError("--check runs once", hint="leave out --watch")
