@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tests.configurations import write_settings
+from tests.conftest import TopicFactory
 
 from redrive.checkpoints.instances import Share
 from redrive.command import main
@@ -202,6 +203,23 @@ def test_what_a_topic_will_delete_is_told(
     assert (told["topic"], told["at_most"], told["retention"]) == ("orders.dlq", 1204, 604_800.0)
     (handler,) = json.loads(status("--json").stdout)["handlers"]
     assert told["handler"] == handler["handler"]
+
+
+def test_what_waits_is_in_sight_while_a_table_is_broken(config: Path, topics: TopicFactory) -> None:
+    """Of the topics of an expression too; those beyond its bound are named."""
+    first, second = topics("one"), topics("two")
+    expression = f"/{first.rpartition('-')[0]}-.*/"
+    named = 'name = "orders"\nqueue = "orders.dlq"'
+    bounded = f'queue = "{expression}"\nmax_topics = 1'
+    config.write_text(config.read_text().replace(named, bounded))
+    note = f"{expression} matches 1 more than max_topics = 1; not read: {second}"
+    for table in ("ACTION(RETRY)\n", "ACTION(TRY)\n"):
+        Path("orders.rul").write_text(table)
+        told = json.loads(status("--json").stdout)
+        assert [one["topic"] for one in told["handlers"]] == [first]
+        assert note in told["notes"]
+        listed = CliRunner().invoke(main, ["handler", "list"])
+        assert (listed.exit_code, first in listed.stdout) == (0, True), listed.output
 
 
 def test_a_check_looks_once(config: Path) -> None:

@@ -11,7 +11,7 @@ from redrive.command.output import counted, print_json, print_table
 from redrive.engine.commands import ResumeFrom
 from redrive.operations.handlers import ReadTopic, read_topics
 from redrive.operations.handlers import resume as resume_handler
-from redrive.settings import read_settings
+from redrive.settings import read_settings_for_lookup
 
 
 @click.group()
@@ -38,7 +38,7 @@ def list_handlers(config: Path, *, as_json: bool) -> None:
 
     Example: redrive handler list
     """
-    found = read_topics(read_settings(config).job)
+    found = read_topics(read_settings_for_lookup(config).job)
     if as_json:
         print_json([_as_json(one) for one in found])
         return
@@ -68,7 +68,7 @@ def resume(name: str, config: Path, begin: str, purpose: str) -> None:
 
     Example: redrive handler resume payments --from oldest
     """
-    lost = resume_handler(read_settings(config).job, name, ResumeFrom(begin), purpose)
+    lost = resume_handler(read_settings_for_lookup(config).job, name, ResumeFrom(begin), purpose)
     for lane, one in lost.items():
         gone = f"{counted(one.gone, 'offset')} gone unread" if one.gone else ""
         left = one.end - one.first if begin == ResumeFrom.LATEST else 0
