@@ -6,8 +6,9 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from click.testing import CliRunner, Result
@@ -50,6 +51,7 @@ def say(
     share: str = "1/1",
     age: float = 0,
     breakers: tuple[BreakerState, ...] = (),
+    stopped: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Let the job say how it is."""
     text = config.read_text().replace("[kafka]", f'instance = "{share}"\n[kafka]')
@@ -65,6 +67,7 @@ def say(
         lane="orders.dlq:2",
         cause="the coordinator gave no answer",
         breakers=breakers,
+        stopped=dict(stopped),
     )
     write(supervision_file(read_settings(other).job), said)
 
@@ -183,6 +186,17 @@ def test_a_share_that_nobody_has_is_a_problem(
     assert said in result.stdout
     told = json.loads(status("--json", "--instance", "1/2").stdout)
     assert (told["vacant"], told["problem"]) == (["2/2"], said)
+
+
+def test_a_handler_that_is_stopped_is_a_problem_with_one_reason(config: Path, member: None) -> None:
+    """A topic that this user may not read seems to be missing, too."""
+    why = "this user may not read topic orders.dlq"
+    say(config, Activity.RUNNING, stopped={"orders.dlq": why})
+    result = status("--check")
+    assert result.exit_code == 1
+    assert f"the handler of orders.dlq is stopped: {why}" in result.stdout
+    assert "does not exist yet" not in result.stdout
+    assert not json.loads(status("--json").stdout)["notes"]
 
 
 def test_what_a_topic_will_delete_is_told(

@@ -12,6 +12,7 @@ from redrive.engine.commands import ResumeFrom
 from redrive.operations.handlers import ReadTopic, read_topics
 from redrive.operations.handlers import resume as resume_handler
 from redrive.settings import read_settings_for_lookup
+from redrive.streaming.losses import StoppedTopic
 
 
 @click.group()
@@ -45,8 +46,11 @@ def list_handlers(config: Path, *, as_json: bool) -> None:
     rows = [{"handler": one.name, "topic": one.topic, "state": _state(one)} for one in found]
     print_table(rows)
     for one in found:
-        for lost in one.lost.values():
-            click.echo(f"{one.name} is stopped: {lost.problem}\nhint: {lost.hint}")
+        stops = [(lost.problem, lost.hint) for lost in one.lost.values()]
+        if one.is_denied:
+            stops.append(StoppedTopic.denied(one.topic))
+        for problem, hint in stops:
+            click.echo(f"{one.name} is stopped: {problem}\nhint: {hint}")
 
 
 @handler.command()
@@ -81,7 +85,7 @@ def _state(one: ReadTopic) -> str:
     if one.lost:
         return "is about to go on" if one.is_resumed else "stopped"
     if one.is_denied:
-        return "stopped: this user may not read the topic"
+        return "stopped"
     return "waits for its topic" if one.is_missing else "runs"
 
 
