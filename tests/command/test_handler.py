@@ -61,3 +61,19 @@ def test_a_stopped_handler_is_listed_and_resumed(
     assert not answer.answers(lane, 18)
     assert (answer.begin.value, answer.purpose) == ("latest", "too late")
     assert "is about to go on" in redrive("list")
+
+
+def test_a_handler_whose_topic_may_not_be_read_is_stopped_with_what_to_do(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unique_name: Callable[[str], str],
+    bootstrap_servers: str,
+) -> None:
+    """Though there is nothing to resume."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Cluster, "unreadable", lambda *_: frozenset({"orders.dlq"}))
+    write_settings(tmp_path, "orders.dlq", application=unique_name("a"), servers=bootstrap_servers)
+    said = redrive("list")
+    assert "orders is stopped: this user may not read topic orders.dlq\nhint: grant Read" in said
+    (told,) = json.loads(redrive("list", "--json"))
+    assert (told["is_stopped"], told["is_denied"]) == (True, True)

@@ -6,13 +6,16 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from click.testing import CliRunner, Result
 from tests.configurations import write_settings
+from tests.conftest import TopicFactory
 
+from redrive.checkpoints.instances import Share
 from redrive.command import main
 from redrive.engine.breaker import BreakerState
 from redrive.operations.retention import Waiting
@@ -48,6 +51,7 @@ def say(
     share: str = "1/1",
     age: float = 0,
     breakers: tuple[BreakerState, ...] = (),
+    stopped: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Let the job say how it is."""
     text = config.read_text().replace("[kafka]", f'instance = "{share}"\n[kafka]')
@@ -63,6 +67,7 @@ def say(
         lane="orders.dlq:2",
         cause="the coordinator gave no answer",
         breakers=breakers,
+        stopped=dict(stopped),
     )
     write(supervision_file(read_settings(other).job), said)
 
@@ -169,6 +174,31 @@ def test_each_instance_speaks_for_itself(config: Path, member: None) -> None:
     assert "stalled since" in result.stdout
 
 
+def test_a_share_that_nobody_has_is_a_problem(
+    config: Path, member: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The instance that looks is well, but the partitions of another one wait."""
+    say(config, Activity.RUNNING, share="1/2")
+    monkeypatch.setattr("redrive.command.status.vacant_shares", lambda *_: (Share(2, 2),))
+    result = status("--check", "--instance", "1/2")
+    assert result.exit_code == 1
+    said = "no instance works on the share 2/2: its partitions wait"
+    assert said in result.stdout
+    told = json.loads(status("--json", "--instance", "1/2").stdout)
+    assert (told["vacant"], told["problem"]) == (["2/2"], said)
+
+
+def test_a_handler_that_is_stopped_is_a_problem_with_one_reason(config: Path, member: None) -> None:
+    """A topic that this user may not read seems to be missing, too."""
+    why = "this user may not read topic orders.dlq"
+    say(config, Activity.RUNNING, stopped={"orders.dlq": why})
+    result = status("--check")
+    assert result.exit_code == 1
+    assert f"the handler of orders.dlq is stopped: {why}" in result.stdout
+    assert "does not exist yet" not in result.stdout
+    assert not json.loads(status("--json").stdout)["notes"]
+
+
 def test_what_a_topic_will_delete_is_told(
     config: Path, member: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +217,23 @@ def test_what_a_topic_will_delete_is_told(
     assert (told["topic"], told["at_most"], told["retention"]) == ("orders.dlq", 1204, 604_800.0)
     (handler,) = json.loads(status("--json").stdout)["handlers"]
     assert told["handler"] == handler["handler"]
+
+
+def test_what_waits_is_in_sight_while_a_table_is_broken(config: Path, topics: TopicFactory) -> None:
+    """Of the topics of an expression too; those beyond its bound are named."""
+    first, second = topics("one"), topics("two")
+    expression = f"/{first.rpartition('-')[0]}-.*/"
+    named = 'name = "orders"\nqueue = "orders.dlq"'
+    bounded = f'queue = "{expression}"\nmax_topics = 1'
+    config.write_text(config.read_text().replace(named, bounded))
+    note = f"{expression} matches 1 more than max_topics = 1; not read: {second}"
+    for table in ("ACTION(RETRY)\n", "ACTION(TRY)\n"):
+        Path("orders.rul").write_text(table)
+        told = json.loads(status("--json").stdout)
+        assert [one["topic"] for one in told["handlers"]] == [first]
+        assert note in told["notes"]
+        listed = CliRunner().invoke(main, ["handler", "list"])
+        assert (listed.exit_code, first in listed.stdout) == (0, True), listed.output
 
 
 def test_a_check_looks_once(config: Path) -> None:

@@ -168,11 +168,11 @@ def test_messages_without_a_header_are_reported_from_time_to_time(
 def test_a_refused_restart_says_why(log: Callable[..., Path]) -> None:
     """Every finding is a line, and then that the job goes on."""
     path = log()
-    error = ConfigurationError("1 error in the settings", diagnostics=[FINDING])
+    error = ConfigurationError("1 error in the settings", hint="fix all", diagnostics=[FINDING])
     LogObserver().restart_refused(error)
     assert lines(path) == [
         'ERROR   a.toml:3: it is wrong [BAD]  hint="fix it"',
-        "ERROR   not restarted, the job goes on as before: 1 error in the settings",
+        'ERROR   not restarted, the job goes on as before: 1 error in the settings  hint="fix all"',
     ]
 
 

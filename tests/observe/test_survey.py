@@ -15,6 +15,7 @@ from tests.observe.conftest import state, summary
 from tests.observe.test_metrics import values
 from tests.outcomes.samples import append, outcome, rows
 
+from redrive.checkpoints.instances import Share
 from redrive.configuration import JobConfiguration
 from redrive.engine.commands import NO_STATES, states_of
 from redrive.errors import TransientFault
@@ -137,6 +138,20 @@ def test_a_handler_that_lost_its_place_is_stopped_though_nothing_waits(
         survey.look()
         found.append(values(observer)["redrive_handler_state", ("orders", "stopped")])
     assert found == [0, 1, 0]
+
+
+def test_shares_that_nobody_has_are_counted_until_somebody_has_them(
+    configuration: JobConfiguration, world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every instance counts them."""
+    answers: list[list[Share]] = [[], [Share(2, 3), Share(3, 3)], []]
+    monkeypatch.setattr("redrive.observe.survey.vacant_shares", lambda *_: answers.pop(0))
+    survey, observer, _ = survey_of(replace(configuration, share=Share(1, 3)))
+    found = []
+    while answers:
+        survey.look()
+        found.append(values(observer)["redrive_vacant_shares", ()])
+    assert found == [0, 2, 0]
 
 
 def test_parked_and_remaining_are_those_of_the_ledger(

@@ -6,6 +6,7 @@ the administrator, over a listener that asks for nothing.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -68,12 +69,27 @@ class SecureBroker:
     """Where clients connect that sign in with tokens."""
     authority: Path
     """PEM file with the certificate to trust."""
-    token_endpoint: str
+    trusted: Path
+    """PEM file of the authorities whose client certificates are let in from the next start on."""
+    tokens: str
+    """The address of the OAuth server."""
 
     @property
     def open_servers(self) -> str:
         """Where the test connects, which may do everything."""
         return self.broker.bootstrap_servers
+
+    @property
+    def token_endpoint(self) -> str:
+        """Where clients get tokens."""
+        return f"{self.tokens}/token"
+
+    def start(self) -> None:
+        """Starts the broker, which has to ask for the keys of tokens."""
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.tokens}/keys"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("JAVA_TOOL_OPTIONS", allowed)
+            self.broker.start()
 
     def connection(self, user: str) -> Connection:
         """How a user connects."""
@@ -148,6 +164,7 @@ def _binding(user: str, right: Right) -> AclBinding:
 def secure_broker(folder: Path) -> Iterator[SecureBroker]:
     """Runs one, with everything it needs in a folder."""
     store, authority = _certificate(folder)
+    trusted = Path(shutil.copy(CERTIFICATES / "authority.pem", folder / "trusted.pem"))
     ports = {name: free_port() for name in ("PLAINTEXT", "SASL_SSL", "SSL", "TOKEN")}
     controller, host = free_port(), "127.0.0.1"
     servers = {name: f"{host}:{port}" for name, port in ports.items()}
@@ -159,7 +176,7 @@ def secure_broker(folder: Path) -> Iterator[SecureBroker]:
         "TOKEN:SASL_SSL,CONTROLLER:PLAINTEXT",
         "listener.name.ssl.ssl.client.auth": "required",
         "listener.name.ssl.ssl.truststore.type": "PEM",
-        "listener.name.ssl.ssl.truststore.location": str(CERTIFICATES / "authority.pem"),
+        "listener.name.ssl.ssl.truststore.location": str(trusted),
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{_SECURITY}"
         ".scram.ScramLoginModule required;",
@@ -174,30 +191,29 @@ def secure_broker(folder: Path) -> Iterator[SecureBroker]:
         "ssl.keystore.location": str(store),
         "ssl.keystore.password": _KEY_PASSWORD,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": f"User:ANONYMOUS;User:CN=client;User:{CLIENT}",
+        "super.users": f"User:ANONYMOUS;User:CN=client;User:CN=stranger;User:{CLIENT}",
     }
-    with token_server() as tokens, pytest.MonkeyPatch.context() as patch:
+    with token_server() as tokens:
         keys = f"{tokens}/keys"
         properties["listener.name.token.oauthbearer.sasl.oauthbearer.jwks.endpoint.url"] = keys
-        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys}"
-        patch.setenv("JAVA_TOOL_OPTIONS", allowed)
         broker = EmbeddedBroker(
             folder / "broker",
             port=ports["PLAINTEXT"],
             properties=properties,
             quorum=Quorum.of_one(controller),
         )
-        broker.start()
-        patch.undo()
+        secure = SecureBroker(
+            broker,
+            servers["SASL_SSL"],
+            servers["SSL"],
+            servers["TOKEN"],
+            authority,
+            trusted,
+            tokens,
+        )
+        secure.start()
         with broker:
-            yield SecureBroker(
-                broker,
-                servers["SASL_SSL"],
-                servers["SSL"],
-                servers["TOKEN"],
-                authority,
-                f"{tokens}/token",
-            )
+            yield secure
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:

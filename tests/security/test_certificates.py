@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,13 @@ from kafka.errors import KafkaError
 from pyspark.sql import SparkSession
 from tests.conftest import PATIENCE, eventually
 from tests.security.conftest import assert_every_client_is_let_in
-from tests.security.secure_broker import CERTIFICATES, KEY_PASSWORD, SecureBroker
+from tests.security.loaded_job import loaded_job
+from tests.security.secure_broker import (
+    CERTIFICATES,
+    KEY_PASSWORD,
+    SecureBroker,
+    secure_broker,
+)
 
 from redrive.engine.names import instances_group
 from redrive.errors import EnvironmentFault, TransientFault
@@ -78,3 +85,34 @@ def test_a_certificate_that_is_renewed_on_disk_is_used_without_a_restart(
     )
     heartbeat.end()
     cluster.close()
+
+
+def test_a_certificate_that_is_renewed_under_load_costs_no_restart_and_no_message(
+    tmp_path: Path,
+) -> None:
+    """Certificate and key are replaced on disk, and the broker then refuses the old ones."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+
+    def issue(name: str) -> None:
+        for end in ("pem", "key"):
+            shutil.copy(CERTIFICATES / f"{name}.{end}", folder / f"own.{end}")
+
+    issue("client")
+    sign_in = (
+        'security_protocol = "SSL"\nssl_certificate_file = "own.pem"\nssl_key_file = "own.key"'
+    )
+    with (
+        secure_broker(tmp_path / "secure") as secure,
+        loaded_job(secure, folder, secure.mutual_servers, sign_in) as job,
+    ):
+        issue("stranger")
+        shutil.copy(CERTIFICATES / "stranger.pem", secure.trusted)
+        job.send(200)
+        secure.broker.stop()
+        secure.start()
+        job.send_for(5)
+        job.handles_all("the job goes on")
+        certified = secure.certified("client.pem", "client.key")
+        with pytest.raises(EnvironmentFault, match="refuses the client certificate"):
+            check_access(certified)

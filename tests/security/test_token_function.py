@@ -12,19 +12,16 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
-from uuid import uuid4
 
 import pytest
 from confluent_kafka import KafkaError
-from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
 from pyspark.sql import SparkSession
-from tests.conftest import eventually, send_records
 from tests.security.conftest import assert_every_client_is_let_in
+from tests.security.loaded_job import loaded_job
 from tests.security.secure_broker import SecureBroker
-from tests.security.test_secrets import SETTINGS, TABLE, running
+from tests.security.test_secrets import TABLE
 from tests.security.token_server import CLIENT, SCOPE, SECRET, signed_token, token_server
-from tests.streaming.conftest import configuration_of, letter
+from tests.streaming.conftest import configuration_of
 
 from redrive.errors import ConfigurationError, EnvironmentFault, FatalFault, TransientFault
 from redrive.kafka.access import check_access
@@ -262,46 +259,14 @@ def outlives_failures(
     *, issued: Callable[[], list[str]], **environment: str,
 ) -> None:  # fmt: skip
     """A job handles what comes while tokens expire, and while whoever issues them fails."""
-    queue = f"signed-{uuid4().hex[:8]}"
-    (folder / "table.rul").write_text(TABLE)
     method = f'security_protocol = "SASL_SSL"\nsasl_mechanism = "OAUTHBEARER"\n{sign_in}'
-    values = {"name": queue, "servers": secure.token_servers, "sign_in": method}
-    (folder / "redrive.toml").write_text(SETTINGS.format(authority=secure.authority, **values))
-    admin = KafkaAdminClient(bootstrap_servers=secure.open_servers)
-    admin.create_topics([NewTopic(f"{queue}.dlq", 1, 1)], wait_for_metadata=True)
-    admin.close()
-    sent = 0
-
-    def send_for(seconds: float) -> None:
-        nonlocal sent
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            send_records(secure.open_servers, f"{queue}.dlq", [letter(1, "x")])
-            sent += 1
-            time.sleep(0.2)
-
-    with running(folder, "--debug", "run", "-c", "redrive.toml", **environment) as process:
-
-        def all_handled() -> bool:
-            assert process.poll() is None, (folder / "output.log").read_text()[-3000:]
-            return _rows(folder / "job" / "ledger") == sent
-
-        send_for(1)
-        eventually(all_handled, "the first letters are handled")
+    with loaded_job(secure, folder, secure.token_servers, method, **environment) as job:
         before = len(issued())
-        send_for(3 * LIFETIME)
-        eventually(all_handled, "letters are handled while tokens are renewed")
+        job.send_for(3 * LIFETIME)
+        job.handles_all("letters are handled while tokens are renewed")
         assert len(issued()) >= before + 2
         begin()
-        send_for(4 * LIFETIME)
+        job.send_for(4 * LIFETIME)
         end()
-        send_for(1)
-        eventually(all_handled, "the job goes on")
-
-
-def _rows(ledger: Path) -> int:
-    from deltalake import DeltaTable  # noqa: PLC0415 - only this test reads a ledger
-
-    if not (ledger / "_delta_log").exists():
-        return 0
-    return int(DeltaTable(str(ledger)).to_pyarrow_table(columns=["result"]).num_rows)
+        job.send_for(1)
+        job.handles_all("the job goes on")

@@ -19,9 +19,11 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
+from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
+from deploy.grafana.draw import picture
 from tests.conftest import PATIENCE, eventually
 from tests.observe.test_deployed import ALERTS, DASHBOARD, PANELS, RULES
 from tests.streaming.conftest import RunningJob
@@ -196,7 +198,7 @@ def test_every_query_of_the_dashboard_has_an_answer_and_every_alert_is_evaluated
     configuration: JobConfiguration, page: int, queues: Callable[..., str],
     produce: Callable[..., None], tmp_path: Path,
 ) -> None:  # fmt: skip
-    """Series with a number, and with the labels that the legend names."""
+    """Series with a number, and with the labels that the legend names; PICTURE=FILE draws them."""
     handlers = [one.identity.name for one in configuration.handlers]
     records = letters(queues("orders"), f"{handlers[0]}.none")
     offers = {"job": ["redrive"], "application": [configuration.application], "handler": handlers}
@@ -218,3 +220,14 @@ def test_every_query_of_the_dashboard_has_an_answer_and_every_alert_is_evaluated
                 assert all(named <= labels for labels in ask()), query
         eventually(lambda: "unknown" not in answers.alerts().values(), "each was evaluated")
         assert answers.alerts() == {alert["alert"]: "ok" for alert in ALERTS}
+        path = os.environ.get("PICTURE")
+        begun = time.time() if path else answers.since
+        for wave in range(40 if path else 0):
+            produce(handlers[0], records * (wave % 6))
+            time.sleep(3)
+        drawn = picture(answers.ask, begun, time.time())
+    texts = {one.text for one in ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")}  # noqa: S314 - we wrote it
+    assert {panel["title"] for panel in DASHBOARD["panels"]} <= texts
+    assert "no data" not in texts
+    if path:
+        Path(path).write_text(drawn)

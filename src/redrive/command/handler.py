@@ -11,7 +11,8 @@ from redrive.command.output import counted, print_json, print_table
 from redrive.engine.commands import ResumeFrom
 from redrive.operations.handlers import ReadTopic, read_topics
 from redrive.operations.handlers import resume as resume_handler
-from redrive.settings import read_settings
+from redrive.settings import read_settings_for_lookup
+from redrive.streaming.losses import StoppedTopic
 
 
 @click.group()
@@ -38,15 +39,18 @@ def list_handlers(config: Path, *, as_json: bool) -> None:
 
     Example: redrive handler list
     """
-    found = read_topics(read_settings(config).job)
+    found = read_topics(read_settings_for_lookup(config).job)
     if as_json:
         print_json([_as_json(one) for one in found])
         return
     rows = [{"handler": one.name, "topic": one.topic, "state": _state(one)} for one in found]
     print_table(rows)
     for one in found:
-        for lost in one.lost.values():
-            click.echo(f"{one.name} is stopped: {lost.problem}\nhint: {lost.hint}")
+        stops = [(lost.problem, lost.hint) for lost in one.lost.values()]
+        if one.is_denied:
+            stops.append(StoppedTopic.denied(one.topic))
+        for problem, hint in stops:
+            click.echo(f"{one.name} is stopped: {problem}\nhint: {hint}")
 
 
 @handler.command()
@@ -68,7 +72,7 @@ def resume(name: str, config: Path, begin: str, purpose: str) -> None:
 
     Example: redrive handler resume payments --from oldest
     """
-    lost = resume_handler(read_settings(config).job, name, ResumeFrom(begin), purpose)
+    lost = resume_handler(read_settings_for_lookup(config).job, name, ResumeFrom(begin), purpose)
     for lane, one in lost.items():
         gone = f"{counted(one.gone, 'offset')} gone unread" if one.gone else ""
         left = one.end - one.first if begin == ResumeFrom.LATEST else 0
@@ -81,7 +85,7 @@ def _state(one: ReadTopic) -> str:
     if one.lost:
         return "is about to go on" if one.is_resumed else "stopped"
     if one.is_denied:
-        return "stopped: this user may not read the topic"
+        return "stopped"
     return "waits for its topic" if one.is_missing else "runs"
 
 

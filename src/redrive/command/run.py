@@ -19,7 +19,7 @@ from redrive.command.options import json_option
 from redrive.configuration import Conflict, JobConfiguration
 from redrive.diagnostics import Severity, SourceLocation
 from redrive.errors import ConfigurationError, RedriveError, UsageError
-from redrive.logs import LogObserver, configure_logging, log_findings
+from redrive.logs import LogObserver, configure_logging, log_all_output, log_findings
 from redrive.operations.file_watch import FileWatch
 from redrive.operations.process import PidFile, check_directory, handling_signals
 from redrive.operations.restart import RestartRecord, changed_tables
@@ -203,11 +203,18 @@ def run(
 
         try_tables(settings, as_json=as_json)
         return
-    configure_logging(settings.log)
-    log_findings(_LOGGER, settings.warnings)
+    _configure_log(settings)
     load = _Reload(source, settings.job)
     watch = FileWatch.of(settings.job, watched.digest, taken) if settings.job.watch else None
     context.exit(run_job(settings, LogObserver(), load=load, watch=watch))
+
+
+def _configure_log(settings: Settings) -> None:
+    log = settings.log
+    if log.format is LogFormat.JSON and log.file is None:
+        log_all_output()
+    configure_logging(log)
+    log_findings(_LOGGER, settings.warnings)
 
 
 def run_job(
@@ -225,7 +232,8 @@ def run_job(
     job = settings.job
     with Observation(job, settings.mask) as observation:
         _check_start(settings, observation.listen)
-        faulthandler.enable(_STANDARD_ERROR)  # prints a stack trace when a client crashes
+        if not faulthandler.is_enabled():
+            faulthandler.enable(_STANDARD_ERROR)  # prints a stack trace when a client crashes
         record = RestartRecord(job.directory, job.share)
         control = JobControl(*observers, _RestartObserver(record, job))
         restart = None if load is None else partial(control.request_restart, load)
@@ -338,8 +346,7 @@ class _Reload:
                 hint="stop it and start it again",
                 diagnostics=settings.warnings,
             )
-        configure_logging(settings.log)
-        log_findings(_LOGGER, settings.warnings)
+        _configure_log(settings)
         record = RestartRecord(self.running.directory, self.running.share)
         return replace(settings.job, operator=record.asked_by())
 

@@ -94,8 +94,8 @@ def status(
     ledger knows, with a note. ? is a number that is not known.
 
     Exit codes: 0 shown, 1 error, 2 usage. With --check, which belongs on the machine on which the
-    job runs: 0 all is well, 1 the job is stalled or dead, the broker is away, or what waits is not
-    known.
+    job runs: 0 all is well, 1 the job is stalled or dead, a handler is stopped, no instance works
+    on a share, the broker is away, or what waits is not known.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if check and watch:
         raise UsageError("--check runs once", hint="leave out --watch")
@@ -209,7 +209,7 @@ class StatusView:
             parts.append("No outcomes yet. `redrive run` handles waiting messages.")
         state = self.supervision
         waits = [] if state is None else [state.ledger, state.clusters]
-        notes = [*now.notes, *_missing(now), *filter(None, waits)]
+        notes = [*now.notes, *_missing(now, state), *filter(None, waits)]
         return Group(*parts, *(Text(printable(f"note: {note}"), style="yellow") for note in notes))
 
     def alarms(self) -> Iterator[str]:
@@ -249,7 +249,7 @@ class StatusView:
             "batches": [batch._asdict() for batch in now.batches],
             "outcomes": now.outcomes,
             "unprojected": now.unprojected,
-            "notes": [*now.notes, *_missing(now)],
+            "notes": [*now.notes, *_missing(now, state)],
             "next_looks": self.next_looks,
             "expiring": [
                 {
@@ -362,9 +362,11 @@ def _batches(batches: tuple[Batch, ...]) -> Table:
     return table(rows, folded=["results"])
 
 
-def _missing(now: Status) -> Iterator[str]:
+def _missing(now: Status, state: SupervisionState | None) -> Iterator[str]:
+    """What says that topics are missing; of one that may not be read the broker does not tell."""
+    stopped = state.stopped if state is not None else {}
     for handler in now.handlers:
-        if handler.topic_exists is False:
+        if handler.topic_exists is False and handler.identity.topic not in stopped:
             yield f"the dead-letter topic {handler.identity.topic} does not exist yet"
 
 

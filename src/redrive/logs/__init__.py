@@ -8,7 +8,7 @@ message, so that programs need not parse sentences::
 ``facts`` are shown in both forms; ``details`` only in JSON, when the message contains them.
 """
 
-from redrive.logs.lines import configure_logging, log_findings
+from redrive.logs.lines import configure_logging, log_all_output, log_findings
 from redrive.logs.observer import LogObserver, counted
 
-__all__ = ["LogObserver", "configure_logging", "counted", "log_findings"]
+__all__ = ["LogObserver", "configure_logging", "counted", "log_all_output", "log_findings"]

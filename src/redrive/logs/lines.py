@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import faulthandler
 import logging
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from typing import Final
+from threading import Thread
+from typing import Final, TextIO
 
 import orjson
 
@@ -22,6 +26,15 @@ _HANDLER: Final = "redrive"
 """Name of our only handler."""
 _NOISY: Final = {"py4j": logging.CRITICAL, "kafka": logging.ERROR}
 """Libraries that log errors which their callers handle, with their minimum level."""
+
+_OUTPUTS: Final = (1, 2)
+"""The descriptors of standard output and standard error, which children inherit."""
+_LAST: Final = "\0\n"
+"""The line behind everything that was printed."""
+_LAST_LINES: Final = 2.0
+"""Seconds that the last lines have at the end of the process."""
+_consoles: Final[list[TextIO]] = []
+"""Standard error as it was before ``log_all_output``; empty without it."""
 
 
 def configure_logging(settings: LogSettings) -> None:
@@ -48,7 +61,7 @@ def configure_logging(settings: LogSettings) -> None:
 
 def _handler(settings: LogSettings) -> logging.Handler:
     if settings.file is None:
-        return logging.StreamHandler(sys.stderr)
+        return logging.StreamHandler(_consoles[0] if _consoles else sys.stderr)
     try:
         settings.file.parent.mkdir(parents=True, exist_ok=True)
         # It reopens the file after logrotate.
@@ -58,6 +71,52 @@ def _handler(settings: LogSettings) -> logging.Handler:
             f"the log {settings.file} can't be written: {error.strerror}",
             hint="name another file in [log], or leave it out for standard error",
         ) from error
+
+
+def log_all_output() -> None:
+    """Make every line that this process and its children print a line of the log.
+
+    Java, Spark's Python workers and libraries in C print to the descriptors that they inherit, so
+    these become a pipe, which a thread reads until the process ends. Call it before
+    ``configure_logging``, for a log on standard error.
+    """
+    if _consoles:
+        return
+    before = {number: os.dup(number) for number in _OUTPUTS}
+    console = os.fdopen(
+        before[2], "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
+    )
+    _consoles.append(console)
+    reader, writer = os.pipe()
+    for number in _OUTPUTS:
+        os.dup2(writer, number)
+    os.close(writer)
+    thread = Thread(target=_log_lines, args=(reader,), name="redrive-output", daemon=True)
+    thread.start()
+    faulthandler.enable(console)  # a process that crashes reads its pipe no more
+    logging.raiseExceptions = False  # what the log can't write would come back to it, for ever
+    atexit.register(_end_of_output, before, thread)
+
+
+def _log_lines(reader: int) -> None:
+    logger = logging.getLogger("redrive.output")
+    logger.setLevel(logging.WARNING)  # whatever the level of the log: it may be an error
+    with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if text := line.rstrip("\0\n"):
+                logger.warning("%s", text, extra={"details": {"event": "output"}})
+            if line.endswith(_LAST):
+                return
+
+
+def _end_of_output(before: Mapping[int, int], thread: Thread) -> None:
+    """Waits for the lines that were printed by now, and gives the descriptors back."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.write(2, _LAST.encode())
+    for number, descriptor in before.items():
+        os.dup2(descriptor, number)
+    thread.join(_LAST_LINES)
 
 
 class _MaskedFormatter(TextFormatter):

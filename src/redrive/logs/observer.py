@@ -167,7 +167,9 @@ class LogObserver(JobObserver):
         if isinstance(error, ConfigurationError):
             log_findings(self._logger, error.diagnostics)
         message = "not restarted, the job goes on as before: %s"
-        self._logger.error(message, error.message, extra=_event("restart refused"))
+        facts = {"hint": error.hint} if error.hint else {}
+        extra = {"facts": facts, **_event("restart refused")}
+        self._logger.error(message, error.message, extra=extra)
 
     def stopped(self, reason: str) -> None:
         """See ``JobObserver.stopped``."""

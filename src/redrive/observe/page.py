@@ -1,7 +1,7 @@
 """The pages for monitoring: ``/metrics`` for Prometheus, the rest for whatever restarts the job.
 
 ``/livez`` fails if only a restart can help, ``/readyz`` while no dead letters are handled, and
-``/healthz`` where ``redrive status --check`` does. All three have the same body.
+``/healthz`` where ``redrive status --check`` does for the job as a whole. All have the same body.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/ has the form; the library writes it.
 """

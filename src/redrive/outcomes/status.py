@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from redrive.engine.names import HandlerIdentity
 
 _BATCHES: Final = 5
+_SHOWN: Final = 10
+"""Topics that a note names at most."""
 
 AskRates: TypeAlias = Callable[[Inventory], Sequence[Row] | None]
 """Asks an inventory how many outcomes there were when."""
@@ -376,7 +378,7 @@ class _Queues:
         try:
             cluster = Cluster.open(configuration.connection, timeout=CONNECT)
             queues = cls._ask(cluster, configuration)
-            return queues, without_leader(queues.silent)
+            return queues, [*without_leader(queues.silent), *_left_out(configuration, cluster)]
         except (EnvironmentFault, TransientFault) as fault:
             note = f"{fault.message}; what follows is what the ledger knows"
             return cls(None, None, {}, {}, {}), [note]
@@ -438,6 +440,18 @@ class _Queues:
 
     def _first_of(self, topics: Iterable[str]) -> list[StoredRecord]:
         return [record for lane, record in self.first.items() if lane.topic in topics]
+
+
+def _left_out(configuration: JobConfiguration, cluster: Cluster) -> Iterator[str]:
+    """What says that topics match a subscription, and are beyond its bound."""
+    for one in configuration.subscriptions:
+        topics = one.handlers(configuration.application, cluster.topics())[1]
+        if topics:
+            some = ", ".join(topics[:_SHOWN]) + ", ..." * (len(topics) > _SHOWN)
+            yield (
+                f"{one.name} matches {len(topics)} more than max_topics = {one.max_topics};"
+                f" not read: {some}"
+            )
 
 
 def _first_records(

@@ -79,16 +79,7 @@ def read_settings(
         ConfigurationError: There is an error; every finding is attached.
     """
     settings = settings_of(_document(path, options, environ), environ=environ)
-    if not asks or not settings.job.subscriptions:
-        return settings
-    from redrive.kafka.cluster import Cluster  # noqa: PLC0415 - only subscriptions need a client
-
-    with (
-        suppress(EnvironmentFault, TransientFault),
-        Cluster.open(settings.job.connection, timeout=_ANSWER) as one,
-    ):
-        return replace(settings, job=settings.job.with_topics(one.topics()))
-    return settings
+    return _with_topics(settings) if asks else settings
 
 
 def read_settings_for_lookup(path: Path, *, options: Sequence[Option] = ()) -> Settings:
@@ -102,9 +93,24 @@ def read_settings_for_lookup(path: Path, *, options: Sequence[Option] = ()) -> S
     except ConfigurationError as error:
         document = _document(path, options, os.environ)
         try:
-            return settings_of(document, without_tables=True)
+            settings = settings_of(document, without_tables=True)
         except ConfigurationError:
             raise error from None
+        return _with_topics(settings)
+
+
+def _with_topics(settings: Settings) -> Settings:
+    """With a handler for each topic of subscriptions, if the cluster answers."""
+    if not settings.job.subscriptions:
+        return settings
+    from redrive.kafka.cluster import Cluster  # noqa: PLC0415 - only subscriptions need a client
+
+    with (
+        suppress(EnvironmentFault, TransientFault),
+        Cluster.open(settings.job.connection, timeout=_ANSWER) as one,
+    ):
+        return replace(settings, job=settings.job.with_topics(one.topics()))
+    return settings
 
 
 def _document(path: Path, options: Sequence[Option], environ: Mapping[str, str]) -> Document:

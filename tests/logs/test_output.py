@@ -1,0 +1,95 @@
+"""With ``format = "json"`` every line that a job prints is JSON, whoever prints it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import TopicFactory, eventually
+from tests.streaming.served_job import ServedJob
+from tests.streaming.test_dialect import connect
+
+PROGRAM = """
+import os, subprocess
+from redrive.logs import configure_logging, log_all_output
+from redrive.masking import Mask
+from redrive.settings import LogFormat, LogLevel, LogSettings
+
+log_all_output()
+settings = LogSettings(format=LogFormat.JSON, level=LogLevel.ERROR, mask=Mask(("sesame",)))
+configure_logging(settings)
+log_all_output()
+print("from Python, to standard output")
+subprocess.run(["sh", "-c", "echo of a child; echo 'of a child, sesame' >&2"])
+os.write(2, b"of a library in C, \\xff without an end")
+raise ValueError("nobody caught it")
+"""
+SETTINGS = """\
+[job]
+emitter = "lanes"
+[log]
+format = "json"
+[transforms.tell]
+python = "tells:tell"
+"""
+TRANSFORM = """
+import sys
+
+def tell(value, headers):
+    print("from a worker", file=sys.stderr, flush=True)
+    return value, headers
+"""
+
+
+def entries(log: str) -> list[dict[str, Any]]:
+    """What each line of a log says; every one is an object with the members of all."""
+    found = [json.loads(line) for line in log.splitlines()]
+    assert all({"time", "level", "logger", "message"} <= one.keys() for one in found)
+    return found
+
+
+def test_whatever_a_process_and_its_children_print_is_a_line_of_the_log() -> None:
+    """To the last line, without secrets, and whatever the level of the log."""
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout) == (1, b"")
+    found = entries(ended.stderr.decode())
+    assert {(one.get("event"), one["level"]) for one in found} == {("output", "warning")}
+    said = [one["message"] for one in found]
+    assert {"from Python, to standard output", "of a child", "of a child, ***"} <= {*said}
+    assert "of a library in C, \ufffd without an endTraceback (most recent call last):" in said
+    assert said.count("ValueError: nobody caught it") == 1
+
+
+def test_what_java_and_the_workers_of_a_job_print_is_json_too(
+    tmp_path: Path, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch,
+    topics: TopicFactory, produce: Callable[..., None],
+) -> None:  # fmt: skip
+    """Java tells where it has options from, and a worker calls a function that prints."""
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    dlq, target = topics("dlq"), topics("target")
+    job = ServedJob(tmp_path, bootstrap_servers)
+    (tmp_path / "tells.py").write_text(TRANSFORM)
+    (tmp_path / "orders.rul").write_text(
+        f"DIALECT(KAFKA)\nACTION(FWD) FWDT('{target}') TRANSFORM(tell)\n"
+    )
+    (tmp_path / "redrive.toml").write_text(f"{job.settings(dlq)}{SETTINGS}")
+    job.start(tmp_path / "redrive.toml")
+    try:
+        job.says('"event":"started"')
+        produce(dlq, [connect(target, "it failed", value=b"x")])
+        job.says("from a worker")
+        eventually(lambda: '"result":"forwarded"' in job.log, "the batch is told")
+        job.stopped()
+    finally:
+        job.kill()
+    found = entries(job.log)
+    printed = [one["message"] for one in found if one.get("event") == "output"]
+    assert any("JAVA_TOOL_OPTIONS" in one for one in printed), "Java"
+    assert "from a worker" in printed
+    assert found[-1]["event"] == "stopped"
