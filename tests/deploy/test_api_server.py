@@ -211,9 +211,9 @@ def test_the_server_takes_every_combination_of_values(cluster: Cluster) -> None:
         options = ("--set", settings, "--set", "secrets={kafka,registry.internal}")
         rendered = render(helm, *options, release=f"orders-{number}")
         objects += [*rendered, _pod(rendered)]
-    options = (f"--namespace={NAMESPACE}",)
-    assert cluster.apply(objects, *options, "--dry-run=server") == len(objects)
-    assert cluster.apply(objects, *options) == len(objects)
+    where = f"--namespace={NAMESPACE}"
+    assert cluster.apply(objects, where, "--dry-run=server") == len(objects)
+    assert cluster.apply(objects, where) == len(objects)
 
 
 def test_the_server_refuses_a_pod_that_is_root(cluster: Cluster) -> None:
