@@ -25,6 +25,7 @@
 #   make dist     the source distribution, the wheel and a bill of materials, in dist
 #   make release-test  what make dist builds, and the demo from the wheel in an environment of its own
 #   make images   the image of a container, with podman or buildah; it says why where that can't be
+#   make kubernetes  build the API server that the chart is tested on, and its store, from their Go modules
 #   make lock     resolve the Python dependencies again
 #   make clean    remove what was built, not what was downloaded
 
@@ -39,11 +40,12 @@ RECORDS ?=
 SECONDS ?= 60
 SEED   ?=
 UV     := uv==0.13.8
+KUBERNETES := 34.4
 # A worker uses some 0.7 cores, as tests wait, so three use two cores. Each takes 1.4 GB with its
 # broker and its Spark, and up to twice as much while it runs a job in a process of its own.
 WORKERS := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts instances test-console bench bench-peers docs dist images release-test lock clean
+.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts instances test-console bench bench-peers docs dist images kubernetes release-test lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -129,6 +131,20 @@ dist: $(VENV)/.project
 
 images:
 	python3 deploy/container/build_image.py
+
+# Kubernetes replaces some of its modules by folders beside it, so it can't be installed by its name
+# alone: here their published versions stand for them. Go compares all with its checksum database.
+kubernetes: .kubernetes/kube-apiserver
+
+.kubernetes/kube-apiserver:
+	rm -rf .kubernetes && mkdir .kubernetes
+	cd .kubernetes && go mod init kubernetes && go mod download k8s.io/kubernetes@v1.$(KUBERNETES)
+	cd .kubernetes && sed -nE 's#^\s(k8s.io/\S+) => \./staging/.*#-replace=\1=\1@v0.$(KUBERNETES)#p' \
+	    $$(go env GOMODCACHE)/cache/download/k8s.io/kubernetes/@v/v1.$(KUBERNETES).mod \
+	    | xargs go mod edit -require=k8s.io/kubernetes@v1.$(KUBERNETES)
+	cd .kubernetes && go build -mod=mod -o etcd go.etcd.io/etcd/server/v3
+	cd .kubernetes && go build -mod=mod -o kube-apiserver \
+	    -ldflags "-X k8s.io/component-base/version.gitVersion=v1.$(KUBERNETES)" k8s.io/kubernetes/cmd/kube-apiserver
 
 release-test: setup dist
 	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/release

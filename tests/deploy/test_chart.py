@@ -55,15 +55,15 @@ def helm() -> str:
     return program
 
 
-def _render(helm: str, *options: str) -> list[dict[str, Any]]:
+def render(helm: str, *options: str, release: str = "orders") -> list[dict[str, Any]]:
     """All objects that the chart makes with some options."""
-    command = [helm, "template", "orders", str(CHART), "--kube-version", "1.31", *options]
+    command = [helm, "template", release, str(CHART), "--kube-version", "1.31", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
-def _one(objects: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+def one(objects: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     (found,) = (document for document in objects if document["kind"] == kind)
     return found
 
@@ -84,12 +84,12 @@ def test_every_combination_has_its_objects(helm: str, chosen: tuple[str, ...]) -
     """Each flag brings one object or none, and all objects find the one pod."""
     given = dict(zip(FLAGS, chosen, strict=True))
     settings = ",".join(f"{name}={value}" for name, value in given.items())
-    objects = _render(helm, "--set", settings, "--set", "secrets={kafka,registry.internal}")
+    objects = render(helm, "--set", settings, "--set", "secrets={kafka,registry.internal}")
     wanted = [kind for name, kind in OPTIONAL.items() if given[name] == "true"]
     assert sorted(document["kind"] for document in objects) == sorted([*ALWAYS, *wanted])
     names = [(document["kind"], document["metadata"]["name"]) for document in objects]
     assert len(set(names)) == len(names)
-    pod = _one(objects, "Deployment")["spec"]["template"]
+    pod = one(objects, "Deployment")["spec"]["template"]
     watches = given["watch"] == "true"
     assert (given["restartOnChange"] == "true" and not watches) == (
         "checksum/config" in pod["metadata"]["annotations"]
@@ -110,13 +110,13 @@ def test_every_combination_has_its_objects(helm: str, chosen: tuple[str, ...]) -
 def test_pods_share_the_partitions_out(helm: str) -> None:
     """Commands in a pod know of it too; one pod is ended before another starts."""
     env = "env[0].name=TOKEN,env[0].value=x"
-    spec = _one(_render(helm, "--set", f"replicas=3,{env}"), "Deployment")["spec"]
+    spec = one(render(helm, "--set", f"replicas=3,{env}"), "Deployment")["spec"]
     assert spec["replicas"] == 3
     assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
     (container,) = spec["template"]["spec"]["containers"]
     instance = {"name": "REDRIVE_APPLICATION__INSTANCE", "value": "auto"}
     assert container["env"] == [instance, {"name": "TOKEN", "value": "x"}]
-    alone = _one(_render(helm), "Deployment")["spec"]
+    alone = one(render(helm), "Deployment")["spec"]
     assert alone["strategy"] == {"type": "Recreate"}
     assert "env" not in alone["template"]["spec"]["containers"][0]
 
@@ -152,7 +152,7 @@ def test_objects_fit_the_schemas_of_kubernetes(
     # mypy does not know the alias of this attribute.
     registry = Registry(retrieve=read)  # type: ignore[call-arg]
     settings = ",".join(f"{name}={flag}" for name in FLAGS)
-    objects = _render(helm, "--set", settings, "--set", "secrets={kafka,registry.internal}")
+    objects = render(helm, "--set", settings, "--set", "secrets={kafka,registry.internal}")
     for document in objects:
         group, _, version = document["apiVersion"].rpartition("/")
         if group == "monitoring.coreos.com":
@@ -165,7 +165,7 @@ def test_objects_fit_the_schemas_of_kubernetes(
 
 def test_the_container_may_do_nothing_that_the_job_does_not_need(helm: str) -> None:
     """No root, no new privileges, no capability, no write to the image, no token."""
-    pod = _one(_render(helm), "Deployment")["spec"]["template"]["spec"]
+    pod = one(render(helm), "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
@@ -184,10 +184,10 @@ def test_probes_ask_the_page_of_the_settings(helm: str, tmp_path: Path) -> None:
     """The port stands in the settings alone; only the readiness asks whether the job handles."""
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({"settings": VALUES["settings"].replace("9464", "8080")}))
-    objects = _render(helm, "--values", str(values))
-    (container,) = _one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    objects = render(helm, "--values", str(values))
+    (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["ports"] == [{"name": "metrics", "containerPort": 8080}]
-    assert _one(objects, "Service")["spec"]["ports"][0]["port"] == 8080
+    assert one(objects, "Service")["spec"]["ports"][0]["port"] == 8080
     paths = {
         name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")
     }
@@ -200,14 +200,14 @@ def test_probes_ask_the_page_of_the_settings(helm: str, tmp_path: Path) -> None:
 
 def test_texts_arrive_as_they_were_given(helm: str) -> None:
     """Settings, tables and alerts lose nothing on the way through templates."""
-    objects = _render(helm, "--set", "prometheusRule.enabled=true")
+    objects = render(helm, "--set", "prometheusRule.enabled=true")
     texts: dict[str, str] = {}
     for document in objects:
         if document["kind"] == "ConfigMap":
             texts |= document["data"]
     assert texts == {"redrive.toml": VALUES["settings"], **VALUES["files"]}
     rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "redrive.rules.yml").read_text())
-    assert _one(objects, "PrometheusRule")["spec"] == rules
+    assert one(objects, "PrometheusRule")["spec"] == rules
 
 
 def test_wrong_values_are_refused(helm: str) -> None:
