@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from redrive.command.opening import DEFAULT_SETTINGS, TopicSource, open_cluster
-from redrive.command.options import json_option, network_options
+from redrive.command.options import choice_option, json_option, network_options
 from redrive.command.output import counted, print_json, print_lines, print_notes
 from redrive.errors import UsageError
 from redrive.kafka.cluster import without_leader
@@ -40,13 +40,12 @@ _SHOWN_BYTES: Final = 64
     "--count", "--limit", "count", type=click.IntRange(min=1), default=10, show_default=True,
     metavar="N", help="How many messages to show at most.",
 )  # fmt: skip
-@click.option(
+@choice_option(
     "--from",
     "start",
-    type=click.Choice([one.value for one in Start]),
-    default=Start.WAITING.value,
-    show_default=True,
-    help="The first unread messages, the oldest ones that the topic keeps, or the last ones.",
+    values=Start,
+    default=Start.WAITING,
+    help_text="The first unread messages, the oldest ones that the topic keeps, or the last ones.",
 )
 @click.option(
     "--remaining", is_flag=True, help="Undeliverable messages from QUEUE, or from anywhere on QM."

@@ -11,7 +11,13 @@ from typing import Final
 import click
 
 from redrive.command.finding_formats import FORMATS, FileFindings
-from redrive.command.options import STANDARD_INPUT, json_option, lenient_option, read_file
+from redrive.command.options import (
+    STANDARD_INPUT,
+    choice_option,
+    json_option,
+    lenient_option,
+    read_file,
+)
 from redrive.command.output import counted
 from redrive.diagnostics import Diagnostic, Severity, in_order
 from redrive.errors import ConfigurationError
@@ -111,21 +117,19 @@ def _check_settings(file: str) -> FileFindings:
     metavar="QUEUE",
     help="The dead-letter queue of the tables, by default INPUTQ.",
 )
-@click.option(
+@choice_option(
     "--fail-on",
-    type=click.Choice([severity.value for severity in Severity]),
-    default=Severity.ERROR.value,
-    show_default=True,
-    help="The least severe finding that makes the exit code 1.",
+    values=Severity,
+    default=Severity.ERROR,
+    help_text="The least severe finding that makes the exit code 1.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print only the findings that make it 1.")
-@click.option(
+@choice_option(
     "--format",
     "form",
-    type=click.Choice(list(FORMATS)),
+    values=FORMATS,
     default="text",
-    show_default=True,
-    help="Text, JSON, annotations of GitHub, or SARIF for code scanning.",
+    help_text="Text, JSON, annotations of GitHub, or SARIF for code scanning.",
 )
 @json_option
 @click.pass_context

@@ -15,6 +15,7 @@ from redrive.command.options import (
     json_option,
     lenient_option,
     optional_config_option,
+    repeated_option,
 )
 from redrive.command.output import print_json
 from redrive.errors import UsageError
@@ -65,12 +66,11 @@ _EFFECTS: Final = {
 @click.option("--key", help="The newest record of TOPIC with this key: text, or 0x and hex digits.")
 @optional_config_option
 @bootstrap_option
-@click.option(
+@repeated_option(
     "--field",
     "assignments",
-    multiple=True,
     metavar="KEYWORD=VALUE",
-    help="A field that patterns look at, such as REASON=MQRC_Q_FULL; wins over the message.",
+    help_text="A field that patterns look at, such as REASON=MQRC_Q_FULL; wins over the message.",
 )
 @lenient_option
 @json_option

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from redrive.command.options import because_option, config_option, table_options
+from redrive.command.options import because_option, choice_option, config_option, table_options
 from redrive.command.output import counted, print_json, print_table
 from redrive.engine.commands import ResumeFrom
 from redrive.operations.handlers import ReadTopic, read_topics
@@ -52,13 +52,12 @@ def list_handlers(config: Path, *, as_json: bool) -> None:
 @handler.command()
 @click.argument("name", metavar="NAME")
 @config_option
-@click.option(
+@choice_option(
     "--from",
     "begin",
-    type=click.Choice([one.value for one in ResumeFrom]),
-    default=ResumeFrom.OLDEST.value,
-    show_default=True,
-    help="Where to go on: at the oldest record that is kept, or behind the last one.",
+    values=ResumeFrom,
+    default=ResumeFrom.OLDEST,
+    help_text="Where to go on: at the oldest record that is kept, or behind the last one.",
 )
 @because_option
 def resume(name: str, config: Path, begin: str, purpose: str) -> None:

@@ -39,7 +39,9 @@ _SHOWN: Final = 100
 @click.argument("topic", metavar="TOPIC[:PARTITION:OFFSET]")
 @optional_config_option
 @bootstrap_option
-@number_option("--count", 10_000, 1_000_000, "How many of the newest messages to read.")
+@number_option(
+    "--count", "How many of the newest messages to read.", default=10_000, most=1_000_000
+)
 @click.option(
     "--write",
     type=FILE,

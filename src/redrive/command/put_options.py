@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import click
 
-from redrive.command.options import combined
+from redrive.command.options import combined, repeated_option
 from redrive.diagnostics import did_you_mean
 from redrive.errors import UsageError
 from redrive.messages.reports import REPORT_OPTIONS
@@ -18,12 +18,11 @@ put_options = combined(
     click.argument("names", nargs=-1, required=True, metavar="QUEUE[@QM]"),
     click.option("--at", default="", metavar="QM", help="The manager the application connects to."),
     click.option("--persistent/--not-persistent", default=None, help="Default: as the queue says."),
-    click.option(
+    repeated_option(
         "--report",
         "reports",
-        multiple=True,
         metavar="OPTION",
-        help="A report option, such as COA, EXCEPTION_WITH_DATA, DISCARD_MSG. May be repeated.",
+        help_text="A report option, such as COA, EXCEPTION_WITH_DATA, DISCARD_MSG.",
     ),
     click.option(
         "--reply-to", default="", metavar="QUEUE[@QM]", help="Where reports and replies go."

@@ -15,9 +15,11 @@ from redrive.command.opening import open_cluster
 from redrive.command.options import (
     FILE,
     because_option,
+    choice_option,
     combined,
     config_option,
     mq_option,
+    number_option,
     table_options,
     yes_option,
 )
@@ -44,9 +46,7 @@ from redrive.outcomes.inventory import Selection
 from redrive.printable import printable
 from redrive.settings import read_settings
 
-_limit = click.option(
-    "--limit", type=click.IntRange(min=1), help="Maximum messages, oldest failure first."
-)
+_limit = number_option("--limit", "Maximum messages, oldest failure first.")
 _rate = click.option("--rate", metavar="N/s", help="Messages a second, such as 50/s.")
 _output = click.option("-o", "--output", type=FILE, help="Write the plan; replay apply applies it.")
 _shown = combined(config_option, mq_option, table_options)
@@ -60,12 +60,11 @@ _to = combined(
         help="Where to: their original destinations, the topics of the groups that failed, the"
         " rules from the first one on, or a queue.",
     ),
-    click.option(
+    choice_option(
         "--header",
-        type=click.Choice(["keep", "strip"]),
+        values=("keep", "strip"),
         default="strip",
-        show_default=True,
-        help="Whether a message for QUEUE keeps its dead-letter header.",
+        help_text="Whether a message for QUEUE keeps its dead-letter header.",
     ),
 )
 _identity = click.argument("identity", metavar="ID")

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from redrive.command.options import topology_option
+from redrive.command.options import choice_option, number_option, topology_option
 from redrive.command.put_options import (
     checked_at,
     put_options,
@@ -52,26 +52,25 @@ _LONGEST: Final = 1 << 30
     type=click.Choice(MOVES),
     help="MQ Everyplace: what happens once the message is stored; may be repeated.",
 )
-@click.option(
+@number_option(
     "--length",
-    type=click.IntRange(0, _LONGEST),
+    "Length of the message's body.",
     default=0,
+    least=0,
+    most=_LONGEST,
     metavar="BYTES",
-    help="Length of the message's body.",
 )
-@click.option(
+@choice_option(
     "--bind",
-    type=click.Choice(list(_BINDS)),
+    values=_BINDS,
     default="as-q-def",
-    show_default=True,
-    help="With --open: when an instance of a cluster queue is chosen.",
+    help_text="With --open: when an instance of a cluster queue is chosen.",
 )
-@click.option(
+@number_option(
     "--seed",
-    type=click.IntRange(0),
+    "Decides among equal cluster queues, as the put's offset on the intake does.",
     default=0,
-    metavar="N",
-    help="Decides among equal cluster queues, as the put's offset on the intake does.",
+    least=0,
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the trace as JSON.")
 @click.option("--mermaid", is_flag=True, help="Print the trace as a Mermaid flowchart.")

@@ -12,7 +12,7 @@ from redrive.command import record
 from redrive.command.failures import shows_mq
 from redrive.command.history import document_of, masked, print_history
 from redrive.command.opening import open_cluster, schemes_of
-from redrive.command.options import config_option, mq_option, table_options
+from redrive.command.options import choice_option, config_option, mq_option, table_options
 from redrive.command.output import console, print_json
 from redrive.configuration import JobConfiguration
 from redrive.errors import NotFoundError, RedriveError, TransientFault
@@ -27,13 +27,12 @@ from redrive.settings import Settings, read_settings
 @click.command()
 @click.argument("identity", metavar="ID")
 @config_option
-@click.option(
+@choice_option(
     "--body",
     "form",
-    type=click.Choice(record.FORMS),
+    values=record.FORMS,
     default="auto",
-    show_default=True,
-    help="How to print the body; auto is by its schema, JSON, text, or else hex.",
+    help_text="How to print the body; auto is by its schema, JSON, text, or else hex.",
 )
 @click.option("--all", "whole", is_flag=True, help="Print the whole body, however long it is.")
 @mq_option
