@@ -10,7 +10,7 @@ import click
 
 from redrive.command.opening import DEFAULT_SETTINGS, TopicSource, open_cluster
 from redrive.command.options import choice_option, json_option, network_options
-from redrive.command.output import counted, print_json, print_lines, print_notes
+from redrive.command.output import print_json, print_lines, print_notes
 from redrive.errors import UsageError
 from redrive.kafka.cluster import without_leader
 from redrive.masking import Mask
@@ -23,7 +23,7 @@ from redrive.operations.durations import clock
 from redrive.operations.network import Network, queue_names, read_network
 from redrive.operations.states import with_states
 from redrive.operations.undelivered import sources_of_queue, undelivered
-from redrive.printable import plain_text
+from redrive.printable import counted, plain_text
 from redrive.settings import read_settings
 
 _SHOWN_TEXT: Final = 400

@@ -18,12 +18,12 @@ from redrive.command.options import (
     lenient_option,
     read_file,
 )
-from redrive.command.output import counted
 from redrive.diagnostics import Diagnostic, Severity, in_order
 from redrive.errors import ConfigurationError
 from redrive.operations.definitions import read_sources, with_source_lines
 from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.rule_targets import check_targets
+from redrive.printable import counted
 from redrive.rules import decode_source, parse
 from redrive.rules.analysis import analyse
 from redrive.topology.files import (

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from redrive.command.options import because_option, choice_option, config_option, table_options
-from redrive.command.output import counted, print_json, print_table
+from redrive.command.output import print_json, print_table
 from redrive.engine.commands import ResumeFrom
 from redrive.operations.handlers import ReadTopic, read_topics
 from redrive.operations.handlers import resume as resume_handler
+from redrive.printable import counted
 from redrive.settings import read_settings
 
 

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from redrive.command.output import counted
 from redrive.errors import UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
@@ -18,6 +17,7 @@ from redrive.messages import SchemeTable
 from redrive.operations.states import acknowledgements_in_effect
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory, Selection, State
+from redrive.printable import counted
 from redrive.rules import GROUP_TOPIC
 from redrive.settings import Settings, read_settings
 

@@ -20,8 +20,9 @@ from redrive.errors import AlreadyRunningError, EnvironmentFault, RedriveError, 
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import ANSWER
-from redrive.logs import configure_logging, counted
+from redrive.logs import configure_logging
 from redrive.messages.constants import constant_value, reason_name
+from redrive.printable import counted
 from redrive.rules import Control, Dialect, decode_source, input_queue
 from redrive.schemas import KeyPath
 from redrive.settings import (

@@ -21,13 +21,14 @@ from redrive.command.options import (
     topology_option,
     yes_option,
 )
-from redrive.command.output import ask, counted, print_json, print_notes, print_table
+from redrive.command.output import ask, print_json, print_notes, print_table
 from redrive.errors import EnvironmentFault, TransientFault, UsageError
 from redrive.operations.definitions import read_definitions
 from redrive.operations.depths import NO_DEPTH, Depth, depths_of
 from redrive.operations.network import Network, read_network
 from redrive.operations.states import with_states
 from redrive.operations.topics import TopicCreation
+from redrive.printable import counted
 from redrive.topology.dot import DEFAULT_QUEUES, dot
 from redrive.topology.files import Topology
 from redrive.topology.overview import Overview, QueueOverview, overview_of

@@ -16,6 +16,7 @@ from redrive.console.logins import Grants
 from redrive.console.oidc import OidcSettings
 from redrive.diagnostics import Severity, has_errors
 from redrive.errors import ConfigurationError, UsageError
+from redrive.printable import counted
 from redrive.schemas import Schema
 from redrive.settings.connection import read_secret
 from redrive.settings.document import Document
@@ -129,7 +130,7 @@ def _check(root: Section) -> None:
     if has_errors(found):
         count = sum(one.severity is Severity.ERROR for one in found)
         raise ConfigurationError(
-            f"{count} error{'s' * (count != 1)} in {root.findings.document.name}",
+            f"{counted(count, 'error')} in {root.findings.document.name}",
             hint="fix all errors; docs/console.md shows what the file may hold",
             diagnostics=found,
         )

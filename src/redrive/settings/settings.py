@@ -24,6 +24,7 @@ from redrive.diagnostics import Severity, has_errors
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault
 from redrive.masking import Mask
 from redrive.messages.json_patch import JsonPatch, read_json
+from redrive.printable import counted
 from redrive.settings.connection import read_clusters, read_connection, read_registry
 from redrive.settings.document import Document, Option
 from redrive.settings.environment import unknown_variables, with_environment
@@ -136,7 +137,7 @@ def settings_of(
     if has_errors(diagnostics):
         count = sum(found.severity is Severity.ERROR for found in diagnostics)
         raise ConfigurationError(
-            f"{count} error{'s' * (count != 1)} in the settings or in rules tables they name",
+            f"{counted(count, 'error')} in the settings or in rules tables they name",
             hint="fix all errors; redrive check shows them again",
             diagnostics=diagnostics,
         )
