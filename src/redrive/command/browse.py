@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from redrive.command.opening import DEFAULT_SETTINGS, TopicSource, open_cluster
+from redrive.command.opening import DEFAULT_SETTINGS, TopicSource
 from redrive.command.options import choice_option, json_option, network_options
 from redrive.command.output import print_json, print_lines, print_notes
 from redrive.errors import UsageError
@@ -20,7 +20,7 @@ from redrive.operations.browse import Browsed, BrowsedMessage, Start, browse_top
 from redrive.operations.browse import browse as browse_queue
 from redrive.operations.depths import NO_DEPTH, retried
 from redrive.operations.durations import clock
-from redrive.operations.network import Network, queue_names, read_network
+from redrive.operations.network import Network, open_cluster, queue_names, read_network
 from redrive.operations.states import with_states
 from redrive.operations.undelivered import sources_of_queue, undelivered
 from redrive.printable import counted, plain_text

@@ -163,8 +163,9 @@ def _read_message(
             hint="name a file, a place: topic:partition:offset, or a topic with --key",
         )
     # Slow to import; a message in a file needs no client.
-    from redrive.command.opening import TopicSource, open_cluster  # noqa: PLC0415
+    from redrive.command.opening import TopicSource  # noqa: PLC0415
     from redrive.command.selection import parse_key  # noqa: PLC0415
+    from redrive.operations.network import open_cluster  # noqa: PLC0415
     from redrive.operations.record_view import (  # noqa: PLC0415
         find_by_key,
         read_record,

@@ -1,4 +1,4 @@
-"""How commands open the cluster, the settings and the ledger."""
+"""How commands open the settings and the ledger."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from redrive.errors import UsageError
-from redrive.kafka.access import check_access
-from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import SchemeTable
@@ -22,16 +20,8 @@ from redrive.rules import GROUP_TOPIC
 from redrive.settings import Settings, read_settings
 
 DEFAULT_SETTINGS: Final = Path("redrive.toml")
-_ANSWER_TIMEOUT: Final = 15.0
-"""Seconds to wait for one answer of the cluster."""
 
 _Answer = TypeVar("_Answer")
-
-
-def open_cluster(connection: Connection) -> Cluster:
-    """The cluster, once it has answered; raises ``EnvironmentFault``."""
-    check_access(connection)
-    return Cluster.open(connection, timeout=_ANSWER_TIMEOUT)
 
 
 class TopicSource(NamedTuple):

@@ -11,7 +11,6 @@ import click
 
 from redrive.command.edits import edit_options, edit_with, edited_file
 from redrive.command.failures import shows_mq
-from redrive.command.opening import open_cluster
 from redrive.command.options import (
     FILE,
     because_option,
@@ -38,6 +37,7 @@ from redrive.command.selection import selection_options
 from redrive.engine.commands import To
 from redrive.engine.edits import Edit
 from redrive.errors import UsageError
+from redrive.operations.network import open_cluster
 from redrive.operations.process import this_user
 from redrive.operations.replay.entries import read_accepted
 from redrive.operations.replay.plan import Order, ReplayPlan, parse_rate, parse_target

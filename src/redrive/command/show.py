@@ -11,12 +11,13 @@ from rich.text import Text
 from redrive.command import record
 from redrive.command.failures import shows_mq
 from redrive.command.history import document_of, masked, print_history
-from redrive.command.opening import open_cluster, schemes_of
+from redrive.command.opening import schemes_of
 from redrive.command.options import choice_option, config_option, mq_option, table_options
 from redrive.command.output import console, print_json
 from redrive.configuration import JobConfiguration
 from redrive.errors import NotFoundError, RedriveError, TransientFault
 from redrive.kafka.records import StoredRecord
+from redrive.operations.network import open_cluster
 from redrive.operations.record_view import RecordView, read_record, record_place
 from redrive.operations.schema_registry import SchemaRegistry
 from redrive.outcomes.bodies import Lost

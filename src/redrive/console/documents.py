@@ -17,7 +17,7 @@ from redrive.command.explain import explanation_document
 from redrive.command.failures import shows_mq
 from redrive.command.ls import Groups, Letters
 from redrive.command.message_file import WrittenRecord, message_fields
-from redrive.command.opening import ask_inventory, open_cluster, schemes_of
+from redrive.command.opening import ask_inventory, schemes_of
 from redrive.command.put_options import checked_at, read_queue_names
 from redrive.command.replay_work import results_of_replays, status_with_results
 from redrive.command.selection import options_of
@@ -30,7 +30,7 @@ from redrive.errors import EnvironmentFault, RedriveError, TransientFault, Usage
 from redrive.kafka.records import StoredRecord
 from redrive.masking import MASK
 from redrive.operations.channel import channel_status
-from redrive.operations.network import Network, network_of_settings
+from redrive.operations.network import Network, network_of_settings, open_cluster
 from redrive.operations.put import NewMessage
 from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.replay.progress import statuses

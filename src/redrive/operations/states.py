@@ -25,6 +25,12 @@ from redrive.outcomes.acknowledgements import Acknowledgement, acknowledgements_
 _ATTEMPTS: Final = 4
 
 
+def read_control(job: JobConfiguration, cluster: Cluster) -> Entries:
+    """The entries of the job's control topic; none before its first start."""
+    is_there = cluster.partitions([job.control_topic])
+    return read_entries(cluster, job.control_topic) if is_there else {}
+
+
 def read_decisions(job: JobConfiguration, cluster: Cluster) -> Entries:
     """The entries of all that operators have decided, as the job sees them."""
     existing = cluster.topics()
