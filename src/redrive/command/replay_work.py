@@ -32,7 +32,7 @@ from redrive.kafka.facts import ClusterFacts
 from redrive.operations.durations import clock
 from redrive.operations.network import open_cluster
 from redrive.operations.process import PidFile, check_directory, handling_signals, this_user
-from redrive.operations.replay.accepting import accept
+from redrive.operations.replay.applying import accept
 from redrive.operations.replay.plan import Order, ReplayPlan
 from redrive.operations.replay.planning import Planner
 from redrive.operations.replay.progress import ReplayStatus, statuses

@@ -22,7 +22,7 @@ from redrive.errors import RedriveError, TransientFault, UsageError
 from redrive.masking import Mask
 from redrive.operations.channel import set_channels
 from redrive.operations.network import network_of_settings, open_cluster
-from redrive.operations.replay.accepting import accept
+from redrive.operations.replay.applying import accept
 from redrive.operations.replay.entries import read_accepted
 from redrive.operations.replay.plan import Order
 from redrive.operations.replay.progress import cancel
