@@ -18,13 +18,14 @@ from redrive.command.options import (
     lenient_option,
     read_file,
 )
+from redrive.configuration.deciders import table_of, topology_of
 from redrive.diagnostics import Diagnostic, Severity, in_order
 from redrive.errors import ConfigurationError
 from redrive.operations.definitions import read_sources, with_source_lines
 from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.rule_targets import check_targets
 from redrive.printable import counted
-from redrive.rules import decode_source, parse
+from redrive.rules import decode_source
 from redrive.rules.analysis import analyse
 from redrive.topology.files import (
     CONFIGURATION_SUFFIX,
@@ -93,12 +94,12 @@ def _check_settings(file: str) -> FileFindings:
         if not error.diagnostics:
             raise
         return FileFindings(file, "settings", error.diagnostics)
-    topology = read_topology(settings.job.topology).topology if settings.job.topology else None
-    tracer = assuming_tracer(topology) if topology is not None else None
+    sources = settings.job.topology
+    tracer = assuming_tracer(topology_of(sources)) if sources else None
     analysed: list[Diagnostic] = []
     subscribed = (one.handler for one in settings.job.subscriptions)
     for handler in (*settings.job.handlers, *subscribed):
-        text, rules = handler.rules, parse(handler.rules).required()
+        text, rules = handler.rules, table_of(handler)
         analysed += analyse(rules, text, name=handler.rules_name)
         if tracer is not None:
             identity = handler.identity

@@ -24,6 +24,7 @@ from redrive.command.selection import options_of
 from redrive.command.show import find_message, message_document
 from redrive.command.status import StatusView
 from redrive.command.topology import TopologyView
+from redrive.configuration.deciders import table_of
 from redrive.console.access import EVERYTHING, Scope
 from redrive.engine.outcome import COLUMNS, Kind
 from redrive.errors import EnvironmentFault, RedriveError, TransientFault, UsageError
@@ -41,7 +42,6 @@ from redrive.outcomes.inventory import Inventory, Selection, State, group_of
 from redrive.outcomes.open_letters import OPEN
 from redrive.outcomes.rows import Row
 from redrive.rules import explain as explain_message
-from redrive.rules import parse
 from redrive.rules.analysis import hidden_field
 from redrive.settings import Settings, read_settings
 
@@ -317,7 +317,7 @@ def _why(
         handler = settings.job.handlers[topics.index(found.lane.topic)]
     else:
         return None
-    rules = parse(handler.rules, name=handler.rules_name).required()
+    rules = table_of(handler)
     record = WrittenRecord(found.key, found.value, found.headers, found.timestamp)
     fields, problem = message_fields(record, schemes_of(settings), rules)
     if problem:
