@@ -22,7 +22,7 @@ from redrive.configuration.deciders import table_of, topology_of
 from redrive.diagnostics import Diagnostic, Severity, in_order
 from redrive.errors import ConfigurationError
 from redrive.operations.definitions import read_sources, with_source_lines
-from redrive.operations.put_tracers import assuming_tracer
+from redrive.operations.put_trace import assuming_tracer
 from redrive.operations.rule_targets import check_targets
 from redrive.printable import counted
 from redrive.rules import decode_source

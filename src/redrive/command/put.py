@@ -21,7 +21,7 @@ from redrive.errors import EnvironmentFault, RedriveError, UsageError
 from redrive.operations.network import Network, read_network
 from redrive.operations.put import NewMessage, checked_put_topic, putting_user
 from redrive.operations.put import put as put_message
-from redrive.operations.put_tracers import cluster_tracer
+from redrive.operations.put_trace import cluster_tracer
 
 
 @click.command()

@@ -20,7 +20,7 @@ from redrive.command.put_options import (
 from redrive.errors import UsageError
 from redrive.operations.definitions import read_definitions
 from redrive.operations.put import NewMessage
-from redrive.operations.put_tracers import assuming_tracer
+from redrive.operations.put_trace import assuming_tracer
 from redrive.topology.mq.results import Bind, OpenOption, OpenRequest
 from redrive.topology.trace import (
     MOVES,

@@ -33,7 +33,7 @@ from redrive.masking import MASK
 from redrive.operations.channel import channel_status
 from redrive.operations.network import Network, network_of_settings, open_cluster
 from redrive.operations.put import NewMessage
-from redrive.operations.put_tracers import assuming_tracer
+from redrive.operations.put_trace import assuming_tracer
 from redrive.operations.replay.progress import statuses
 from redrive.operations.states import read_states
 from redrive.outcomes.bodies import Lost

@@ -29,7 +29,7 @@ from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.operations.depths import read_offsets, retry_topics, unread
 from redrive.operations.network import Network, check_topics, queue_names, unknown
 from redrive.operations.put import NewMessage
-from redrive.operations.put_tracers import assuming_tracer
+from redrive.operations.put_trace import assuming_tracer
 from redrive.operations.record_view import existing_topic
 from redrive.operations.undelivered import undelivered_at_head
 from redrive.topology.files import Topology
