@@ -155,8 +155,8 @@ def _read_message(
         from redrive.settings import read_settings  # noqa: PLC0415 - slow to import
 
         settings = read_settings(config)
-        schemes = SchemeTable(one.scheme() for one in settings.job.schemes)
-        return read_written(path), schemes, settings.mask, settings.job.group_topic
+        job = settings.job
+        return read_written(path), job.scheme_table, settings.mask, job.group_topic
     if key is None and ":" not in message:
         raise UsageError(
             f"there is no file {message}",

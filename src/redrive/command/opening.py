@@ -43,13 +43,9 @@ class TopicSource(NamedTuple):
             return cls(Connection(bootstrap_servers=bootstrap_server), SchemeTable(), NO_MASK)
         settings = read_settings(path)
         job = settings.job
-        schemes = schemes_of(settings)
-        return cls(job.connection, schemes, settings.mask, job.application, job.group_topic)
-
-
-def schemes_of(settings: Settings) -> SchemeTable:
-    """The known schemes of dead letters, and those of the settings."""
-    return SchemeTable(one.scheme() for one in settings.job.schemes)
+        return cls(
+            job.connection, job.scheme_table, settings.mask, job.application, job.group_topic
+        )
 
 
 def settings_file(config: Path | None, bootstrap_server: str) -> Path | None:

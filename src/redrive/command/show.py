@@ -11,7 +11,6 @@ from rich.text import Text
 from redrive.command import record
 from redrive.command.failures import shows_mq
 from redrive.command.history import document_of, masked, print_history
-from redrive.command.opening import schemes_of
 from redrive.command.options import choice_option, config_option, mq_option, table_options
 from redrive.command.output import console, print_json
 from redrive.configuration import JobConfiguration
@@ -108,7 +107,7 @@ def message_document(
 
 def _view(found: StoredRecord, settings: Settings) -> RecordView:
     registry = None if settings.registry is None else SchemaRegistry(settings.registry)
-    return RecordView.of(found, schemes_of(settings), settings.mask, registry)
+    return RecordView.of(found, settings.job.scheme_table, settings.mask, registry)
 
 
 def _in_json(found: StoredRecord | Lost, settings: Settings) -> dict[str, Any]:

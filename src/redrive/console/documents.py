@@ -17,7 +17,7 @@ from redrive.command.explain import explanation_document
 from redrive.command.failures import shows_mq
 from redrive.command.ls import Groups, Letters
 from redrive.command.message_file import WrittenRecord, message_fields
-from redrive.command.opening import ask_inventory, schemes_of
+from redrive.command.opening import ask_inventory
 from redrive.command.put_options import checked_at, read_queue_names
 from redrive.command.replay_work import results_of_replays, status_with_results
 from redrive.command.selection import options_of
@@ -319,7 +319,7 @@ def _why(
         return None
     rules = table_of(handler)
     record = WrittenRecord(found.key, found.value, found.headers, found.timestamp)
-    fields, problem = message_fields(record, schemes_of(settings), rules)
+    fields, problem = message_fields(record, settings.job.scheme_table, rules)
     if problem:
         return {"problem": problem, "rules": [], "turns": []}
     shown = {key: hidden_field(settings.mask, key, it) for key, it in fields.items()}
