@@ -92,7 +92,7 @@ def read_topology(section: Section) -> TopologySettings:
     for key in _OF_KAFKA:
         if section.has(key):
             hint = "the definitions contain it"
-            section.warning(key, "WITHOUT_EFFECT", f"{key} has no effect with files", hint=hint)
+            section.without_effect(key, f"{key} has no effect with files", hint=hint)
     texts = tuple(_texts(section))
     result = read_definitions(texts)
     accepts = section.text("failed_commands") == "accept"
