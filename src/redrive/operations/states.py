@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from redrive.checkpoints.control import Entries, read_entries
-from redrive.checkpoints.own_topics import control_topic, tables_topic
+from redrive.checkpoints.own_topics import state_topic
 from redrive.checkpoints.states import StatesWriter, read_earlier
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import in_states
@@ -70,7 +70,7 @@ def acknowledgements_in_effect(
 def ensure_topics(job: JobConfiguration) -> None:
     """Creates the topics that a ``StatesWriter`` needs, if the job never ran."""
     TopicAdministration(job.connection).ensure(
-        [control_topic(job.control_topic), tables_topic(job.tables_topic)]
+        [state_topic(job.control_topic), state_topic(job.tables_topic)]
     )
 
 

@@ -21,7 +21,7 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from redrive.checkpoints.control import read_entries
-from redrive.checkpoints.own_topics import MAX_MESSAGE_BYTES, replay_topic
+from redrive.checkpoints.own_topics import MAX_MESSAGE_BYTES, waiting_topic
 from redrive.checkpoints.states import StatesWriter
 from redrive.collector import collector_paused
 from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -156,7 +156,7 @@ class Instructions(_Applied):
     def _ensure_topics(self) -> None:
         counts = self._cluster.topics()
         TopicAdministration(self._job.connection).ensure(
-            replay_topic(one.handler.identity.replay_topic, counts[one.handler.identity.topic])
+            waiting_topic(one.handler.identity.replay_topic, counts[one.handler.identity.topic])
             for one in self._lanes
             if one.handler.identity.topic in counts
         )
