@@ -36,7 +36,7 @@ from redrive.engine.sources import PartitionRecords
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.reader import read_parts
 from redrive.messages import DeadLetterDecoder, OffsetRange, Records, TopicPartition
-from redrive.operations.replay.accepting import accept
+from redrive.operations.replay.applying import accept
 from redrive.operations.replay.plan import Order, ReplayPlan, new_plan_id
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted, GroupCluster
 from redrive.streaming.rows import arrow_batch

@@ -29,7 +29,7 @@ from redrive.configuration import JobConfiguration
 from redrive.engine.edits import Edit, SetHeader
 from redrive.errors import ProtocolError
 from redrive.kafka.cluster import Cluster
-from redrive.operations.replay.accepting import accept
+from redrive.operations.replay.applying import accept
 from redrive.operations.replay.plan import ReplayPlan
 from redrive.operations.replay.progress import cancel, statuses
 from redrive.settings import read_settings

@@ -25,7 +25,7 @@ from kafka.admin import NewTopic
 from redrive.configuration import JobConfiguration
 from redrive.engine.commands import To
 from redrive.kafka.cluster import Cluster
-from redrive.operations.replay.accepting import accept
+from redrive.operations.replay.applying import accept
 from redrive.operations.replay.plan import Order, ReplayPlan, new_plan_id
 from redrive.settings import read_settings
 from redrive.topology.names import Names

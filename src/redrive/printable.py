@@ -1,4 +1,4 @@
-"""Text from outside that goes to a terminal: control characters are shown, never sent.
+"""Text that goes to a terminal: control characters from outside are shown, never sent.
 
 A message, a table or a file name may hold what clears a screen, hides a line or turns the direction
 of writing. This module imports no package.
@@ -47,6 +47,14 @@ def plain_text(data: bytes, besides: str = "\t\r\n") -> str | None:
     except UnicodeDecodeError:
         return None
     return text if all(one.isprintable() or one in besides for one in text) else None
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: ``1 message``, ``1,234 messages``; ``1 try``, ``2 tries``."""
+    if count == 1:
+        return f"1 {noun}"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {plural}"
 
 
 def shortened(text: str, longest: int) -> str:

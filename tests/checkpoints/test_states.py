@@ -98,8 +98,8 @@ def application(bootstrap_servers: str) -> str:
     """An application whose job never ran, and whose topics exist."""
     name = f"states{time.time_ns()}"
     topics = [
-        own_topics.control_topic(control_topic(name)),
-        own_topics.tables_topic(tables_topic(name)),
+        own_topics.state_topic(control_topic(name)),
+        own_topics.state_topic(tables_topic(name)),
     ]
     TopicAdministration(Connection(bootstrap_servers=bootstrap_servers)).ensure(topics)
     return name

@@ -16,7 +16,7 @@ from tests.outcomes.conftest import small_job
 from tests.outcomes.small_job import SmallJob, dead_letter
 
 from redrive.checkpoints.control import ControlTopic, TableIdentity
-from redrive.checkpoints.own_topics import tables_topic
+from redrive.checkpoints.own_topics import state_topic
 from redrive.checkpoints.tables import RunningTable, keep_tables
 from redrive.command import main
 from redrive.errors import ConfigurationError, RedriveError
@@ -43,7 +43,7 @@ def ran(
 ) -> list[str]:
     """Let the job have run with some tables, the last of which decides; their hashes."""
     job = small_job.configuration
-    TopicAdministration(job.connection).ensure([tables_topic(job.tables_topic)])
+    TopicAdministration(job.connection).ensure([state_topic(job.tables_topic)])
     hashes = []
     for text in texts:
         table = parse(text).required()

@@ -14,7 +14,14 @@ from typing import Final
 
 from redrive.demo.messages import Message, Outcome, Record
 from redrive.demo.reconciliation import Trace
-from redrive.demo.scripts.load import DEAD_LETTER_QUEUE, INVOICES, ORDERS, QUEUES
+from redrive.demo.scripts.load import (
+    DEAD_LETTER_QUEUE,
+    INVOICES,
+    MAX_MESSAGE_BYTES,
+    MAX_MESSAGE_LENGTH,
+    ORDERS,
+    QUEUES,
+)
 from redrive.messages import constant_value, decode_dead_letter
 from redrive.rules import Action, FieldValue, Rule, RulesTable
 from redrive.rules.patterns import NumberPattern, Pattern, StringPattern
@@ -151,11 +158,9 @@ class Walk:
         """Why a queue may refuse a body of so many bytes, and whether it always does."""
         if name == DEAD_LETTER_QUEUE:
             return _LOOPING, True
-        queue = QUEUES.get(name)
-        if queue is None:
+        if name not in QUEUES:
             return _UNKNOWN, True
-        limits = [queue.max_message_length, queue.max_message_bytes]
-        if any(limit is not None and length > limit for limit in limits):
+        if length > {**MAX_MESSAGE_LENGTH, **MAX_MESSAGE_BYTES}.get(name, length):
             return _TOO_BIG, True
         return {INVOICES: _UNKNOWN, ORDERS: _FULL}.get(name, 0), False
 

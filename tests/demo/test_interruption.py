@@ -29,7 +29,7 @@ def test_a_signal_interrupts(number: signal.Signals) -> None:
     """Whichever of the three, unless it is ignored, as whoever runs the tests may ignore SIGHUP."""
     interruption, before = Interruption(), signal.signal(number, signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt), interruption.heeded():
+        with pytest.raises(KeyboardInterrupt), interruption.caught():
             _interrupt(number)
     finally:
         signal.signal(number, before)
@@ -40,7 +40,7 @@ def test_what_runs_is_asked_to_end_first() -> None:
     """It ends in an orderly way; then the demo is interrupted."""
     asked: list[str] = []
     interruption = Interruption()
-    with interruption.heeded():
+    with interruption.caught():
         with pytest.raises(KeyboardInterrupt), interruption.asking(asked.append):  # noqa: PT012
             _interrupt()
             _interrupt()
@@ -54,7 +54,7 @@ def test_an_interruption_outweighs_the_error_that_it_causes() -> None:
     """What breaks because it was told to end is not worth a word."""
     interruption = Interruption()
     with (
-        interruption.heeded(),
+        interruption.caught(),
         pytest.raises(KeyboardInterrupt),
         interruption.asking(lambda _name: None),
     ):
@@ -65,7 +65,7 @@ def test_the_handlers_from_before_come_back() -> None:
     """And a signal that was ignored stays so, as with nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with Interruption().heeded():
+        with Interruption().caught():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             _interrupt(signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

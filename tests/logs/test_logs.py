@@ -13,7 +13,8 @@ from redrive.configuration import EmitterChoice
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.engine.statistics import Failure
 from redrive.errors import ConfigurationError, EnvironmentFault
-from redrive.logs import LogObserver, configure_logging, counted, log_findings
+from redrive.logs import LogObserver, configure_logging, log_findings
+from redrive.printable import counted
 from redrive.settings import LogFormat, LogLevel, LogSettings
 from redrive.streaming.lifecycle import BatchSummary
 

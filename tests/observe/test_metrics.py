@@ -20,8 +20,7 @@ from redrive.engine.statistics import Failure, OutcomeKind
 from redrive.messages.constants import reason_name
 from redrive.observe.metrics import MOST_SERIES, MOST_TARGETS
 from redrive.observe.observer import MetricsObserver
-from redrive.observe.series import OTHER
-from redrive.observe.waiting import MOST_CAUSES
+from redrive.observe.waiting import MOST_CAUSES, OTHER
 from redrive.operations.handler_states import HandlerState
 from redrive.operations.supervision import Activity
 from redrive.outcomes.causes import Cause

@@ -38,8 +38,8 @@ from redrive.engine.names import control_topic, tables_topic
 from redrive.errors import UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
-from redrive.operations.replay import instructions
-from redrive.operations.replay.instructions import Instructions
+from redrive.operations.replay import applying
+from redrive.operations.replay.applying import Instructions
 from redrive.operations.replay.plan import Order, ReplayPlan
 from redrive.topology.names import Names
 
@@ -189,7 +189,7 @@ def dying_after(writes: int) -> Iterator[None]:
             raise KeyboardInterrupt
         write(self, *written)
 
-    small = patch.object(instructions, "_CHUNK_RECORDS", 2)
+    small = patch.object(applying, "_CHUNK_RECORDS", 2)
     with small, patch.object(StatesWriter, "write", dying):
         yield
 

@@ -43,7 +43,7 @@ from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka import cluster, copies, errors, facts, producer, waiting_keys
 from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.reports import FailureKind, TransactionReport
-from redrive.operations.replay.instructions import Instructions
+from redrive.operations.replay.applying import Instructions
 from redrive.operations.replay.placed import PlannedMessages
 from redrive.outcomes import progress
 from redrive.outcomes.last_outcomes import LastOutcome

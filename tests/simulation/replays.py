@@ -21,7 +21,7 @@ from redrive.errors import ProtocolError
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
-from redrive.operations.replay.accepting import accept
+from redrive.operations.replay.applying import accept
 from redrive.operations.replay.plan import Order, ReplayPlan, places_of
 from redrive.topology.names import Names
 

@@ -21,8 +21,7 @@ from redrive.broker.embedded import EmbeddedBroker
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import begin_run, fencer_of
 from redrive.checkpoints.instances import Share
-from redrive.checkpoints.own_topics import cluster_topic as topic_of
-from redrive.checkpoints.own_topics import control_topic
+from redrive.checkpoints.own_topics import state_topic, waiting_topic
 from redrive.configuration import JobConfiguration
 from redrive.engine.names import cluster_topic
 from redrive.kafka.administration import TopicAdministration
@@ -90,8 +89,8 @@ def application(
     configuration = configure({}, clusters={"eu": other})
     TopicAdministration(configuration.connection).ensure(
         [
-            control_topic(configuration.control_topic),
-            topic_of(cluster_topic(configuration.application, "eu")),
+            state_topic(configuration.control_topic),
+            waiting_topic(cluster_topic(configuration.application, "eu")),
         ]
     )
     return configuration
@@ -185,7 +184,7 @@ def test_a_topic_of_the_same_name_has_an_offset_of_its_own_on_the_other_cluster(
             eventually(partial(has_arrived, before + sent), "they arrive once")
         topics.delete([topic])
         eventually(lambda: topic not in topics.partitions(), "the topic is gone")
-        topics.ensure([topic_of(topic)])
+        topics.ensure([waiting_topic(topic)])
 
 
 def test_what_was_forwarded_is_deleted_at_the_end(

@@ -24,7 +24,7 @@ from redrive.command import main
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.engine.commands import Replay, To
 from redrive.kafka.cluster import Cluster
-from redrive.operations.replay.instructions import Instructions
+from redrive.operations.replay.applying import Instructions
 from redrive.operations.replay.plan import Order, ReplayPlan
 from redrive.operations.replay.progress import cancel, statuses
 from redrive.topology.names import Names

@@ -290,7 +290,7 @@ import pickle, sys, time
 from pathlib import Path
 from redrive.kafka import producer
 from redrive.kafka.cluster import Cluster
-from redrive.operations.replay.accepting import accept
+from redrive.operations.replay.applying import accept
 
 def hang(_):
     print("open", flush=True)

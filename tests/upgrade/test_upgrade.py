@@ -32,7 +32,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.reasons import Reason
-from redrive.operations.replay.instructions import Instructions
+from redrive.operations.replay.applying import Instructions
 from redrive.operations.replay.plan import ReplayPlan
 from redrive.outcomes.rows import INCARNATION
 from redrive.outcomes.table import LedgerTable

@@ -15,18 +15,11 @@ _LARGE: Final = {"max.message.bytes": str(MAX_MESSAGE_BYTES)}
 _COMPACTED: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", **_LARGE}
 
 
-def control_topic(name: str) -> NewTopic:
-    """The topic of instances and registered ids, and of known lanes, topics and tables."""
-    return NewTopic(name, 1, {**_COMPACTED, **_FOREVER})
+def state_topic(name: str) -> NewTopic:
+    """The control topic, the topic of tables and commands, or that of the keys that wait.
 
-
-def tables_topic(name: str) -> NewTopic:
-    """The topic of all rules tables that ever ran, and of operators' commands."""
-    return NewTopic(name, 1, {**_COMPACTED, **_FOREVER})
-
-
-def held_keys_topic(name: str) -> NewTopic:
-    """The topic of the keys that wait; one partition keeps keys and positions in their order."""
+    One partition keeps all entries in their order.
+    """
     return NewTopic(name, 1, {**_COMPACTED, **_FOREVER})
 
 
@@ -35,21 +28,14 @@ def outcomes_topic(name: str) -> NewTopic:
     return NewTopic(name, _OUTCOME_PARTITIONS, _FOREVER)
 
 
-def retry_topic(name: str, partitions: int) -> NewTopic:
-    """A topic of parked messages, with as many partitions as the topic they came from."""
-    return NewTopic(name, partitions, {**_FOREVER, **_LARGE})
+def waiting_topic(name: str, partitions: int = 1) -> NewTopic:
+    """A topic of parked messages, of orders to replay, or of messages on their way to a cluster.
 
-
-def cluster_topic(name: str) -> NewTopic:
-    """A topic of messages on their way to another cluster, in the order of their puts."""
-    return NewTopic(name, 1, {**_FOREVER, **_LARGE})
-
-
-def replay_topic(name: str, partitions: int) -> NewTopic:
-    """A topic of instructions to replay remaining messages; partitions as for a retry topic."""
+    Parked messages and orders have as many partitions as the topic that the messages came from.
+    """
     return NewTopic(name, partitions, {**_FOREVER, **_LARGE})
 
 
 def remaining_topic(name: str, partitions: int) -> NewTopic:
-    """A topic of messages that no rule could place; partitions as for a retry topic."""
+    """A topic of messages that no rule could place, partitioned like the topic they came from."""
     return NewTopic(name, partitions, _COMPACTED)

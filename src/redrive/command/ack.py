@@ -11,16 +11,18 @@ from typing import Any, Final, NamedTuple, Self
 
 import click
 
-from redrive.command.opening import Answer, ask_inventory, open_cluster
+from redrive.command.opening import Answer, ask_inventory
 from redrive.command.options import config_option, table_options
-from redrive.command.output import counted, print_json, print_notes, print_table
+from redrive.command.output import print_json, print_notes, print_table
 from redrive.command.selection import selection_options, selection_text
 from redrive.errors import UsageError
 from redrive.operations.durations import clock, parse_until
+from redrive.operations.network import open_cluster
 from redrive.operations.process import this_user
 from redrive.operations.states import acknowledgements_in_effect, write_states
 from redrive.outcomes.acknowledgements import Acknowledgement
 from redrive.outcomes.selection import Selection, State
+from redrive.printable import counted
 from redrive.settings import Settings, read_settings
 
 _REMAINING: Final = Selection(state=State.REMAINING)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from redrive.command.options import config_option, json_option
+from redrive.command.options import config_option, json_option, repeated_option
 from redrive.command.output import print_json
 from redrive.errors import UsageError
 from redrive.operations.rights import open_targets, rights_of
@@ -16,13 +16,11 @@ from redrive.settings import read_settings
 
 @click.command()
 @config_option
-@click.option(
+@repeated_option(
     "--target",
     "targets",
-    multiple=True,
     metavar="TOPIC",
-    help="A topic that messages name, on which rules put them; 'orders.*' for all that begin so."
-    " May be repeated.",
+    help_text="A topic that messages name, on which rules put them; 'orders.*' for a prefix.",
 )
 @click.option(
     "--principal",

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from redrive.broker import BrokerState, BrokerStatus, EmbeddedBroker, EmbeddedCluster
-from redrive.command.options import combined
+from redrive.command.options import combined, number_option, repeated_option
 from redrive.command.output import print_json
 from redrive.errors import UsageError
 from redrive.java import find_java
@@ -51,19 +51,14 @@ def broker() -> None:
     type=click.IntRange(1, 65535),
     help="Port for clients; by default the one of the last start, or else a free one.",
 )
-@click.option(
+@number_option(
     "--brokers",
-    type=click.IntRange(1, 9),
-    metavar="N",
-    help="Brokers of the cluster, by default as many as there are, or else one. With three, topics"
+    "Brokers of the cluster, by default as many as there are, or else one. With three, topics"
     " have three replicas, and one broker may be lost.",
+    most=9,
 )
-@click.option(
-    "--property",
-    "properties",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="A further broker property; may be repeated.",
+@repeated_option(
+    "--property", "properties", metavar="NAME=VALUE", help_text="A further broker property."
 )
 def start(
     directory: Path,

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import click
 
-from redrive.command.opening import DEFAULT_SETTINGS, TopicSource, open_cluster
-from redrive.command.options import json_option, network_options
-from redrive.command.output import counted, print_json, print_lines, print_notes
+from redrive.command.opening import DEFAULT_SETTINGS, TopicSource
+from redrive.command.options import choice_option, json_option, network_options
+from redrive.command.output import print_json, print_lines, print_notes
 from redrive.errors import UsageError
 from redrive.kafka.cluster import without_leader
 from redrive.masking import Mask
@@ -20,10 +20,10 @@ from redrive.operations.browse import Browsed, BrowsedMessage, Start, browse_top
 from redrive.operations.browse import browse as browse_queue
 from redrive.operations.depths import NO_DEPTH, retried
 from redrive.operations.durations import clock
-from redrive.operations.network import Network, queue_names, read_network
+from redrive.operations.network import Network, open_cluster, queue_names, read_network
 from redrive.operations.states import with_states
 from redrive.operations.undelivered import sources_of_queue, undelivered
-from redrive.printable import plain_text
+from redrive.printable import counted, plain_text
 from redrive.settings import read_settings
 
 _SHOWN_TEXT: Final = 400
@@ -40,13 +40,12 @@ _SHOWN_BYTES: Final = 64
     "--count", "--limit", "count", type=click.IntRange(min=1), default=10, show_default=True,
     metavar="N", help="How many messages to show at most.",
 )  # fmt: skip
-@click.option(
+@choice_option(
     "--from",
     "start",
-    type=click.Choice([one.value for one in Start]),
-    default=Start.WAITING.value,
-    show_default=True,
-    help="The first unread messages, the oldest ones that the topic keeps, or the last ones.",
+    values=Start,
+    default=Start.WAITING,
+    help_text="The first unread messages, the oldest ones that the topic keeps, or the last ones.",
 )
 @click.option(
     "--remaining", is_flag=True, help="Undeliverable messages from QUEUE, or from anywhere on QM."

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from redrive.command.options import combined, json_option, optional_config_option, table_options
-from redrive.command.output import counted, print_json, print_notes, print_table
+from redrive.command.output import print_json, print_notes, print_table
 from redrive.kafka.cluster import without_leader
 from redrive.operations.channel import ChannelStatus, channel_status, set_channels
 from redrive.operations.channel import trigger as trigger_transmission
@@ -27,6 +27,7 @@ from redrive.operations.dynamic_queues import (
 from redrive.operations.network import network_of_settings
 from redrive.operations.states import set_put_enabled
 from redrive.operations.undelivered import release
+from redrive.printable import counted
 
 _channel_arguments = combined(
     click.argument("queue_manager", metavar="QM"),

@@ -11,14 +11,21 @@ from typing import Final
 import click
 
 from redrive.command.finding_formats import FORMATS, FileFindings
-from redrive.command.options import STANDARD_INPUT, json_option, lenient_option, read_file
-from redrive.command.output import counted
+from redrive.command.options import (
+    STANDARD_INPUT,
+    choice_option,
+    json_option,
+    lenient_option,
+    read_file,
+)
+from redrive.configuration.deciders import table_of, topology_of
 from redrive.diagnostics import Diagnostic, Severity, in_order
 from redrive.errors import ConfigurationError
 from redrive.operations.definitions import read_sources, with_source_lines
-from redrive.operations.put_tracers import assuming_tracer
+from redrive.operations.put_trace import assuming_tracer
 from redrive.operations.rule_targets import check_targets
-from redrive.rules import decode_source, parse
+from redrive.printable import counted
+from redrive.rules import decode_source
 from redrive.rules.analysis import analyse
 from redrive.topology.files import (
     CONFIGURATION_SUFFIX,
@@ -87,12 +94,12 @@ def _check_settings(file: str) -> FileFindings:
         if not error.diagnostics:
             raise
         return FileFindings(file, "settings", error.diagnostics)
-    topology = read_topology(settings.job.topology).topology if settings.job.topology else None
-    tracer = assuming_tracer(topology) if topology is not None else None
+    sources = settings.job.topology
+    tracer = assuming_tracer(topology_of(sources)) if sources else None
     analysed: list[Diagnostic] = []
     subscribed = (one.handler for one in settings.job.subscriptions)
     for handler in (*settings.job.handlers, *subscribed):
-        text, rules = handler.rules, parse(handler.rules).required()
+        text, rules = handler.rules, table_of(handler)
         analysed += analyse(rules, text, name=handler.rules_name)
         if tracer is not None:
             identity = handler.identity
@@ -111,21 +118,19 @@ def _check_settings(file: str) -> FileFindings:
     metavar="QUEUE",
     help="The dead-letter queue of the tables, by default INPUTQ.",
 )
-@click.option(
+@choice_option(
     "--fail-on",
-    type=click.Choice([severity.value for severity in Severity]),
-    default=Severity.ERROR.value,
-    show_default=True,
-    help="The least severe finding that makes the exit code 1.",
+    values=Severity,
+    default=Severity.ERROR,
+    help_text="The least severe finding that makes the exit code 1.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print only the findings that make it 1.")
-@click.option(
+@choice_option(
     "--format",
     "form",
-    type=click.Choice(list(FORMATS)),
+    values=FORMATS,
     default="text",
-    show_default=True,
-    help="Text, JSON, annotations of GitHub, or SARIF for code scanning.",
+    help_text="Text, JSON, annotations of GitHub, or SARIF for code scanning.",
 )
 @json_option
 @click.pass_context

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from redrive.command.options import EXISTING_FILE, config_option
+from redrive.command.options import EXISTING_FILE, config_option, number_option, repeated_option
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.settings import read_settings
 
@@ -66,11 +66,10 @@ class Entrance:
 @click.option(
     "--listen", default="127.0.0.1:8470", show_default=True, metavar="HOST:PORT", help="Where."
 )
-@click.option(
+@number_option(
     "--four-eyes-above",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Plans for more messages are applied by somebody else than who made them.",
+    "Plans for more messages are applied by somebody else than who made them.",
+    least=0,
 )
 @click.option("--tokens", type=EXISTING_FILE, help="Users and their tokens; asks for a login.")
 @click.option(
@@ -78,14 +77,10 @@ class Entrance:
 )
 @click.option("--proxy-header", default="", metavar="NAME", help="Names the user of a proxy.")
 @click.option("--proxy-groups-header", default="", metavar="NAME", help="Names the groups.")
-@click.option(
-    "--proxy-from", multiple=True, metavar="NET", help="Where the proxy connects from; repeatable."
-)
+@repeated_option("--proxy-from", metavar="NET", help_text="Where the proxy connects from.")
 @click.option("--certificate", type=EXISTING_FILE, help="TLS: the certificate, PEM.")
 @click.option("--key", type=EXISTING_FILE, help="TLS: its key, PEM, without a password.")
-@click.option(
-    "--name", "names", multiple=True, metavar="HOST", help="A name it is reached by; repeatable."
-)
+@repeated_option("--name", "names", metavar="HOST", help_text="A name it is reached by.")
 def console(
     *,
     config: Path,

@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 import orjson
 
-from redrive.command.options import FILE, combined
+from redrive.command.options import FILE, combined, repeated_option
 from redrive.engine.edits import (
     MAX_EDIT_BYTES,
     NO_EDIT,
@@ -43,19 +43,14 @@ _SHOWN: Final = 80
 """Characters of a line that an error quotes."""
 
 _options = combined(
-    click.option(
+    repeated_option(
         "--set-header",
         "set_headers",
-        multiple=True,
         metavar="NAME=VALUE",
-        help="Set a header before the put. May be repeated.",
+        help_text="Set a header before the put.",
     ),
-    click.option(
-        "--drop-header",
-        "dropped",
-        multiple=True,
-        metavar="NAME",
-        help="Remove a header before the put. May be repeated.",
+    repeated_option(
+        "--drop-header", "dropped", metavar="NAME", help_text="Remove a header before the put."
     ),
     click.option(
         "--json-patch",

@@ -15,6 +15,7 @@ from redrive.command.options import (
     json_option,
     lenient_option,
     optional_config_option,
+    repeated_option,
 )
 from redrive.command.output import print_json
 from redrive.errors import UsageError
@@ -65,12 +66,11 @@ _EFFECTS: Final = {
 @click.option("--key", help="The newest record of TOPIC with this key: text, or 0x and hex digits.")
 @optional_config_option
 @bootstrap_option
-@click.option(
+@repeated_option(
     "--field",
     "assignments",
-    multiple=True,
     metavar="KEYWORD=VALUE",
-    help="A field that patterns look at, such as REASON=MQRC_Q_FULL; wins over the message.",
+    help_text="A field that patterns look at, such as REASON=MQRC_Q_FULL; wins over the message.",
 )
 @lenient_option
 @json_option
@@ -155,16 +155,17 @@ def _read_message(
         from redrive.settings import read_settings  # noqa: PLC0415 - slow to import
 
         settings = read_settings(config)
-        schemes = SchemeTable(one.scheme() for one in settings.job.schemes)
-        return read_written(path), schemes, settings.mask, settings.job.group_topic
+        job = settings.job
+        return read_written(path), job.scheme_table, settings.mask, job.group_topic
     if key is None and ":" not in message:
         raise UsageError(
             f"there is no file {message}",
             hint="name a file, a place: topic:partition:offset, or a topic with --key",
         )
     # Slow to import; a message in a file needs no client.
-    from redrive.command.opening import TopicSource, open_cluster  # noqa: PLC0415
+    from redrive.command.opening import TopicSource  # noqa: PLC0415
     from redrive.command.selection import parse_key  # noqa: PLC0415
+    from redrive.operations.network import open_cluster  # noqa: PLC0415
     from redrive.operations.record_view import (  # noqa: PLC0415
         find_by_key,
         read_record,

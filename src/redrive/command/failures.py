@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from redrive.configuration import JobConfiguration
+from redrive.configuration.deciders import table_of
 from redrive.messages import NO_VALID_SCHEME
 from redrive.messages.constants import reason_name
 from redrive.outcomes.rows import Row
 from redrive.printable import printable
-from redrive.rules import Dialect, parse
+from redrive.rules import Dialect
 
 _NO_HEADER: Final = "no dead-letter header"
 _IN_KAFKA: Final[Mapping[str, str]] = {
@@ -30,12 +31,11 @@ _IN_KAFKA: Final[Mapping[str, str]] = {
 
 def shows_mq(job: JobConfiguration, *, mq: bool) -> bool:
     """Whether MQ's terms are shown: with ``--mq``, or if the tables or a topology use them."""
-    tables = (parse(one.rules, name=one.rules_name).table for one in job.handlers)
     return (
         mq
         or bool(job.topology)
         or not job.handlers
-        or any(one is None or one.control.dialect is not Dialect.KAFKA for one in tables)
+        or any(table_of(one).control.dialect is not Dialect.KAFKA for one in job.handlers)
     )
 
 

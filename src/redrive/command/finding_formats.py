@@ -13,9 +13,8 @@ from urllib.parse import quote
 import click
 
 from redrive import __version__
-from redrive.command.output import counted
 from redrive.diagnostics import Diagnostic, Severity
-from redrive.printable import printable
+from redrive.printable import counted, printable
 
 _COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
-from redrive.command.options import because_option, config_option, table_options
-from redrive.command.output import counted, print_json, print_table
+from redrive.command.options import because_option, choice_option, config_option, table_options
+from redrive.command.output import print_json, print_table
 from redrive.engine.commands import ResumeFrom
 from redrive.operations.handlers import ReadTopic, read_topics
 from redrive.operations.handlers import resume as resume_handler
+from redrive.printable import counted
 from redrive.settings import read_settings_for_lookup
 from redrive.streaming.losses import StoppedTopic
 
@@ -56,13 +57,12 @@ def list_handlers(config: Path, *, as_json: bool) -> None:
 @handler.command()
 @click.argument("name", metavar="NAME")
 @config_option
-@click.option(
+@choice_option(
     "--from",
     "begin",
-    type=click.Choice([one.value for one in ResumeFrom]),
-    default=ResumeFrom.OLDEST.value,
-    show_default=True,
-    help="Where to go on: at the oldest record that is kept, or behind the last one.",
+    values=ResumeFrom,
+    default=ResumeFrom.OLDEST,
+    help_text="Where to go on: at the oldest record that is kept, or behind the last one.",
 )
 @because_option
 def resume(name: str, config: Path, begin: str, purpose: str) -> None:

@@ -46,7 +46,7 @@ STYLES: Mapping[str, str] = {
 @reason_option
 @click.option("--result", type=click.Choice([result.value for result in Result]))
 @click.option("--since", help="Only from this time on: 10m, 2h, 1d, or 2026-01-31T12:00.")
-@number_option("--limit", 20, None, "How many outcomes to list, the newest ones.")
+@number_option("--limit", "How many outcomes to list, the newest ones.", default=20)
 @mq_option
 @table_options
 def history(

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from redrive.command import record
-from redrive.command.opening import TopicSource, open_cluster
+from redrive.command.opening import TopicSource
 from redrive.command.options import (
     FILE,
     bootstrap_option,
@@ -25,6 +25,7 @@ from redrive.kafka.cluster import without_leader
 from redrive.messages import NO_VALID_SCHEME, DeadLetterView
 from redrive.operations.first_table import first_table
 from redrive.operations.identify import Identification, SchemeFound, identified, sample
+from redrive.operations.network import open_cluster
 from redrive.operations.record_view import RecordView, read_record, record_place
 
 _LISTED: Final = 5
@@ -39,7 +40,9 @@ _SHOWN: Final = 100
 @click.argument("topic", metavar="TOPIC[:PARTITION:OFFSET]")
 @optional_config_option
 @bootstrap_option
-@number_option("--count", 10_000, 1_000_000, "How many of the newest messages to read.")
+@number_option(
+    "--count", "How many of the newest messages to read.", default=10_000, most=1_000_000
+)
 @click.option(
     "--write",
     type=FILE,

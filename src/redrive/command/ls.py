@@ -30,8 +30,10 @@ _HIDDEN: Final = ("destination", "application", "error_class", "consumer_group",
 @click.command()
 @config_option
 @selection_options
-@number_option("--limit", 20, 1000, "How many to list, the newest ones.")
-@number_option("--page", 1, 1_000_000, "Older ones: the list in pages of --limit each.")
+@number_option("--limit", "How many to list, the newest ones.", default=20, most=1000)
+@number_option(
+    "--page", "Older ones: the list in pages of --limit each.", default=1, most=1_000_000
+)
 @mq_option
 @table_options
 def ls(
@@ -144,7 +146,7 @@ def _next_text(step: Next | None) -> str:
 @config_option
 @selection_options
 @click.option("--owner", default="", metavar="NAME", help="Only groups that NAME looks after.")
-@number_option("--limit", 20, 1000, "How many groups to list, the largest ones.")
+@number_option("--limit", "How many groups to list, the largest ones.", default=20, most=1000)
 @mq_option
 @table_options
 def groups(

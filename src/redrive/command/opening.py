@@ -1,4 +1,4 @@
-"""How commands open the cluster, the settings and the ledger."""
+"""How commands open the settings and the ledger."""
 
 from __future__ import annotations
 
@@ -8,30 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from redrive.command.output import counted
 from redrive.errors import UsageError
-from redrive.kafka.access import check_access
-from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import SchemeTable
 from redrive.operations.states import acknowledgements_in_effect
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory, Selection, State
+from redrive.printable import counted
 from redrive.rules import GROUP_TOPIC
 from redrive.settings import Settings, read_settings
 
 DEFAULT_SETTINGS: Final = Path("redrive.toml")
-_ANSWER_TIMEOUT: Final = 15.0
-"""Seconds to wait for one answer of the cluster."""
 
 _Answer = TypeVar("_Answer")
-
-
-def open_cluster(connection: Connection) -> Cluster:
-    """The cluster, once it has answered; raises ``EnvironmentFault``."""
-    check_access(connection)
-    return Cluster.open(connection, timeout=_ANSWER_TIMEOUT)
 
 
 class TopicSource(NamedTuple):
@@ -53,13 +43,9 @@ class TopicSource(NamedTuple):
             return cls(Connection(bootstrap_servers=bootstrap_server), SchemeTable(), NO_MASK)
         settings = read_settings(path)
         job = settings.job
-        schemes = schemes_of(settings)
-        return cls(job.connection, schemes, settings.mask, job.application, job.group_topic)
-
-
-def schemes_of(settings: Settings) -> SchemeTable:
-    """The known schemes of dead letters, and those of the settings."""
-    return SchemeTable(one.scheme() for one in settings.job.schemes)
+        return cls(
+            job.connection, job.scheme_table, settings.mask, job.application, job.group_topic
+        )
 
 
 def settings_file(config: Path | None, bootstrap_server: str) -> Path | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -47,10 +48,36 @@ def read_file(name: str) -> bytes:
         ) from error
 
 
-def number_option(name: str, default: int, most: int | None, help_text: str) -> _Decorator:
-    """An option that takes a number from 1."""
-    kind = click.IntRange(min=1, max=most)
-    return click.option(name, type=kind, default=default, show_default=True, help=help_text)
+def number_option(
+    name: str,
+    help_text: str,
+    *,
+    default: int | None = None,
+    least: int = 1,
+    most: int | None = None,
+    metavar: str = "N",
+) -> _Decorator:
+    """An option that takes a whole number within limits."""
+    kind, shows = click.IntRange(least, most), default is not None
+    return click.option(
+        name, type=kind, default=default, show_default=shows, metavar=metavar, help=help_text
+    )
+
+
+def choice_option(
+    *names: str, values: Iterable[str], help_text: str, default: str | None = None
+) -> _Decorator:
+    """An option that takes one of some words."""
+    kind, word = click.Choice([*map(str, values)]), default and str(default)
+    return click.option(*names, type=kind, default=word, show_default=bool(word), help=help_text)
+
+
+def repeated_option(
+    *names: str, metavar: str, help_text: str, required: bool = False
+) -> _Decorator:
+    """An option that may be given several times, as its help says too."""
+    told = f"{help_text} May be repeated."
+    return click.option(*names, multiple=True, required=required, metavar=metavar, help=told)
 
 
 config_option = click.option(
@@ -99,21 +126,13 @@ def instance_settings(instance: str | None, directory: str | None) -> list[Optio
     ]
 
 
-def _topology_option(help_text: str, *, required: bool) -> _Decorator:
-    return click.option(
-        "--topology", "files", multiple=True, required=required, metavar="[QM=]FILE", help=help_text
-    )
+_topology = partial(repeated_option, "--topology", "files", metavar="[QM=]FILE")
+_DEFINITIONS: Final = "MQSC script (of QM), MQe network or bindings, or a folder of them"
 
-
-topology_option = _topology_option(
-    "MQSC script (of QM), MQe network or bindings; or a folder of them.", required=True
-)
+topology_option = _topology(help_text=f"{_DEFINITIONS}.", required=True)
 network_options = combined(
     optional_config_option,
     bootstrap_option,
-    _topology_option(
-        "MQSC script (of QM), MQe network or bindings, or a folder of them; without -c.",
-        required=False,
-    ),
+    _topology(help_text=f"{_DEFINITIONS}; without -c."),
 )
 """``-c FILE``, and the two options that replace it."""

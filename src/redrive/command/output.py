@@ -61,11 +61,6 @@ def print_notes(notes: Iterable[str]) -> None:
         click.echo(f"{click.style('note:', fg='yellow')} {printable(note)}", err=True)
 
 
-def counted(count: int, noun: str) -> str:
-    """A number with its noun: ``1 rule``, ``2 rules``."""
-    return f"{count} {noun}{'s' * (count != 1)}"
-
-
 def ask(question: str, *, yes: bool) -> None:
     """Ask before something is done; without a yes the command ends."""
     if not yes:

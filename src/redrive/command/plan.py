@@ -18,12 +18,12 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from redrive.command.opening import open_cluster
 from redrive.command.options import EXISTING_FILE, FILE, config_option, json_option
 from redrive.command.output import print_json, print_lines, print_notes
 from redrive.command.selection import parse_time
 from redrive.configuration import JobConfiguration
 from redrive.errors import UsageError
+from redrive.operations.network import open_cluster
 from redrive.operations.record_view import existing_topic
 from redrive.settings import (
     Document,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from redrive.command.options import network_options
+from redrive.command.options import network_options, number_option, repeated_option
 from redrive.command.put_options import (
     checked_at,
     put_options,
-    read_put_names,
+    read_queue_names,
     read_reply_to,
     read_report,
 )
@@ -21,7 +21,7 @@ from redrive.errors import EnvironmentFault, RedriveError, UsageError
 from redrive.operations.network import Network, read_network
 from redrive.operations.put import NewMessage, checked_put_topic, putting_user
 from redrive.operations.put import put as put_message
-from redrive.operations.put_tracers import cluster_tracer
+from redrive.operations.put_trace import cluster_tracer
 
 
 @click.command()
@@ -37,24 +37,20 @@ from redrive.operations.put_tracers import cluster_tracer
     help="File that holds the body, byte by byte; by default, and as -, standard input.",
 )
 @click.option("--key", metavar="TEXT", help="Key of the record; equal keys keep their order.")
-@click.option(
+@repeated_option(
     "--property",
     "properties",
-    multiple=True,
     metavar="NAME=VALUE",
-    help="A message property, or a field as JMS_IBM_MQMD_ReplyToQ=ANSWERS. May be repeated.",
+    help_text="A message property, or a field as JMS_IBM_MQMD_ReplyToQ=ANSWERS.",
 )
-@click.option(
-    "--priority",
-    type=click.IntRange(0, 9),
-    metavar="0..9",
-    help="Priority of the message. Default: as the queue says.",
+@number_option(
+    "--priority", "Priority of the message. Default: as the queue says.", least=0, most=9
 )
-@click.option(
+@number_option(
     "--expiry",
-    type=click.IntRange(1, 2**31 - 1),
+    "Tenths of a second after which the message is dropped. Default: never.",
+    most=2**31 - 1,
     metavar="TENTHS",
-    help="Tenths of a second after which the message is dropped. Default: never.",
 )
 @click.option(
     "--bind",
@@ -69,16 +65,9 @@ from redrive.operations.put_tracers import cluster_tracer
     is_flag=True,
     help="UserIdentifier, AccountingToken and ApplIdentityData are those of --property.",
 )
-@click.option(
-    "--count",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="How often the message is put.",
-)
+@number_option("--count", "How often the message is put.", default=1)
 def put(  # noqa: PLR0917 - click passes the arguments by name
-    names: Sequence[str],
+    name: str,
     at: str,
     config: Path | None,
     bootstrap_server: str,
@@ -116,7 +105,7 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
 
     Exit codes: 0 put, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    target, at = read_put_names("put", names, at)
+    target = read_queue_names(name)
     message = NewMessage(
         queue=target.queue,
         queue_manager=target.queue_manager,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import click
 
-from redrive.command.options import combined
+from redrive.command.options import combined, repeated_option
 from redrive.diagnostics import did_you_mean
 from redrive.errors import UsageError
 from redrive.messages.reports import REPORT_OPTIONS
@@ -15,15 +15,14 @@ from redrive.topology.names import NO_NAMES, Names
 _PREFIX = "MQRO_"
 
 put_options = combined(
-    click.argument("names", nargs=-1, required=True, metavar="QUEUE[@QM]"),
+    click.argument("name", metavar="QUEUE[@QM]"),
     click.option("--at", default="", metavar="QM", help="The manager the application connects to."),
     click.option("--persistent/--not-persistent", default=None, help="Default: as the queue says."),
-    click.option(
+    repeated_option(
         "--report",
         "reports",
-        multiple=True,
         metavar="OPTION",
-        help="A report option, such as COA, EXCEPTION_WITH_DATA, DISCARD_MSG. May be repeated.",
+        help_text="A report option, such as COA, EXCEPTION_WITH_DATA, DISCARD_MSG.",
     ),
     click.option(
         "--reply-to", default="", metavar="QUEUE[@QM]", help="Where reports and replies go."
@@ -32,36 +31,8 @@ put_options = combined(
 """The names of the put, and the fields of the message that both commands have."""
 
 
-def read_put_names(command: str, arguments: Sequence[str], at: str) -> tuple[Names, str]:
-    """Read the arguments of ``resolve`` or ``put``, and ``--at``.
-
-    The older forms ``redrive resolve QM QUEUE`` and ``redrive put QM QUEUE[@QM]`` are accepted with
-    a hint on standard error.
-
-    Returns:
-        ObjectName and ObjectQMgrName, and the manager to which the application is connected; empty
-        if that is not given.
-
-    Raises:
-        UsageError: It is not a form of a put.
-    """
-    match arguments:
-        case [text]:
-            return read_queue_names(text), at
-        case [manager, queue] if command == "resolve":
-            names, at = Names(queue=queue, queue_manager=manager), at or manager
-        case [manager, text]:
-            names, at = read_queue_names(text), manager
-        case _:
-            hint = "such as PAYROLL@QM2 --at QM1"
-            raise UsageError(f"redrive {command} takes one QUEUE or QUEUE@QM", hint=hint)
-    hint = f"this is the older form of redrive {command} {names}{at and f' --at {at}'}"
-    click.echo(f"{click.style('hint:', fg='cyan')} {hint}", err=True)
-    return names, at
-
-
 def read_queue_names(text: str) -> Names:
-    """The queue and the queue manager in ``QUEUE`` or ``QUEUE@QM``."""
+    """ObjectName and ObjectQMgrName in ``QUEUE`` or ``QUEUE@QM``; raises ``UsageError``."""
     queue, at, manager = text.partition("@")
     if not queue or (at and not manager):
         raise UsageError(f"{text!r} is not QUEUE or QUEUE@QM", hint="such as PAYROLL@QM2")

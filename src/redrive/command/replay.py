@@ -11,13 +11,14 @@ import click
 
 from redrive.command.edits import edit_options, edit_with, edited_file
 from redrive.command.failures import shows_mq
-from redrive.command.opening import open_cluster
 from redrive.command.options import (
     FILE,
     because_option,
+    choice_option,
     combined,
     config_option,
     mq_option,
+    number_option,
     table_options,
     yes_option,
 )
@@ -36,6 +37,7 @@ from redrive.command.selection import selection_options
 from redrive.engine.commands import To
 from redrive.engine.edits import Edit
 from redrive.errors import UsageError
+from redrive.operations.network import open_cluster
 from redrive.operations.process import this_user
 from redrive.operations.replay.entries import read_accepted
 from redrive.operations.replay.plan import Order, ReplayPlan, parse_rate, parse_target
@@ -44,9 +46,7 @@ from redrive.outcomes.inventory import Selection
 from redrive.printable import printable
 from redrive.settings import read_settings
 
-_limit = click.option(
-    "--limit", type=click.IntRange(min=1), help="Maximum messages, oldest failure first."
-)
+_limit = number_option("--limit", "Maximum messages, oldest failure first.")
 _rate = click.option("--rate", metavar="N/s", help="Messages a second, such as 50/s.")
 _output = click.option("-o", "--output", type=FILE, help="Write the plan; replay apply applies it.")
 _shown = combined(config_option, mq_option, table_options)
@@ -60,12 +60,11 @@ _to = combined(
         help="Where to: their original destinations, the topics of the groups that failed, the"
         " rules from the first one on, or a queue.",
     ),
-    click.option(
+    choice_option(
         "--header",
-        type=click.Choice(["keep", "strip"]),
+        values=("keep", "strip"),
         default="strip",
-        show_default=True,
-        help="Whether a message for QUEUE keeps its dead-letter header.",
+        help_text="Whether a message for QUEUE keeps its dead-letter header.",
     ),
 )
 _identity = click.argument("identity", metavar="ID")

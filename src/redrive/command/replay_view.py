@@ -16,9 +16,8 @@ from redrive.operations.durations import duration
 from redrive.operations.replay.changes import Change
 from redrive.operations.replay.plan import Order, ReplayPlan
 from redrive.operations.replay.progress import ReplayStatus, target_of
-from redrive.printable import printable
+from redrive.printable import counted, printable
 from redrive.topology.names import Names
-from redrive.what_if.text import messages_in_words
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 _STEP = 1000
@@ -33,7 +32,7 @@ def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
         click.echo(f"Nothing to do: no such message {state}.")
         print_notes(plan.notes)
         return
-    count = messages_in_words(plan.count)
+    count = counted(plan.count, "message")
     click.echo(f"Plan {plan.plan}: {count}, {_size(plan.size)}, {_order(plan)}")
     for title, parts in (
         ("reason", plan.reasons if mq else ()),
@@ -52,7 +51,7 @@ def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
     for change in plan.changes:
         _show_change(lines, change)
     for one in plan.warnings[:_MOST_WARNINGS]:
-        about = f" ({messages_in_words(one.count)})" if one.count else ""
+        about = f" ({counted(one.count, 'message')})" if one.count else ""
         lines.print(Text(f"warning: {printable(one.text)}{about}", style="yellow"))
     if (more := len(plan.warnings) - _MOST_WARNINGS) > 0:
         lines.print(Text(f"{more} more warnings: --json shows all", style="yellow"))
@@ -61,7 +60,7 @@ def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
 
 def question(plan: ReplayPlan) -> str:
     """The question before a plan is applied."""
-    messages = messages_in_words(plan.count)
+    messages = counted(plan.count, "message")
     match plan.order.to:
         case To.DISCARD:
             return f"Throw {messages} away?"

@@ -13,9 +13,8 @@ from typing import Final
 
 import click
 
-from redrive.checkpoints.control import Entries, read_entries
 from redrive.checkpoints.instances import Share
-from redrive.command.opening import count_quarantined, notes_about_quarantined, open_cluster
+from redrive.command.opening import count_quarantined, notes_about_quarantined
 from redrive.command.output import ShowProgress, ask, print_json, print_notes, progress_bar
 from redrive.command.replay_view import question, show_plan, show_status
 from redrive.configuration import JobConfiguration
@@ -31,12 +30,13 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import CLOSE
 from redrive.kafka.facts import ClusterFacts
 from redrive.operations.durations import clock
+from redrive.operations.network import open_cluster
 from redrive.operations.process import PidFile, check_directory, handling_signals, this_user
-from redrive.operations.replay.accepting import accept
+from redrive.operations.replay.applying import accept
 from redrive.operations.replay.plan import Order, ReplayPlan
 from redrive.operations.replay.planning import Planner
 from redrive.operations.replay.progress import ReplayStatus, statuses
-from redrive.operations.states import read_states
+from redrive.operations.states import read_control, read_states
 from redrive.outcomes.history import Archive, NotFound
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.settings import Settings
@@ -96,18 +96,12 @@ def planned(
             job,
             cluster,
             ClusterFacts(cluster).answers,
-            entries=_entries(job, cluster) if rows else {},
+            entries=read_control(job, cluster) if rows else {},
             states=read_states(job, cluster),
         )
         if editor is not None and rows:
             order = replace(order, edit=editor(planner.preview.content(rows[0], order)))
         return planner.plan(rows, order, notes=notes, mask=settings.mask).masked(settings.mask)
-
-
-def _entries(job: JobConfiguration, cluster: Cluster) -> Entries:
-    if not cluster.partitions([job.control_topic]):
-        return {}
-    return read_entries(cluster, job.control_topic)
 
 
 def _other_state_note(inventory: Inventory, selection: Selection) -> Iterator[str]:

@@ -9,18 +9,18 @@ from typing import Final
 
 import click
 
-from redrive.command.options import topology_option
+from redrive.command.options import choice_option, number_option, topology_option
 from redrive.command.put_options import (
     checked_at,
     put_options,
-    read_put_names,
+    read_queue_names,
     read_reply_to,
     read_report,
 )
 from redrive.errors import UsageError
 from redrive.operations.definitions import read_definitions
 from redrive.operations.put import NewMessage
-from redrive.operations.put_tracers import assuming_tracer
+from redrive.operations.put_trace import assuming_tracer
 from redrive.topology.mq.results import Bind, OpenOption, OpenRequest
 from redrive.topology.trace import (
     MOVES,
@@ -52,33 +52,32 @@ _LONGEST: Final = 1 << 30
     type=click.Choice(MOVES),
     help="MQ Everyplace: what happens once the message is stored; may be repeated.",
 )
-@click.option(
+@number_option(
     "--length",
-    type=click.IntRange(0, _LONGEST),
+    "Length of the message's body.",
     default=0,
+    least=0,
+    most=_LONGEST,
     metavar="BYTES",
-    help="Length of the message's body.",
 )
-@click.option(
+@choice_option(
     "--bind",
-    type=click.Choice(list(_BINDS)),
+    values=_BINDS,
     default="as-q-def",
-    show_default=True,
-    help="With --open: when an instance of a cluster queue is chosen.",
+    help_text="With --open: when an instance of a cluster queue is chosen.",
 )
-@click.option(
+@number_option(
     "--seed",
-    type=click.IntRange(0),
+    "Decides among equal cluster queues, as the put's offset on the intake does.",
     default=0,
-    metavar="N",
-    help="Decides among equal cluster queues, as the put's offset on the intake does.",
+    least=0,
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the trace as JSON.")
 @click.option("--mermaid", is_flag=True, help="Print the trace as a Mermaid flowchart.")
 @click.pass_context
 def resolve(  # noqa: PLR0917 - click passes the arguments by name
     context: click.Context,
-    names: Sequence[str],
+    name: str,
     files: Sequence[str],
     at: str,
     options: str,
@@ -108,7 +107,7 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
 
     Exit codes: 0 the message gets there, 1 it does not, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    target, at = read_put_names("resolve", names, at)
+    target = read_queue_names(name)
     topology = read_definitions(files)
     at = checked_at(at, topology.manager_names)
     if then and at in topology.mq:

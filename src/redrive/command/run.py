@@ -15,7 +15,7 @@ from typing import Final
 import click
 
 from redrive import __version__
-from redrive.command.options import json_option
+from redrive.command.options import choice_option, json_option, repeated_option
 from redrive.configuration import Conflict, JobConfiguration
 from redrive.diagnostics import Severity, SourceLocation
 from redrive.errors import ConfigurationError, RedriveError, UsageError
@@ -27,6 +27,7 @@ from redrive.operations.rights import check_start
 from redrive.settings import (
     Document,
     LogFormat,
+    LogLevel,
     LogSettings,
     Option,
     Settings,
@@ -87,12 +88,11 @@ class _Source:
 @click.option(
     "--bootstrap-server", metavar="HOST:PORT", help="A broker, or several with commas between."
 )
-@click.option(
+@repeated_option(
     "--dlq",
     "queues",
-    multiple=True,
     metavar="QUEUE[@QM]",
-    help="A dead-letter queue (of QM); by default INPUTQ of the table. May be repeated.",
+    help_text="A dead-letter queue (of QM); by default INPUTQ of the table.",
 )
 @click.option(
     "--rules",
@@ -100,13 +100,12 @@ class _Source:
     metavar="FILE",
     help="Its rules table: one for each --dlq in the same order, or one for all.",
 )
-@click.option(
+@repeated_option(
     "--topology",
     "files",
-    multiple=True,
     metavar="[QM=]FILE",
-    help="Definitions of queue managers: an MQSC script (of QM), MQe network or bindings, or a"
-    " folder of them. May be repeated.",
+    help_text="Definitions of queue managers: an MQSC script (of QM), MQe network or bindings, or a"
+    " folder of them.",
 )
 @click.option(
     "--application",
@@ -115,12 +114,8 @@ class _Source:
 )
 @click.option("--directory", metavar="DIR", help="The job's folder for what it keeps locally.")
 @click.option("--instance", metavar="N/M", help="This instance's share, such as 1/2; or auto.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="How the log is written.")
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    help="The least severe lines of the log.",
-)
+@choice_option("--log-format", values=LogFormat, help_text="How the log is written.")
+@choice_option("--log-level", values=LogLevel, help_text="The least severe lines of the log.")
 @click.option(
     "--wait",
     is_flag=True,

@@ -17,11 +17,10 @@ from redrive.command.run import run_job
 from redrive.configuration import JobConfiguration
 from redrive.engine.outcome import Result
 from redrive.errors import AlreadyRunningError, EnvironmentFault, RedriveError, UsageError
-from redrive.kafka.access import check_access
-from redrive.kafka.cluster import Cluster
-from redrive.kafka.deadline import ANSWER
-from redrive.logs import configure_logging, counted
+from redrive.logs import configure_logging
 from redrive.messages.constants import constant_value, reason_name
+from redrive.operations.network import open_cluster
+from redrive.printable import counted
 from redrive.rules import Control, Dialect, decode_source, input_queue
 from redrive.schemas import KeyPath
 from redrive.settings import (
@@ -141,9 +140,8 @@ def runmqdlq(context: click.Context, /, words: tuple[str, ...]) -> None:
 def open_queue(settings: Settings) -> None:
     """Raises ``EnvironmentFault`` if the queue does not exist, as the open of IBM's command."""
     job = settings.job
-    check_access(job.connection)
     topic = job.handlers[0].identity.topic
-    if topic not in Cluster.open(job.connection, timeout=ANSWER).topics():
+    if topic not in open_cluster(job.connection).topics():
         raise not_opened(settings, "MQRC_UNKNOWN_OBJECT_NAME", f"there is no topic {topic}")
 
 

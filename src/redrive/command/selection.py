@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from redrive.command.options import combined, handler_option
+from redrive.command.options import choice_option, combined, handler_option
 from redrive.errors import UsageError
 from redrive.messages.constants import FAMILIES
 from redrive.operations.durations import parse_since
@@ -20,12 +20,11 @@ from redrive.outcomes.inventory import Selection, State
 key_option = click.option("--key", help="Only records with this key: text, or 0x and hex digits.")
 reason_option = click.option("--reason", help="Only this reason, such as 2053 or MQRC_Q_FULL.")
 _OPTIONS = combined(
-    click.option(
+    choice_option(
         "--status",
-        type=click.Choice([state.value for state in State]),
-        default=State.OPEN.value,
-        show_default=True,
-        help="Their state; open is parked or remaining, not quarantined.",
+        values=State,
+        default=State.OPEN,
+        help_text="Their state; open is parked or remaining, not quarantined.",
     ),
     reason_option,
     click.option("--destq", metavar="QUEUE", help="Only messages that were for this queue."),

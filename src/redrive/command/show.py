@@ -11,12 +11,12 @@ from rich.text import Text
 from redrive.command import record
 from redrive.command.failures import shows_mq
 from redrive.command.history import document_of, masked, print_history
-from redrive.command.opening import open_cluster, schemes_of
-from redrive.command.options import config_option, mq_option, table_options
+from redrive.command.options import choice_option, config_option, mq_option, table_options
 from redrive.command.output import console, print_json
 from redrive.configuration import JobConfiguration
 from redrive.errors import NotFoundError, RedriveError, TransientFault
 from redrive.kafka.records import StoredRecord
+from redrive.operations.network import open_cluster
 from redrive.operations.record_view import RecordView, read_record, record_place
 from redrive.operations.schema_registry import SchemaRegistry
 from redrive.outcomes.bodies import Lost
@@ -27,13 +27,12 @@ from redrive.settings import Settings, read_settings
 @click.command()
 @click.argument("identity", metavar="ID")
 @config_option
-@click.option(
+@choice_option(
     "--body",
     "form",
-    type=click.Choice(record.FORMS),
+    values=record.FORMS,
     default="auto",
-    show_default=True,
-    help="How to print the body; auto is by its schema, JSON, text, or else hex.",
+    help_text="How to print the body; auto is by its schema, JSON, text, or else hex.",
 )
 @click.option("--all", "whole", is_flag=True, help="Print the whole body, however long it is.")
 @mq_option
@@ -108,7 +107,7 @@ def message_document(
 
 def _view(found: StoredRecord, settings: Settings) -> RecordView:
     registry = None if settings.registry is None else SchemaRegistry(settings.registry)
-    return RecordView.of(found, schemes_of(settings), settings.mask, registry)
+    return RecordView.of(found, settings.job.scheme_table, settings.mask, registry)
 
 
 def _in_json(found: StoredRecord | Lost, settings: Settings) -> dict[str, Any]:

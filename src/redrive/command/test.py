@@ -13,11 +13,11 @@ import yaml
 
 from redrive.command.message_file import message_fields, parse_field, read_written
 from redrive.command.options import EXISTING_FILE, json_option, lenient_option
-from redrive.command.output import counted, print_json
+from redrive.command.output import print_json
 from redrive.diagnostics import SourceLocation
 from redrive.errors import ConfigurationError, UsageError
 from redrive.messages.schemes import KNOWN
-from redrive.printable import printable
+from redrive.printable import counted, printable
 from redrive.rules import (
     Action,
     FieldValue,

@@ -15,17 +15,20 @@ from rich.text import Text
 from redrive.command.options import (
     FILE,
     network_options,
+    number_option,
+    repeated_option,
     table_options,
     topology_option,
     yes_option,
 )
-from redrive.command.output import ask, counted, print_json, print_notes, print_table
+from redrive.command.output import ask, print_json, print_notes, print_table
 from redrive.errors import EnvironmentFault, TransientFault, UsageError
 from redrive.operations.definitions import read_definitions
 from redrive.operations.depths import NO_DEPTH, Depth, depths_of
 from redrive.operations.network import Network, read_network
 from redrive.operations.states import with_states
 from redrive.operations.topics import TopicCreation
+from redrive.printable import counted
 from redrive.topology.dot import DEFAULT_QUEUES, dot
 from redrive.topology.files import Topology
 from redrive.topology.overview import Overview, QueueOverview, overview_of
@@ -52,12 +55,11 @@ def topology() -> None:
     """  # noqa: D301 - \b keeps click from wrapping the examples
 
 
-_queue_managers = click.option(
+_queue_managers = repeated_option(
     "--queue-manager",
     "queue_managers",
-    multiple=True,
     metavar="NAME",
-    help="Only this one; * and ? match any characters. May be repeated.",
+    help_text="Only this one; * and ? match any characters.",
 )
 
 
@@ -132,13 +134,11 @@ class TopologyView(NamedTuple):
 @topology.command()
 @topology_option
 @_queue_managers
-@click.option(
+@number_option(
     "--queues",
-    type=click.IntRange(min=0),
+    "Most queues listed in one queue manager; the others are counted.",
     default=DEFAULT_QUEUES,
-    show_default=True,
-    metavar="N",
-    help="Most queues listed in one queue manager; the others are counted.",
+    least=0,
 )
 @click.option(
     "--output",
@@ -278,19 +278,16 @@ def _some(names: Sequence[str], most: int = 10) -> str:
 
 @topology.command()
 @network_options
-@click.option(
+@number_option(
     "--partitions",
-    type=click.IntRange(1, 10_000),
+    "Of a new topic. One keeps the order of a queue; more keep it for equal keys only.",
     default=1,
-    show_default=True,
-    metavar="N",
-    help="Of a new topic. One keeps the order of a queue; more keep it for equal keys only.",
+    most=10_000,
 )
-@click.option(
+@number_option(
     "--replication-factor",
-    type=click.IntRange(1, 1000),
-    metavar="N",
-    help="Of a new topic; by default as the brokers are configured.",
+    "Of a new topic; by default as the brokers are configured.",
+    most=1000,
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and create nothing.")
 @yes_option

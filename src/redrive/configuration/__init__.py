@@ -14,7 +14,7 @@ from redrive.configuration.transforms import TransformConfiguration
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic, tables_topic
 from redrive.kafka.connection import Connection
-from redrive.messages.schemes import OwnScheme, schemes_id
+from redrive.messages.schemes import OwnScheme, SchemeTable, schemes_id
 from redrive.rules import GROUP_TOPIC
 from redrive.topology.files import SourceText
 from redrive.topology.put import QueueLimits
@@ -237,6 +237,11 @@ class JobConfiguration:
     def is_local(self) -> bool:
         """Whether Spark's executors are threads of the driver."""
         return not self.master or self.master.startswith("local")
+
+    @property
+    def scheme_table(self) -> SchemeTable:
+        """The known schemes of dead letters, and those of one's own."""
+        return SchemeTable(one.scheme() for one in self.schemes)
 
     @property
     def schemes_id(self) -> str:

@@ -23,7 +23,6 @@ from redrive.engine.sources import SourceKind
 from redrive.errors import ConfigurationError
 from redrive.messages import own_headers as own
 from redrive.messages.reasons import Reason
-from redrive.messages.schemes import SchemeTable
 from redrive.rules import RulesTable, is_topic_name, parse
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.kafka import KafkaResolver
@@ -202,7 +201,7 @@ class DeciderFactory:
             table,
             resolvers,
             hop_limit=self._configuration.hop_limit,
-            schemes=SchemeTable(one.scheme() for one in self._configuration.schemes),
+            schemes=self._configuration.scheme_table,
             transforms={one.name: one for one in self._configuration.transforms},
             breaker=settings.breaker,
             flood_limit=settings.flood_limit,

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from redrive.command.ack import NothingRemains, acknowledge, take_back
 from redrive.command.edits import replacement, written_form
-from redrive.command.opening import open_cluster
 from redrive.command.replay_work import planned, planned_message, runs
 from redrive.configuration import JobConfiguration
 from redrive.console.access import RefusedError, Role, Scope, User
@@ -22,8 +21,8 @@ from redrive.engine.edits import NO_EDIT, Content, Edit
 from redrive.errors import RedriveError, TransientFault, UsageError
 from redrive.masking import Mask
 from redrive.operations.channel import set_channels
-from redrive.operations.network import network_of_settings
-from redrive.operations.replay.accepting import accept
+from redrive.operations.network import network_of_settings, open_cluster
+from redrive.operations.replay.applying import accept
 from redrive.operations.replay.entries import read_accepted
 from redrive.operations.replay.plan import Order
 from redrive.operations.replay.progress import cancel

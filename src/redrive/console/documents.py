@@ -17,22 +17,23 @@ from redrive.command.explain import explanation_document
 from redrive.command.failures import shows_mq
 from redrive.command.ls import Groups, Letters
 from redrive.command.message_file import WrittenRecord, message_fields
-from redrive.command.opening import ask_inventory, open_cluster, schemes_of
+from redrive.command.opening import ask_inventory
 from redrive.command.put_options import checked_at, read_queue_names
 from redrive.command.replay_work import results_of_replays, status_with_results
 from redrive.command.selection import options_of
 from redrive.command.show import find_message, message_document
 from redrive.command.status import StatusView
 from redrive.command.topology import TopologyView
+from redrive.configuration.deciders import table_of
 from redrive.console.access import EVERYTHING, Scope
 from redrive.engine.outcome import COLUMNS, Kind
 from redrive.errors import EnvironmentFault, RedriveError, TransientFault, UsageError
 from redrive.kafka.records import StoredRecord
 from redrive.masking import MASK
 from redrive.operations.channel import channel_status
-from redrive.operations.network import Network, network_of_settings
+from redrive.operations.network import Network, network_of_settings, open_cluster
 from redrive.operations.put import NewMessage
-from redrive.operations.put_tracers import assuming_tracer
+from redrive.operations.put_trace import assuming_tracer
 from redrive.operations.replay.progress import statuses
 from redrive.operations.states import read_states
 from redrive.outcomes.bodies import Lost
@@ -41,7 +42,6 @@ from redrive.outcomes.inventory import Inventory, Selection, State, group_of
 from redrive.outcomes.open_letters import OPEN
 from redrive.outcomes.rows import Row
 from redrive.rules import explain as explain_message
-from redrive.rules import parse
 from redrive.rules.analysis import hidden_field
 from redrive.settings import Settings, read_settings
 
@@ -317,9 +317,9 @@ def _why(
         handler = settings.job.handlers[topics.index(found.lane.topic)]
     else:
         return None
-    rules = parse(handler.rules, name=handler.rules_name).required()
+    rules = table_of(handler)
     record = WrittenRecord(found.key, found.value, found.headers, found.timestamp)
-    fields, problem = message_fields(record, schemes_of(settings), rules)
+    fields, problem = message_fields(record, settings.job.scheme_table, rules)
     if problem:
         return {"problem": problem, "rules": [], "turns": []}
     shown = {key: hidden_field(settings.mask, key, it) for key, it in fields.items()}

@@ -1,5 +1,6 @@
 """What pages and scripts send: the parameters of lists, and the forms of actions."""
 
+from inspect import signature
 from typing import Any
 
 from pydantic import BaseModel, PositiveInt
@@ -31,17 +32,10 @@ class Chosen(BaseModel):
             raise UsageError(f"{self.status!r} is not a state", hint=f"give {', '.join(State)}")
         if self.rule and not self.rule.isdecimal():
             raise UsageError(f"{self.rule!r} is not a line", hint="give the line of a rule")
-        return parse_selection(
-            status=self.status,
-            reason=self.reason or None,
-            destq=self.destq or None,
-            rule=int(self.rule) if self.rule else None,
-            handler=self.handler or None,
-            key=self.key or None,
-            since=self.since or None,
-            older_than=self.older_than or None,
-            where=self.where,
-        )
+        names = signature(parse_selection).parameters
+        options: dict[str, Any] = {name: getattr(self, name) or None for name in names}
+        options |= {"rule": int(self.rule) if self.rule else None, "where": self.where}
+        return parse_selection(**options)
 
     def parameters(self) -> dict[str, Any]:
         """What differs from the defaults, on each page of a list."""

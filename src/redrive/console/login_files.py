@@ -16,6 +16,7 @@ from redrive.console.logins import Grants
 from redrive.console.oidc import OidcSettings
 from redrive.diagnostics import Severity, has_errors
 from redrive.errors import ConfigurationError, UsageError
+from redrive.printable import counted
 from redrive.schemas import Schema
 from redrive.settings.connection import read_secret
 from redrive.settings.document import Document
@@ -88,9 +89,7 @@ def _oidc(section: Section) -> OidcSettings:
             section.missing(key, purpose)
     address = section.text("address").rstrip("/")
     if address.count("/") > 2:  # noqa: PLR2004 - those of https://
-        section.error(
-            "address", "BAD_VALUE", "the console is at the root of its host", expected="no path"
-        )
+        section.bad_value("address", "the console is at the root of its host", expected="no path")
     has_secret = section.has("client_secret") or section.has("client_secret_file")
     chosen: dict[str, Any] = {
         key: section.data[key]
@@ -121,7 +120,7 @@ def _grants(entry: Section) -> tuple[Grant, ...]:
 def _check_names(entry: Section, key: str, names: list[str]) -> None:
     for name in names:
         if name and not is_name(name):
-            entry.error(key, "BAD_VALUE", f"{name!r} has characters that can't be shown")
+            entry.bad_value(key, f"{name!r} has characters that can't be shown")
 
 
 def _check(root: Section) -> None:
@@ -129,7 +128,7 @@ def _check(root: Section) -> None:
     if has_errors(found):
         count = sum(one.severity is Severity.ERROR for one in found)
         raise ConfigurationError(
-            f"{count} error{'s' * (count != 1)} in {root.findings.document.name}",
+            f"{counted(count, 'error')} in {root.findings.document.name}",
             hint="fix all errors; docs/console.md shows what the file may hold",
             diagnostics=found,
         )

@@ -101,7 +101,7 @@ class Environment:
         interruption = Interruption()
         with (
             folder_for(directory) as folder,
-            interruption.heeded(),
+            interruption.caught(),
             output_to(folder / _JOB_LOG) as stream,
             ExitStack() as stack,
         ):
@@ -175,16 +175,16 @@ class Interruption:
         self.came = False
 
     @contextmanager
-    def heeded(self) -> Iterator[None]:
+    def caught(self) -> Iterator[None]:
         """Catches the signals, unless they were ignored before, as with ``nohup``."""
         old = {number: signal.getsignal(number) for number in _SIGNALS}
-        caught = {n: handler for n, handler in old.items() if handler is not signal.SIG_IGN}
-        for number in caught:
+        taken = {n: handler for n, handler in old.items() if handler is not signal.SIG_IGN}
+        for number in taken:
             signal.signal(number, self._handle)
         try:
             yield
         finally:
-            for number, handler in caught.items():
+            for number, handler in taken.items():
                 signal.signal(number, handler)
 
     @contextmanager

@@ -9,6 +9,6 @@ message, so that programs need not parse sentences::
 """
 
 from redrive.logs.lines import configure_logging, log_all_output, log_findings
-from redrive.logs.observer import LogObserver, counted
+from redrive.logs.observer import LogObserver
 
-__all__ = ["LogObserver", "configure_logging", "counted", "log_all_output", "log_findings"]
+__all__ = ["LogObserver", "configure_logging", "log_all_output", "log_findings"]

@@ -14,6 +14,7 @@ from redrive.configuration import JobConfiguration
 from redrive.errors import ConfigurationError, RedriveError
 from redrive.logs.lines import log_findings
 from redrive.messages.constants import reason_name
+from redrive.printable import counted
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
 
 _BATCH_INTERVAL: Final = 1.0
@@ -26,14 +27,6 @@ _SHOWN: Final = 10
 """Queues that the line of the start names at most."""
 _RATE_FROM: Final = 1000
 """Fewer messages give no useful rate."""
-
-
-def counted(count: int, noun: str) -> str:
-    """A number with its noun: ``1 message``, ``1,234 messages``; ``1 try``, ``2 tries``."""
-    if count == 1:
-        return f"1 {noun}"
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{count:,} {plural}"
 
 
 class _FailureKind(NamedTuple):

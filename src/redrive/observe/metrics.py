@@ -22,8 +22,7 @@ from redrive.checkpoints.protocol import EmissionFigures
 from redrive.engine.statistics import Ages, Distribution
 from redrive.masking import Mask
 from redrive.messages.constants import reason_name
-from redrive.observe.series import Capped
-from redrive.observe.waiting import WaitingMetrics
+from redrive.observe.waiting import Capped, WaitingMetrics
 from redrive.operations.supervision import Activity, SupervisionState
 from redrive.printable import printable
 from redrive.streaming.emission import Emitted

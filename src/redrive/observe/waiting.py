@@ -10,7 +10,6 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge
 
 from redrive.masking import NO_MASK, Mask
-from redrive.observe.series import Capped
 from redrive.operations.handler_states import HandlerState
 from redrive.operations.retention import Waiting
 from redrive.outcomes.causes import Cause
@@ -22,7 +21,26 @@ MOST_CAUSES: Final = 500
 pairs of handler and cause of which the first time is shown."""
 
 
+OTHER: Final = "other"
+"""The label of what is not counted apart any more."""
 _NOTHING: Final = Standing(count=0, invalid=0, since=0.0)
+
+
+class Capped:
+    """A counter whose series are bounded: from the last on, they share one for each handler."""
+
+    def __init__(self, counter: Counter, most: int) -> None:
+        self._counter = counter
+        self._most = most
+        self._known: set[tuple[str, ...]] = set()
+
+    def add(self, handler: str, labels: tuple[str, ...], count: int) -> None:
+        """Adds to the series of a handler and further labels, or to that of the rest."""
+        values = (handler, *labels)
+        if values not in self._known and len(self._known) >= self._most:
+            values = (handler, *(OTHER for _ in labels))
+        self._known.add(values)
+        self._counter.labels(*values).inc(count)
 
 
 class WaitingMetrics:

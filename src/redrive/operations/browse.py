@@ -26,10 +26,10 @@ from redrive.messages import (
 from redrive.messages import own_headers as own
 from redrive.messages.fields import deadline_of, read_long
 from redrive.messages.schemes import KNOWN, SchemeTable
-from redrive.operations.depths import retry_topics, unread
+from redrive.operations.depths import read_offsets, retry_topics, unread
 from redrive.operations.network import Network, check_topics, queue_names, unknown
 from redrive.operations.put import NewMessage
-from redrive.operations.put_tracers import assuming_tracer
+from redrive.operations.put_trace import assuming_tracer
 from redrive.operations.record_view import existing_topic
 from redrive.operations.undelivered import undelivered_at_head
 from redrive.topology.files import Topology
@@ -182,8 +182,7 @@ def browse_topic(
     view = _View(cluster, [topic], schemes)
     if start is not Start.WAITING:
         return Browsed(view.from_an_end(start, count), view.silent)
-    committed = cluster.committed(group, cluster.lanes([topic])) if group else {}
-    waiting = {lane: offset for lane, offset in committed.items() if offset is not None}
+    waiting = read_offsets(cluster, group, [topic]) if group else {}
     return Browsed(view.waiting(waiting, count, by_priority=False), view.silent)
 
 

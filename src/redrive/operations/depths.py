@@ -78,9 +78,14 @@ def unread(
             by_group.setdefault(group, []).extend([one.topic, *retry_topics(network, [one])])
     found: dict[TopicPartition, int] = {}
     for group, names in by_group.items():
-        committed = cluster.committed(group, cluster.lanes(names))
-        found |= {lane: offset for lane, offset in committed.items() if offset is not None}
+        found |= read_offsets(cluster, group, names)
     return found
+
+
+def read_offsets(cluster: Cluster, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
+    """The offsets that a group has committed on topics, as far as it has any."""
+    committed = cluster.committed(group, cluster.lanes(topics))
+    return {lane: offset for lane, offset in committed.items() if offset is not None}
 
 
 def depths_of(network: Network) -> Mapping[str, Depth]:
@@ -146,9 +151,7 @@ def retried(
 def depths_of_group(cluster: Cluster, group: str, topics: Iterable[str]) -> Mapping[str, Depth]:
     """The depth of some topics for a consumer group; topics that do not exist are left out."""
     names = list(cluster.partitions(topics))
-    committed = cluster.committed(group, cluster.lanes(names))
-    read = {lane: offset for lane, offset in committed.items() if offset is not None}
-    return _depths(cluster, names, read)
+    return _depths(cluster, names, read_offsets(cluster, group, names))
 
 
 def _depths(

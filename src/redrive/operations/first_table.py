@@ -11,6 +11,7 @@ from typing import Final
 from redrive.messages import reason_name
 from redrive.messages.constants import constant_value
 from redrive.operations.identify import Case, Identification
+from redrive.printable import counted
 from redrive.rules import GROUP_TOPIC, group_topic
 
 _RULES: Final = 30
@@ -118,7 +119,7 @@ def _rule(case: Case, errors: Counter[str], *, is_kafka: bool) -> Iterator[str]:
     known = _KAFKA_ADVICE if is_kafka else _ADVICE
     advice, action = known.get(case.reason, _OTHERWISE)
     count = errors.total()
-    yield from _comment(f"{count} message{'s' * (count != 1)}{where}{names}{more}. {advice}")
+    yield from _comment(f"{counted(count, 'message')}{where}{names}{more}. {advice}")
     if pattern := _pattern("TOPIC" if is_kafka else "DESTQ", case.topic):
         yield f"{pattern} +"
     name = reason_name(case.reason)

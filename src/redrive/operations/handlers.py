@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from redrive.checkpoints.control import LostPosition, lost_positions, read_entries
+from redrive.checkpoints.control import LostPosition, lost_positions
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import sources_of
 from redrive.engine.commands import Resume, ResumeFrom
 from redrive.errors import UsageError
-from redrive.kafka.access import check_access
-from redrive.kafka.cluster import Cluster
-from redrive.kafka.deadline import ANSWER
 from redrive.messages import TopicPartition
-from redrive.operations.network import unknown
+from redrive.operations.network import open_cluster, unknown
 from redrive.operations.process import this_user
-from redrive.operations.states import read_states, write_states
+from redrive.operations.states import read_control, read_states, write_states
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +35,9 @@ class ReadTopic:
 
 def read_topics(job: JobConfiguration) -> list[ReadTopic]:
     """Every topic that the job reads, and whether its handler is stopped."""
-    check_access(job.connection)
-    with Cluster.open(job.connection, timeout=ANSWER) as cluster:
+    with open_cluster(job.connection) as cluster:
         existing, states = cluster.topics(), read_states(job, cluster)
-        has_entries = job.control_topic in existing
-        entries = read_entries(cluster, job.control_topic) if has_entries else {}
+        entries = read_control(job, cluster)
         names = {one.identity.topic: one.identity.name for one in job.handlers}
         names |= {topic: topic for topic in sources_of(job) if topic not in names}
         denied = cluster.unreadable(names)

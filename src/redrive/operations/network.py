@@ -22,6 +22,12 @@ from redrive.topology.files import Topology
 _SETTINGS: Final = Path("redrive.toml")
 
 
+def open_cluster(connection: Connection) -> Cluster:
+    """The cluster, once it has answered."""
+    check_access(connection)
+    return Cluster.open(connection, timeout=ANSWER)
+
+
 @dataclass(frozen=True, slots=True)
 class Network:
     """Queue managers and the Kafka cluster that holds their topics."""
@@ -49,8 +55,7 @@ class Network:
 
     def cluster(self) -> Cluster:
         """The cluster, once it has answered."""
-        check_access(self.connection)
-        return Cluster.open(self.connection, timeout=ANSWER)
+        return open_cluster(self.connection)
 
 
 def check_topics(cluster: Cluster, topics: Iterable[str]) -> None:

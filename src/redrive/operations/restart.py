@@ -17,10 +17,10 @@ import orjson
 
 from redrive.checkpoints.instances import Share
 from redrive.configuration import HandlerConfiguration, JobConfiguration
+from redrive.configuration.deciders import table_of
 from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError
 from redrive.kafka.deadline import PAUSE
 from redrive.operations.process import PidFile, process_file, this_user
-from redrive.rules import parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ def meaning_of(handler: HandlerConfiguration, job: JobConfiguration) -> str:
     Raises:
         ConfigurationError: The table has errors.
     """
-    return parse(handler.rules, name=handler.rules_name).required().hash + job.schemes_id
+    return table_of(handler).hash + job.schemes_id
 
 
 def running_process(job: JobConfiguration) -> int:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from redrive.configuration import JobConfiguration
+from redrive.configuration.deciders import sources_of
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.kafka.deadline import CONNECT, GLIMPSE
 from redrive.messages import TopicPartition
 from redrive.operations.durations import duration
-from redrive.outcomes.put_sources import put_sources
 
 FOREVER: Final = float("inf")
 """Seconds that a topic keeps records which it never deletes for their age."""
@@ -106,7 +106,7 @@ def _topics(configuration: JobConfiguration) -> tuple[list[str], set[str]]:
     """The topics that a job reads, and those of its own where dead letters wait."""
     identities = [handler.identity for handler in configuration.handlers]
     read = [identity.topic for identity in identities]
-    read += [topic for topic in put_sources(configuration) if topic not in read]
+    read += [topic for topic in sources_of(configuration) if topic not in read]
     own = {
         topic
         for identity in identities

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from redrive.configuration import HandlerConfiguration, JobConfiguration
+from redrive.configuration.deciders import table_of, topology_of
 from redrive.engine.names import instances_group, own_prefix
-from redrive.errors import ConfigurationError
 from redrive.kafka.access import check_access
 from redrive.kafka.rights import Resource, Right
-from redrive.rules import Action, Rule, parse
-from redrive.topology.files import Topology, read_topology
+from redrive.rules import Action, Rule
+from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, topics_of
 from redrive.topology.mq.objects import ModelQueue
 from redrive.topology.names import topic_name
@@ -125,8 +125,7 @@ def _targets(job: JobConfiguration, further: Iterable[str]) -> Iterator[Right]:
 
 def _group_topics(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Right]:
     """Rights on the topics of groups, by what their names begin with."""
-    tables = (parse(one.rules, name=one.rules_name).table for one in job.handlers)
-    if not any(table.has_groups for table in tables if table):
+    if not any(table_of(one).has_groups for one in job.handlers):
         return
     for target in targets:
         before, _, after = job.group_topic.partition("{topic}")
@@ -140,8 +139,7 @@ def _group_topics(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Rig
 
 def _orders(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Right]:
     """Rights to see how far the consumers of targets are, where tables have ORDER(KEY)."""
-    tables = (parse(one.rules, name=one.rules_name).table for one in job.handlers)
-    if not any(table.control.is_ordered for table in tables if table):
+    if not any(table_of(one).control.is_ordered for one in job.handlers):
         return
     purpose = "without it a round counts as over 10 minutes after its put, by ORDER(KEY)"
     yield _group(name="*", operation="Describe", purpose=purpose, is_needed=False)
@@ -182,8 +180,7 @@ def _dynamic_queues(job: JobConfiguration) -> Iterator[Right]:
 
 
 def _putting_rules(handler: HandlerConfiguration) -> Iterator[Rule]:
-    table = parse(handler.rules, name=handler.rules_name).table
-    return (rule for rule in (table.rules if table else ()) if rule.action.can_fail)
+    return (rule for rule in table_of(handler).rules if rule.action.can_fail)
 
 
 def _target(rule: Rule) -> str | None:
@@ -200,9 +197,4 @@ def _layout(job: JobConfiguration) -> Iterator[QueueTopic]:
 
 
 def _topology(job: JobConfiguration) -> Topology | None:
-    if not job.topology:
-        return None
-    result = read_topology(job.topology)
-    if result.topology is None:
-        raise ConfigurationError("the topology has errors", diagnostics=result.diagnostics)
-    return result.topology
+    return topology_of(job.topology) if job.topology else None

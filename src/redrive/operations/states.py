@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from redrive.checkpoints.control import Entries, read_entries
-from redrive.checkpoints.own_topics import control_topic, tables_topic
+from redrive.checkpoints.own_topics import state_topic
 from redrive.checkpoints.states import StatesWriter, read_earlier
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import in_states
@@ -23,6 +23,12 @@ from redrive.operations.network import Network, queue_names, unknown
 from redrive.outcomes.acknowledgements import Acknowledgement, acknowledgements_of
 
 _ATTEMPTS: Final = 4
+
+
+def read_control(job: JobConfiguration, cluster: Cluster) -> Entries:
+    """The entries of the job's control topic; none before its first start."""
+    is_there = cluster.partitions([job.control_topic])
+    return read_entries(cluster, job.control_topic) if is_there else {}
 
 
 def read_decisions(job: JobConfiguration, cluster: Cluster) -> Entries:
@@ -64,7 +70,7 @@ def acknowledgements_in_effect(
 def ensure_topics(job: JobConfiguration) -> None:
     """Creates the topics that a ``StatesWriter`` needs, if the job never ran."""
     TopicAdministration(job.connection).ensure(
-        [control_topic(job.control_topic), tables_topic(job.tables_topic)]
+        [state_topic(job.control_topic), state_topic(job.tables_topic)]
     )
 
 

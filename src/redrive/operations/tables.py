@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
-from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.tables import KeptTable, TablesRead, read_tables
 from redrive.configuration import JobConfiguration
 from redrive.errors import EnvironmentFault, TransientFault, UsageError
-from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.deadline import ANSWER, CONNECT
+from redrive.kafka.deadline import CONNECT
+from redrive.operations.network import open_cluster
 from redrive.operations.restart import meaning_of
+from redrive.operations.states import read_control
 from redrive.outcomes.history import Archive
 
 SHORT_HASH: Final = 12
@@ -94,12 +94,10 @@ def tables_of(job: JobConfiguration) -> Tables:
     Raises:
         EnvironmentFault: The broker can't be reached, or the job never ran with this version.
     """
-    check_access(job.connection)
-    with Cluster.open(job.connection, timeout=ANSWER) as cluster:
-        there = cluster.partitions([job.control_topic, job.tables_topic])
-        has_tables, has_entries = job.tables_topic in there, job.control_topic in there
+    with open_cluster(job.connection) as cluster:
+        has_tables = bool(cluster.partitions([job.tables_topic]))
         read = read_tables(cluster, job.tables_topic) if has_tables else TablesRead((), ())
-        entries = read_entries(cluster, job.control_topic) if has_entries else {}
+        entries = read_control(job, cluster)
     if not read.tables and not read.unreadable:
         raise EnvironmentFault(
             f"no tables are kept in {job.tables_topic}",
@@ -143,9 +141,7 @@ def next_looks(job: JobConfiguration) -> dict[str, NextLook]:
     """
     try:
         with Cluster.open(job.connection, timeout=CONNECT) as cluster:
-            if not cluster.partitions([job.control_topic]):
-                return {}
-            deciding = deciding_in(job, read_entries(cluster, job.control_topic))
+            deciding = deciding_in(job, read_control(job, cluster))
     except (EnvironmentFault, TransientFault):
         return {}
     looks = {}

@@ -35,7 +35,7 @@ class TopicCreation:
         if plan.problems:
             raise ConfigurationError(
                 "nothing is created: queues are bound to topics that do not exist",
-                hint="put every error right and apply again",
+                hint="fix all errors and apply again",
                 diagnostics=plan.problems,
             )
         new = tuple(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from redrive.configuration.deciders import DeciderFactory
+from redrive.configuration.deciders import DeciderFactory, sources_of
 from redrive.engine.context import SliceContext
 from redrive.engine.facts import Facts
 from redrive.engine.outcome import FINAL, UNTOUCHED, Result
@@ -30,7 +30,6 @@ from redrive.outcomes.bodies import Lost, find_record
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
-from redrive.outcomes.put_sources import put_sources
 from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
 from redrive.outcomes.rows import Row
 from redrive.outcomes.storage import may_exist
@@ -154,7 +153,7 @@ class Archive:
             if copies:
                 return self._of_record(text, copies[0]["message"])
             return self._not_found(text, ledger)
-        source = put_sources(self._configuration).get(rows[-1]["handler"])
+        source = sources_of(self._configuration).get(rows[-1]["handler"])
         if source is None:
             step = what_next(rows, _deciders(self._configuration))
         else:

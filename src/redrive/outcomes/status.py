@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
+from redrive.configuration.deciders import sources_of, table_of
 from redrive.engine.names import message_retry_topic, remaining_topic
 from redrive.engine.outcome import Result
 from redrive.errors import EnvironmentFault, TransientFault
@@ -26,9 +27,7 @@ from redrive.messages import own_headers as own
 from redrive.outcomes.acknowledgements import ReadAcknowledgements, no_acknowledgements
 from redrive.outcomes.inventory import Inventory, State
 from redrive.outcomes.ledger import Batch, Flow, Ledger
-from redrive.outcomes.put_sources import put_sources
 from redrive.outcomes.rows import Row, moment
-from redrive.rules import parse
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -299,7 +298,7 @@ def _places(configuration: JobConfiguration) -> Iterator[tuple[str, tuple[str, S
         yield from ((topic, (identity.name, State.PARKED)) for topic in identity.waiting_topics)
         yield identity.remaining_topic, (identity.name, State.REMAINING)
     application = configuration.application
-    for source in put_sources(configuration):
+    for source in sources_of(configuration):
         yield message_retry_topic(application, source), (source, State.PARKED)
         yield remaining_topic(application, source), (source, State.REMAINING)
 
@@ -332,7 +331,7 @@ def _handler(handler: HandlerConfiguration, queues: _Queues, outcomes: _Outcomes
 
 
 def _puts(configuration: JobConfiguration, outcomes: _Outcomes) -> PutsStatus | None:
-    sources = put_sources(configuration)
+    sources = sources_of(configuration)
     if not sources:
         return None
     undelivered: Counter[str] = Counter()
@@ -420,9 +419,9 @@ class _Queues:
         """When the next parked message of a handler is due; None if there is none."""
         identity = handler.identity
         parked = self._first_of(identity.waiting_topics)
-        table = parse(handler.rules, name=handler.rules_name).table if parked else None
-        if table is None:
+        if not parked:
             return None
+        table = table_of(handler)
         waits = {
             lane: table.backoff_partitions.seconds(lane.partition)
             if lane.topic == identity.backoff_topic

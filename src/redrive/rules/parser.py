@@ -13,6 +13,7 @@ from typing import Final
 
 from redrive.diagnostics import has_errors
 from redrive.errors import ConfigurationError
+from redrive.printable import counted
 from redrive.rules.allowances import without_allowed
 from redrive.rules.backoff import HOLDS, PARTITIONS, Backoff
 from redrive.rules.diagnosis import EntryDiagnostic, Reporter
@@ -56,7 +57,7 @@ class ParseResult:
         count = sum(finding.severity == "error" for finding in self.diagnostics)
         name = self.diagnostics[0].file
         raise ConfigurationError(
-            f"{name}: {count} error{'s' * (count != 1)} in the rules table, nothing was started",
+            f"{name}: {counted(count, 'error')} in the rules table, nothing was started",
             hint="fix all errors; redrive check shows them again",
             diagnostics=self.diagnostics,
         )

@@ -87,7 +87,7 @@ def _check_match(section: Section, certificate: Path, key: Path, password: str) 
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             message = f"the key in {key} does not belong to the certificate in {certificate}"
-            section.error("ssl_key_file", "BAD_VALUE", message)
+            section.bad_value("ssl_key_file", message)
             return
         wrong = ", or its password is wrong" if password else ""
         section.error("ssl_key_file", "UNREADABLE_FILE", f"the key in {key} is damaged{wrong}")

@@ -89,7 +89,7 @@ def _sign_in(section: Section, protocol: str) -> _SignIn:
         return _SignIn()
     mechanism = section.text("sasl_mechanism") or "SCRAM-SHA-512"
     if mechanism == "GSSAPI":
-        section.error("sasl_mechanism", "BAD_VALUE", _NO_KERBEROS, hint=_INSTEAD_OF_KERBEROS)
+        section.bad_value("sasl_mechanism", _NO_KERBEROS, hint=_INSTEAD_OF_KERBEROS)
         return _SignIn()
     if mechanism == "OAUTHBEARER":
         for key in _PASSWORD_KEYS:
@@ -181,7 +181,7 @@ def _properties(section: Section) -> dict[str, str]:
             properties[name] = value
         else:
             message = f"{section.written(name)!r} is not a value of {name}"
-            section.error(name, "BAD_VALUE", message, expected=known.expected)
+            section.bad_value(name, message, expected=known.expected)
     return properties
 
 
@@ -195,7 +195,7 @@ def _bootstrap_servers(section: Section) -> str:
             shown = address if address in written else "an address in it"
             message = f"{shown!r} is not an address" if shown else "an address is empty"
             expected = "host:port, several separated by commas"
-            section.error("bootstrap_servers", "BAD_VALUE", message, expected=expected)
+            section.bad_value("bootstrap_servers", message, expected=expected)
     return ",".join(addresses)
 
 

@@ -165,6 +165,14 @@ class Section:
         """Reports that the value of a key is probably not meant."""
         self.findings.warning((*self.path, key), code, message, **more)
 
+    def bad_value(self, key: str, message: str, **more: str) -> None:
+        """Reports that the value of a key is not one that it takes."""
+        self.error(key, "BAD_VALUE", message, **more)
+
+    def without_effect(self, key: str, message: str, **more: str) -> None:
+        """Reports that the value of a key changes nothing, because of others."""
+        self.warning(key, "WITHOUT_EFFECT", message, **more)
+
     def missing(self, key: str, purpose: str, example: str = "") -> None:
         """Reports that a key is missing which only some documents need."""
         names = [step for step in self.path if isinstance(step, str)]

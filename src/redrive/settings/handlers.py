@@ -73,33 +73,29 @@ class HandlersReader:
     def _check_list(self, section: Section, queues: Sequence[str]) -> None:
         is_open = any(expression_of(one) is not None for one in queues)
         if (is_open or len(queues) > 1) and section.has("name"):
-            section.error(
+            section.bad_value(
                 "name",
-                "BAD_VALUE",
                 "several queues can't share a name",
                 expected="no name: each handler has that of its queue",
             )
         if is_open and self.topology.has_files:
-            section.error(
+            section.bad_value(
                 "queue",
-                "BAD_VALUE",
                 "an expression is for topics, and the topology says which queues there are",
                 expected="names of local queues",
             )
         for key in ("exclude", "max_topics"):
             if section.has(key) and not is_open:
-                section.warning(
+                section.without_effect(
                     key,
-                    "WITHOUT_EFFECT",
                     "the handler names its queues",
                     hint=r"an expression finds them: queue = '/.*\.dlq/'",
                 )
         for key, written in (("queue", queues), ("exclude", section.data.get("exclude", ()))):
             for one in filter(None, map(expression_of, filter(None, written))):
                 if problem := problem_with(one):
-                    section.error(
+                    section.bad_value(
                         key,
-                        "BAD_VALUE",
                         f"invalid expression /{one}/: {problem}",
                         expected="a regular expression of RE2 for whole names of topics",
                     )
@@ -231,9 +227,8 @@ class HandlersReader:
     def _has_good_queue(self, section: Section, queue: str) -> bool:
         before = len(section.findings.diagnostics)
         if not _TOPIC.fullmatch(queue) or len(queue) > MAX_TOPIC_NAME:
-            section.error(
+            section.bad_value(
                 "queue",
-                "BAD_VALUE",
                 f"{queue!r} is not a valid name of a topic, and so of a queue here",
                 expected=f"up to {MAX_TOPIC_NAME} letters, digits, dots, hyphens and underscores",
             )
@@ -262,9 +257,8 @@ class HandlersReader:
             self._check_unique(section, "name", name)
             topic = retry_topic(self.application, name)
             if len(topic) > MAX_TOPIC_NAME or not is_reserved(topic):
-                section.error(
+                section.bad_value(
                     "name",
-                    "BAD_VALUE",
                     f"its topics would have a name like {topic}, too long or ambiguous",
                     hint="give the handler a short name of letters and digits",
                 )
@@ -295,9 +289,8 @@ def _queues(section: Section) -> list[str]:
 def _breaker(section: Section) -> BreakerSettings | None:
     failures = section.data.get("breaker", 0)
     if section.has("probe_interval") and not failures:
-        section.warning(
+        section.without_effect(
             "probe_interval",
-            "WITHOUT_EFFECT",
             "the handler has no breakers",
             hint="breaker = 20 opens one after 20 failures without a success",
         )

@@ -24,6 +24,7 @@ from redrive.diagnostics import Severity, has_errors
 from redrive.errors import ConfigurationError, EnvironmentFault, TransientFault
 from redrive.masking import Mask
 from redrive.messages.json_patch import JsonPatch, read_json
+from redrive.printable import counted
 from redrive.settings.connection import read_clusters, read_connection, read_registry
 from redrive.settings.document import Document, Option
 from redrive.settings.environment import unknown_variables, with_environment
@@ -142,7 +143,7 @@ def settings_of(
     if has_errors(diagnostics):
         count = sum(found.severity is Severity.ERROR for found in diagnostics)
         raise ConfigurationError(
-            f"{count} error{'s' * (count != 1)} in the settings or in rules tables they name",
+            f"{counted(count, 'error')} in the settings or in rules tables they name",
             hint="fix all errors; redrive check shows them again",
             diagnostics=diagnostics,
         )
@@ -220,13 +221,12 @@ def _share(section: Section) -> Share:
     written = section.text("instance")
     if written == AUTO and section.has("on_conflict"):
         why = 'with instance = "auto" a share is taken over when its instance is gone'
-        section.warning("on_conflict", "WITHOUT_EFFECT", f"on_conflict has no effect: {why}")
+        section.without_effect("on_conflict", f"on_conflict has no effect: {why}")
     try:
         return Share.parse("1/1" if written in {"", AUTO} else written)
     except ValueError:
-        section.error(
+        section.bad_value(
             "instance",
-            "BAD_VALUE",
             f"invalid instance {section.written('instance')!r}",
             expected='"1/2" for the first of two instances, "2/2" for the second; or "auto"',
         )
@@ -246,9 +246,8 @@ def _limits(section: Section, topology: TopologySettings) -> dict[str, QueueLimi
 
 def _queue_limits(section: Section) -> QueueLimits:
     if "max_depth" in section.data and not section.has("consumer_group"):
-        section.warning(
+        section.without_effect(
             "max_depth",
-            "WITHOUT_EFFECT",
             "the queue is never full, because the offsets of its consumer are not known",
             hint="name the consumer group that reads the queue as consumer_group",
         )
@@ -277,11 +276,11 @@ def _patch(section: Section) -> bytes:
         patch = path.read_bytes()
         JsonPatch.of(read_json(patch))
     except OSError as error:
-        section.error("json_patch", "BAD_VALUE", f"{path} can't be read: {error.strerror}")
+        section.bad_value("json_patch", f"{path} can't be read: {error.strerror}")
     except ValueError as error:
         problem = str(error).replace("the value", "the file", 1)
         hint = 'such as [{"op": "replace", "path": "/currency", "value": "EUR"}]'
-        section.error("json_patch", "BAD_VALUE", f"{path}: {problem}", hint=hint)
+        section.bad_value("json_patch", f"{path}: {problem}", hint=hint)
     else:
         return patch
     return b""
@@ -296,7 +295,7 @@ def _ledger(section: Section, directory: Path) -> LedgerConfiguration:
         return LedgerConfiguration(**values)
     scheme, _, rest = url.partition("://")
     if scheme not in _STORES:
-        section.error("path", "BAD_VALUE", f"{scheme} is no object store", expected=_STORES_TEXT)
+        section.bad_value("path", f"{scheme} is no object store", expected=_STORES_TEXT)
     elif "?" in rest or ("@" in rest and not scheme.startswith("abfs")):
         section.error_at_key("path", "BAD_VALUE", "path of [ledger] has credentials", hint=_SIGN_IN)
     if not scheme.startswith("s3"):
@@ -315,7 +314,7 @@ def _ledger(section: Section, directory: Path) -> LedgerConfiguration:
 def _warn_of_store_keys(section: Section, why: str) -> None:
     for key in _STORE:
         if section.has(key):
-            section.warning(key, "WITHOUT_EFFECT", f"{key} of [ledger] has no effect: {why}")
+            section.without_effect(key, f"{key} of [ledger] has no effect: {why}")
 
 
 def _log(section: Section, mask: Mask) -> LogSettings:
@@ -328,9 +327,8 @@ def _mask(section: Section) -> Mask:
     patterns = tuple(section.data.get("patterns", ()))
     for pattern in patterns:
         if problem := Mask.problem_with(pattern):
-            section.error(
+            section.bad_value(
                 "patterns",
-                "BAD_VALUE",
                 f"invalid pattern {pattern!r}: {problem}",
                 expected="regular expressions of RE2 that find something",
             )

@@ -46,10 +46,9 @@ class TopologySettings:
         manager = self.definitions.mq.queue_managers.get(queue_manager)
         if manager is not None:
             return manager.attributes.dead_letter_queue
-        for queue in _queues_in_mqe(self.definitions, queue_manager):
-            if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
-                return queue.name
-        return ""
+        network = self.definitions.mqe
+        in_mqe = network.queue_manager(queue_manager) if network else None
+        return next((one.name for one in in_mqe.dead_letter_queues), "") if in_mqe else ""
 
 
 def local_queues(topology: Topology, queue_manager: str) -> list[str]:
@@ -93,7 +92,7 @@ def read_topology(section: Section) -> TopologySettings:
     for key in _OF_KAFKA:
         if section.has(key):
             hint = "the definitions contain it"
-            section.warning(key, "WITHOUT_EFFECT", f"{key} has no effect with files", hint=hint)
+            section.without_effect(key, f"{key} has no effect with files", hint=hint)
     texts = tuple(_texts(section))
     result = read_definitions(texts)
     accepts = section.text("failed_commands") == "accept"

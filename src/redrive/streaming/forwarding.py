@@ -23,7 +23,7 @@ from itertools import groupby, islice
 from typing import Final
 
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
-from redrive.checkpoints.own_topics import cluster_topic as own_topic
+from redrive.checkpoints.own_topics import waiting_topic
 from redrive.checkpoints.protocol import Emitter
 from redrive.configuration import JobConfiguration
 from redrive.engine.facts import Answers, Questions
@@ -198,7 +198,7 @@ class Forwarder:
     def _begin(self, first: int) -> None:
         """Finds the position, and creates the topic of the same name in the other cluster."""
         if self._topic not in self._there.topics():
-            TopicAdministration(self._connections[1]).ensure([own_topic(self._topic)])
+            TopicAdministration(self._connections[1]).ensure([waiting_topic(self._topic)])
         identities = self._home.topic_ids([self._topic])
         if self._topic not in identities:
             raise TransientFault(

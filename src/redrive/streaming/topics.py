@@ -6,14 +6,10 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 from redrive.checkpoints.own_topics import (
-    cluster_topic,
-    control_topic,
-    held_keys_topic,
     outcomes_topic,
     remaining_topic,
-    replay_topic,
-    retry_topic,
-    tables_topic,
+    state_topic,
+    waiting_topic,
 )
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import identity_of, sources_of, table_of
@@ -38,34 +34,34 @@ def own_topics(
             for a receiver that no longer retries.
     """
     topics = [
-        control_topic(configuration.control_topic),
+        state_topic(configuration.control_topic),
         outcomes_topic(configuration.outcomes_topic),
-        tables_topic(configuration.tables_topic),
+        state_topic(configuration.tables_topic),
         *(
-            cluster_topic(names.cluster_topic(configuration.application, cluster))
+            waiting_topic(names.cluster_topic(configuration.application, cluster))
             for cluster in configuration.clusters
         ),
     ]
     if any(handler.held_keys for handler in configuration.handlers):
-        topics.append(held_keys_topic(names.held_keys_topic(configuration.application)))
+        topics.append(state_topic(names.held_keys_topic(configuration.application)))
     for handler in configuration.handlers:
         partitions = sources.get(handler.identity.topic)
         if partitions is None:
             continue
-        topics.append(retry_topic(handler.identity.retry_topic, partitions))
+        topics.append(waiting_topic(handler.identity.retry_topic, partitions))
         name = handler.identity.backoff_topic
         if name in existing or table_of(handler).has_backoff:
-            topics.append(retry_topic(name, partitions * PARTITIONS))
+            topics.append(waiting_topic(name, partitions * PARTITIONS))
         topics.append(remaining_topic(handler.identity.remaining_topic, partitions))
         if handler.identity.replay_topic:
-            topics.append(replay_topic(handler.identity.replay_topic, partitions))
+            topics.append(waiting_topic(handler.identity.replay_topic, partitions))
     for source in sources_of(configuration).values():
         if source.topic in sources:
             identity = identity_of(configuration.application, source)
             partitions = sources[source.topic]
             topics.append(remaining_topic(identity.remaining_topic, partitions))
             if source.message_retries or identity.retry_topic in existing:
-                topics.append(retry_topic(identity.retry_topic, partitions))
+                topics.append(waiting_topic(identity.retry_topic, partitions))
     return topics
 
 

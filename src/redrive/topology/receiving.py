@@ -319,9 +319,9 @@ class MqeReceivingQueueManager:
         """The dead-letter queue of the manager that put the message; for a pull, of the puller."""
         name = self._source.to if self._source.is_pulled else self.queue_manager
         manager = self._resolver.network.queue_manager(name)
-        for queue in manager.queues if manager else ():
-            if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
-                return _on_queue(self._bindings, queue.name, name, _limits(queue))
+        if manager and manager.dead_letter_queues:
+            queue = manager.dead_letter_queues[0]
+            return _on_queue(self._bindings, queue.name, name, _limits(queue))
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"{name} has no dead-letter queue")
 
 

@@ -20,7 +20,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import ANSWER
 from redrive.kafka.facts import ClusterFacts
 from redrive.masking import NO_MASK, Mask
-from redrive.messages import PATTERN_KEYWORDS, SchemeTable
+from redrive.messages import PATTERN_KEYWORDS
 from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Engine, Inventory
@@ -133,10 +133,7 @@ class _Tables:
 
 def _decoders(question: Question) -> tuple[SharedDecoder, SharedDecoder]:
     """The decoder for each table: one for both if their schemes are the same."""
-    old, new = (
-        SharedDecoder(SchemeTable(one.scheme() for one in job.schemes))
-        for job in (question.old, question.new)
-    )
+    old, new = (SharedDecoder(job.scheme_table) for job in (question.old, question.new))
     return (old, old) if question.old.schemes == question.new.schemes else (old, new)
 
 

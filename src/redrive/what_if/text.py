@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from redrive.messages.constants import reason_name
+from redrive.printable import counted
 from redrive.rules.analysis import write_message
 from redrive.what_if.answer import Change, RuleCount, WhatIf
 from redrive.what_if.document import LOSSES
@@ -50,7 +51,7 @@ def lines_of_table(answer: WhatIf) -> Iterator[str]:
 
 def _title(answer: WhatIf) -> str:
     where = ", ".join(f"{count:,} {name}" for name, count in answer.messages.items())
-    return f"handler {answer.handler}: {messages_in_words(answer.total)} ({where})"
+    return f"handler {answer.handler}: {counted(answer.total, 'message')} ({where})"
 
 
 def _head(answer: WhatIf) -> Iterator[str]:
@@ -86,17 +87,12 @@ def dispositions_in_words(answer: WhatIf) -> str:
     return ", ".join(f"{found[one]:,} {word}" for one, word in _WORDS.items() if found[one])
 
 
-def messages_in_words(count: int) -> str:
-    """``1 message``, ``1,200 messages``."""
-    return f"{count:,} message{'s' * (count != 1)}"
-
-
 def _changes(changes: Sequence[Change]) -> Iterator[str]:
     for change in changes[:_CHANGES]:
         yield ""
         loss = f"{LOSSES[change.loss].upper()}: " if LOSSES[change.loss] else ""
         yield (
-            f"{loss}{messages_in_words(change.count)}: {_side(change.old, change.old_line)}"
+            f"{loss}{counted(change.count, 'message')}: {_side(change.old, change.old_line)}"
             f" becomes {_side(change.new, change.new_line)}"
         )
         for number, sample in enumerate(change.samples):

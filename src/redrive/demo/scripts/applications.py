@@ -6,13 +6,16 @@ As in ``samples``, each keeps the original message and the end it must reach.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from redrive.demo.cluster import Cluster, Consumer
 from redrive.demo.messages import NUMBER_HEADER, End, Message, Record
 from redrive.demo.scripts.dead_letters import read_kinds
 from redrive.messages import Headers
+from redrive.messages.own_headers import identity
 
 PARTITIONS: Final = 4
 """Partitions of every topic that a program reads."""
@@ -186,3 +189,44 @@ _WRITERS: Final[dict[str, _Writer]] = {
     "kafka-streams": _streams,
     "none": lambda _: [],
 }
+
+
+_KIND_OF: Final = {one.name: one for one in KINDS}
+
+
+class _BookingError(Exception):
+    """A payment can't be booked."""
+
+    def __init__(self, kind: Kind) -> None:
+        super().__init__(kind.message)
+        self.kind = kind
+
+
+class PaymentService:
+    """The application that reads ``payments``: what it can't book becomes a dead letter.
+
+    It books each payment after the number of failures that its message has.
+    """
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+        self.deliveries = Counter[int]()
+        """How often each message came, by its number."""
+        self.booked: dict[str, bool] = {}
+        """``topic:partition:offset`` of every record that came, and whether it was booked."""
+
+    def process(self, consumer: Consumer, cluster: Cluster) -> None:
+        """Process what has come; what fails becomes a dead letter before the commit."""
+        for record in consumer.read():
+            try:
+                self._book(record)
+            except _BookingError as error:
+                cluster.put([(error.kind.dead_letters, dead_letter(record, error.kind))])
+
+    def _book(self, record: Any) -> None:  # noqa: ANN401 - untyped client
+        message = self._messages[int(dict(record.headers)[NUMBER_HEADER])]
+        self.deliveries[message.number] += 1
+        succeeds = self.deliveries[message.number] > message.failures
+        self.booked[identity(record.topic, record.partition, record.offset)] = succeeds
+        if not succeeds:
+            raise _BookingError(_KIND_OF[message.kind])

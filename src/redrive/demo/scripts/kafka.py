@@ -23,11 +23,11 @@ from redrive.demo.scripts.applications import (
     PARTITIONS,
     PAYMENTS,
     TOPICS,
+    PaymentService,
     generate,
 )
 from redrive.demo.scripts.dead_letters import BACKLOG, DeadLetterScript, failed_lines
 from redrive.demo.scripts.orders import Punctuality
-from redrive.demo.scripts.payments import PaymentService
 from redrive.kafka.administration import NewTopic
 from redrive.messages import reason_name
 from redrive.rules.backoff import JITTER, jitter_of

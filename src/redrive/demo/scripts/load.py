@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from redrive.demo.cluster import Consumer
@@ -22,32 +20,15 @@ INVOICES: Final = "INVOICES.NEW"
 """The queue that does not exist yet when the job starts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a queue takes, in bytes; None for no limit that a sample exceeds."""
-
-    max_message_bytes: int | None = None
-    """``max.message.bytes`` of its topic."""
-    max_message_length: int | None = None
-    """MAXMSGL in the settings."""
-
-
-QUEUES: Final[Mapping[str, Limits]] = MappingProxyType(
-    {
-        ORDERS: Limits(),
-        INVOICES: Limits(),
-        "PAYMENTS": Limits(),
-        "SHIPMENTS": Limits(),
-        "CUSTOMERS": Limits(),
-        "EVENTS.SMALL": Limits(max_message_bytes=16 * 1024),
-        "TEXTS.SHORT": Limits(max_message_length=4096),
-        "WEB.REPLIES": Limits(),
-        "APP.REPLIES": Limits(),
-        "SECURITY.REVIEW": Limits(),
-        "TOO.BIG": Limits(),
-    }
+QUEUES: Final = (
+    *(ORDERS, INVOICES, "PAYMENTS", "SHIPMENTS", "CUSTOMERS", "EVENTS.SMALL", "TEXTS.SHORT"),
+    *("WEB.REPLIES", "APP.REPLIES", "SECURITY.REVIEW", "TOO.BIG"),
 )
-"""Every queue that a message can be put on, by name; every other name is unknown."""
+"""Every queue that a message can be put on; every other name is unknown."""
+MAX_MESSAGE_BYTES: Final = {"EVENTS.SMALL": 16 * 1024}
+"""``max.message.bytes`` of the topics of queues that samples exceed."""
+MAX_MESSAGE_LENGTH: Final = {"TEXTS.SHORT": 4096}
+"""MAXMSGL in the settings, likewise."""
 SLOW_CONSUMER: Final = "order-processing"
 _PARTITIONS: Final = 4
 """Partitions of the dead-letter queue."""
@@ -138,7 +119,7 @@ class Load:
 
 
 def _topic(queue: str) -> NewTopic:
-    limit = QUEUES[queue].max_message_bytes
+    limit = MAX_MESSAGE_BYTES.get(queue)
     if limit is None:
         return NewTopic(queue, 1)
     # Uncompressed: a sample that is too large would fit otherwise.

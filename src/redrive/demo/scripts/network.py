@@ -28,6 +28,7 @@ from redrive.diagnostics import Severity
 from redrive.messages import reason_name
 from redrive.operations.network import Network
 from redrive.operations.topics import TopicCreation
+from redrive.printable import counted
 from redrive.settings import read_settings
 from redrive.topology.files import read_topology
 
@@ -83,7 +84,7 @@ class NetworkScript(Script):
         with environment.step("Check") as progress:
             found = read_topology(operator.job.topology).diagnostics
             warnings = [one for one in found if one.severity is Severity.WARNING]
-            progress(f"{len(warnings)} warning{'s' * (len(warnings) != 1)}, as redrive check says")
+            progress(f"{counted(len(warnings), 'warning')}, as redrive check says")
         for one in warnings:
             where = f"{Path(one.file).name}:{one.line}"
             environment.console.print(f"  {where}: {one.message}", markup=False, style="dim")

@@ -68,25 +68,15 @@ class NetworkOperator:
         """Put the messages of a stage, once the job is seen to refuse one."""
         return self._put_until(stage, self._is_refused, lambda: self._refused(stage) > 0)
 
-    def start_channel(self, queue_manager: str, channel: str) -> None:
-        """Start a channel."""
-        set_channels(self._network, queue_manager, channel, is_running=True)
-        self._show_command(f"channel start {queue_manager} {channel}")
+    def channel(self, verb: str, queue_manager: str, channel: str) -> None:
+        """``start`` or ``stop`` a channel."""
+        set_channels(self._network, queue_manager, channel, is_running=verb == "start")
+        self._show_command(f"channel {verb} {queue_manager} {channel}")
 
-    def stop_channel(self, queue_manager: str, channel: str) -> None:
-        """Stop a channel."""
-        set_channels(self._network, queue_manager, channel, is_running=False)
-        self._show_command(f"channel stop {queue_manager} {channel}")
-
-    def enable_queue(self, queue_manager: str, queue: str) -> None:
-        """Enable puts to a queue."""
-        set_put_enabled(self._network, queue_manager, queue, put_enabled=True)
-        self._show_command(f"queue enable put {queue_manager} {queue}")
-
-    def disable_queue(self, queue_manager: str, queue: str) -> None:
-        """Disable puts to a queue."""
-        set_put_enabled(self._network, queue_manager, queue, put_enabled=False)
-        self._show_command(f"queue disable put {queue_manager} {queue}")
+    def puts(self, verb: str, queue_manager: str, queue: str) -> None:
+        """``enable`` or ``disable`` puts to a queue."""
+        set_put_enabled(self._network, queue_manager, queue, put_enabled=verb == "enable")
+        self._show_command(f"queue {verb} put {queue_manager} {queue}")
 
     def trigger(self, queue_manager: str) -> None:
         """Make a queue manager of MQ Everyplace pull what waits for it now."""

@@ -17,7 +17,13 @@ from redrive.demo.environment import Environment
 from redrive.demo.reconciliation import Trace
 from redrive.demo.script import Operator, View, titled_table
 from redrive.demo.scripts.dead_letters import DeadLetterScript, failed_lines
-from redrive.demo.scripts.load import DEAD_LETTER_QUEUE, ORDERS, QUEUES, SLOW_CONSUMER, Load
+from redrive.demo.scripts.load import (
+    DEAD_LETTER_QUEUE,
+    MAX_MESSAGE_LENGTH,
+    ORDERS,
+    SLOW_CONSUMER,
+    Load,
+)
 from redrive.demo.scripts.samples import KINDS, generate
 from redrive.demo.view import LiveView, rule_texts
 from redrive.messages import reason_name
@@ -52,9 +58,8 @@ class Orders(DeadLetterScript):
     def write_files(self, folder: Path, bootstrap_servers: str) -> None:
         """See ``Script.write_files``."""
         limits = "".join(
-            f'[queues."{name}"]\nmax_message_length = {queue.max_message_length}\n\n'
-            for name, queue in QUEUES.items()
-            if queue.max_message_length is not None
+            f'[queues."{name}"]\nmax_message_length = {length}\n\n'
+            for name, length in MAX_MESSAGE_LENGTH.items()
         )
         full = (
             f'[queues."{ORDERS}"]\nmax_depth = {self.max_depth}\n'

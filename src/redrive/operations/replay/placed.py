@@ -19,18 +19,36 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from redrive.configuration import JobConfiguration
+from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.engine.commands import Span
 from redrive.engine.outcome import FINAL, Result
 from redrive.errors import UsageError
 from redrive.kafka.cluster import Cluster, settled_ends
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
-from redrive.operations.replay.applied import PlannedLane
 from redrive.outcomes.last_outcomes import LastOutcomes
 
 _NONE: Final = -1
 """In the place of the offset of a copy that was taken away."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLane:
+    """The messages of a plan that came from one partition of a dead-letter topic."""
+
+    handler: HandlerConfiguration
+    partition: int
+    origins: frozenset[bytes]
+
+    @property
+    def remaining(self) -> TopicPartition:
+        """Where their remaining copies are."""
+        return TopicPartition(self.handler.identity.remaining_topic, self.partition)
+
+    @property
+    def replay(self) -> TopicPartition:
+        """Where instructions about them go."""
+        return TopicPartition(self.handler.identity.replay_topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)

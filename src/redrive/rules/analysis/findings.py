@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from redrive.diagnostics import Severity
+from redrive.printable import counted
 from redrive.rules.allowances import without_allowed
 from redrive.rules.analysis.decision import AGE, Message, bare
 from redrive.rules.analysis.search import Search, bits_of
@@ -73,7 +74,7 @@ def analyse(table: RulesTable, text: str, *, name: str = "<input>") -> tuple[Ent
             name,
             severity=Severity.NOTE,
             code="NOT_DECIDED",
-            message=f"{questions} question{'s' * (questions != 1)} about the rules together could "
+            message=f"{counted(questions, 'question')} about the rules together could "
             "not be decided: regular expressions, or too many patterns, are in the way",
             hint="findings that are told are proved all the same; others may be missing",
         )

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from redrive.diagnostics import did_you_mean
 from redrive.topology.mq import objects as mq
-from redrive.topology.mq.parameters import Given, did_you_mean, object_name
+from redrive.topology.mq.parameters import Given, object_name
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.script import CommandFailed, Parameter, ScriptProblem
 from redrive.topology.mq.system_objects import (

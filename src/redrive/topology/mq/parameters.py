@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from redrive.diagnostics import did_you_mean
 from redrive.topology.mq import objects as mq
 from redrive.topology.mq.attributes import (
     CHANNEL_TYPES,
@@ -33,7 +33,6 @@ VERBS: Final[Mapping[str, str]] = {
 _VERB: Final = re.compile(r"[\s,]*([^\s,()']+)")
 _QUOTED: Final = re.compile(r"'(?:[^']|'')*+'")
 _TYPOGRAPHIC_QUOTE: Final = re.compile("[\u2018\u2019\u201c\u201d]")
-_SIMILAR: Final = 0.75
 
 
 def verb_of(command: Command) -> tuple[str, int]:
@@ -145,12 +144,6 @@ def bad_value(parameter: Parameter, problem: ValueProblem, prefix: str = "") -> 
         expected=problem.expected,
         hint=hint_for_insert(value),
     )
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint with the known word that is most like another one; empty if none is."""
-    similar = difflib.get_close_matches(word, sorted(set(known)), n=1, cutoff=_SIMILAR)
-    return f"did you mean {similar[0]}?" if similar else ""
 
 
 def object_name(kind: type[mq.Definition], subject: Parameter) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from redrive.diagnostics import Diagnostic, Severity, SourceLocation, in_order
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation, did_you_mean, in_order
 from redrive.topology.mq import objects as mq
 from redrive.topology.mq.definition_store import DefinitionStore
 from redrive.topology.mq.inserts import NO_CONFIGURATION, Configuration, with_inserts
@@ -18,7 +18,6 @@ from redrive.topology.mq.parameters import (
     VERBS,
     Given,
     check_quotes,
-    did_you_mean,
     object_name,
     verb_of,
 )

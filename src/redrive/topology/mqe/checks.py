@@ -143,13 +143,9 @@ def _queues(manager: mqe.QueueManager) -> Iterator[Diagnostic]:
             message = f"queue {names} is defined before on {manager.name!r}"
             yield _error("DUPLICATE_QUEUE", queue, message, "keep one of the two definitions")
         seen.add(names)
-    dead_letters = [
-        queue
-        for queue in manager.queues
-        if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER
-    ]
-    for queue in dead_letters[1:]:
-        message = f"{manager.name!r} has a dead-letter queue already: {dead_letters[0].name!r}"
+    for queue in manager.dead_letter_queues[1:]:
+        first = manager.dead_letter_queues[0].name
+        message = f"{manager.name!r} has a dead-letter queue already: {first!r}"
         yield _error("TWO_DEAD_LETTER_QUEUES", queue, message, "give the role to one queue only")
     if not manager.local_queuing:
         yield from _without_local_queuing(manager)

@@ -225,6 +225,12 @@ class QueueManager(Definition):
     """Queue manager aliases that are not attached to a connection."""
     listeners: tuple[Listener, ...] = ()
 
+    @property
+    def dead_letter_queues(self) -> tuple[LocalQueue, ...]:
+        """Its dead-letter queues; in a sound network one at most."""
+        queues = (one for one in self.queues if isinstance(one, LocalQueue))
+        return tuple(one for one in queues if one.role is Role.DEAD_LETTER)
+
 
 class Discovery(StrEnum):
     """Whether queue managers may create remote definitions on their own (A.5)."""

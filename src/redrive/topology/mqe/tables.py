@@ -32,7 +32,7 @@ class Tables:
         self.queue_aliases: dict[Names, Addressable] = {}
         self.store_and_forward: dict[str, mqe.StoreAndForwardQueue] = {}
         self.home_servers: list[mqe.HomeServerQueue] = []
-        self.dead_letter_queue: mqe.LocalQueue | None = None
+        self.dead_letter_queue = next(iter(manager.dead_letter_queues), None)
         self.connections: dict[str, mqe.Connection] = {}
         self.aliases: dict[str, tuple[str, mqe.Definition]] = {}
         for queue in manager.queues:
@@ -60,8 +60,6 @@ class Tables:
             self.queue_aliases.setdefault(
                 Names(queue=alias, queue_manager=names.queue_manager), queue
             )
-        if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
-            self.dead_letter_queue = self.dead_letter_queue or queue
 
 
 def manager_aliases(manager: mqe.QueueManager) -> Iterator[tuple[str, str, mqe.Definition]]:

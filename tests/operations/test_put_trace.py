@@ -10,7 +10,7 @@ from tests.engine.known_cluster import KnownCluster
 from redrive.engine.facts import MISSING, TopicFacts
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
-from redrive.operations import put_tracers
+from redrive.operations import put_trace
 from redrive.operations.network import Network
 from redrive.operations.put import NewMessage
 from redrive.topology.files import SourceText, read_topology
@@ -26,11 +26,11 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
     def trace(**facts: TopicFacts) -> ResolutionTrace:
         topics = {f"QM1--{name}": one for name, one in facts.items()}
         cluster = cast("Cluster", None)
-        monkeypatch.setattr(put_tracers, "ClusterFacts", lambda _: KnownCluster(topics))
+        monkeypatch.setattr(put_trace, "ClusterFacts", lambda _: KnownCluster(topics))
         topology = read_topology([SourceText("QM1.mqsc", SCRIPT)]).topology
         assert topology is not None
         network = Network(Connection(bootstrap_servers="nowhere:9092"), topology)
-        tracer = put_tracers.cluster_tracer(network, cluster)
+        tracer = put_trace.cluster_tracer(network, cluster)
         return tracer.trace("QM1", NewMessage(queue="Q"), b"body")
 
     return trace

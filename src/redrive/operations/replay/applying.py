@@ -1,0 +1,385 @@
+"""Applying a plan of any kind: the one call that a command makes.
+
+About what remains, one instruction for each message is written on the replay topics that the job
+reads, chunk by chunk. The transaction of a chunk also writes the plan's entry in the control topic,
+which tells how far they are: so applying a plan again goes on where it was left, two at once fence
+each other and write everything once, and a plan that was accepted as a whole is not accepted again.
+
+About parked messages no instruction is written: the plan's entry names their copies. The lane of
+the retry topic reads on up to the last copy that is named, and tries it or lets it remain, as the
+plan says; so a message that comes due at this moment is taken once, by its own lane.
+
+Nothing here writes to any target: that is the job's part.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any, Final
+
+from redrive.checkpoints.control import read_entries
+from redrive.checkpoints.own_topics import MAX_MESSAGE_BYTES, waiting_topic
+from redrive.checkpoints.states import StatesWriter
+from redrive.collector import collector_paused
+from redrive.configuration import HandlerConfiguration, JobConfiguration
+from redrive.engine.commands import Replay, Span
+from redrive.errors import TransientFault, UsageError
+from redrive.kafka.administration import TopicAdministration
+from redrive.kafka.cluster import Cluster, Extent
+from redrive.kafka.records import StoredRecord
+from redrive.messages import OutputRecord, TopicPartition, cuts
+from redrive.messages import own_headers as own
+from redrive.operations.replay.entries import read_accepted, write_with_retry
+from redrive.operations.replay.payloads import name_in_origins
+from redrive.operations.replay.placed import Look, PlannedLane, PlannedMessages
+from redrive.operations.replay.plan import ReplayPlan
+from redrive.rules.backoff import PARTITIONS
+
+_CHUNK_RECORDS: Final = 5_000
+_CHUNK_BYTES: Final = 8 * 1024 * 1024
+"""Instructions in one transaction: applying again repeats at most this many."""
+_AT_ONCE: Final = 4
+"""Partitions that are instructed round-robin; each has a consumer, and a chunk in memory."""
+
+Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+MOST_PARKED: Final = 100_000
+"""Messages that one plan may name: their offsets are in its entry, which every worker reads."""
+
+
+def accept(
+    job: JobConfiguration,
+    cluster: Cluster,
+    plan: ReplayPlan,
+    *,
+    operator: str,
+    purpose: str,
+    written: Callable[[int], None] = lambda _: None,
+) -> Replay:
+    """Hands a plan to the job: instructions about what remains, or an order about what is parked.
+
+    ``written`` gets the number of messages that the job knows of, chunk by chunk.
+
+    Returns:
+        The plan as it is accepted; as it was, if it was accepted before.
+
+    Raises:
+        UsageError: The plan is of another application, too old, or parks too many messages.
+        TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.
+        EnvironmentFault: The cluster refused to make a replay topic.
+    """
+    kind = ParkedOrder if plan.order.to.is_about_parked else Instructions
+    return kind(job, cluster, plan, operator=operator, purpose=purpose, written=written).write()
+
+
+class _Applied:
+    """A plan to apply, of any kind of order."""
+
+    def __init__(
+        self,
+        job: JobConfiguration,
+        cluster: Cluster,
+        plan: ReplayPlan,
+        *,
+        operator: str,
+        purpose: str,
+        written: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Take a plan; nothing is written yet. Arguments and errors as for ``accept``."""
+        self._job = job
+        self._cluster = cluster
+        self._plan = plan
+        self._operator = operator
+        self._purpose = purpose
+        self._written = written
+        if plan.cluster and plan.cluster != cluster.identity:
+            raise UsageError(
+                f"the plan was made on the cluster {plan.cluster}, and this is {cluster.identity}:"
+                " its offsets mean other messages here",
+                hint="name the settings that it was made with, or make another plan",
+            )
+        self._lanes = list(_lanes_of(job, plan))
+
+    def _replay(self, spans: Mapping[TopicPartition, Span], **more: Any) -> Replay:  # noqa: ANN401 - members of a replay
+        """The replay that the plan becomes now."""
+        return self._plan.order.replay(
+            self._plan.plan,
+            operator=self._operator,
+            purpose=self._purpose,
+            accepted=time.time(),
+            planned=self._plan.count,
+            spans=spans,
+            **more,
+        )
+
+
+def _lanes_of(job: JobConfiguration, plan: ReplayPlan) -> Iterator[PlannedLane]:
+    if plan.application != job.application:
+        raise UsageError(
+            f"this is a plan for the application {plan.application}, not {job.application}",
+            hint="name the settings of that application with -c",
+        )
+    handlers = {one.identity.name: one for one in job.handlers}
+    for name, places in plan.messages.items():
+        handler = handlers.get(name)
+        if handler is None:
+            raise UsageError(
+                f"the plan has messages of the handler {name}, which the settings do not have",
+                hint="name the settings that it was made with, or make another plan",
+            )
+        yield from _lanes_of_handler(handler, places)
+
+
+def _lanes_of_handler(
+    handler: HandlerConfiguration, places: Mapping[str, Sequence[int]]
+) -> Iterator[PlannedLane]:
+    origins: dict[int, set[bytes]] = {}
+    for place, offsets in places.items():
+        partition = int(place.rpartition(":")[2])
+        found = origins.setdefault(partition, set())
+        found.update(f"{place}:{offset}".encode("ascii") for offset in offsets)
+    for partition, keys in sorted(origins.items()):
+        yield PlannedLane(handler, partition, frozenset(keys))
+
+
+class Instructions(_Applied):
+    """Writes one instruction at most for each message of a plan, however often it is applied."""
+
+    def write(self) -> Replay:
+        """Writes what is not written yet, and returns the replay; errors as for ``accept``."""
+        self._ensure_topics()
+        with collector_paused():
+            return write_with_retry(self._job, self._cluster, self._plan.plan, self._write_all)
+
+    def _ensure_topics(self) -> None:
+        counts = self._cluster.topics()
+        TopicAdministration(self._job.connection).ensure(
+            waiting_topic(one.handler.identity.replay_topic, counts[one.handler.identity.topic])
+            for one in self._lanes
+            if one.handler.identity.topic in counts
+        )
+
+    def _write_all(self, states: StatesWriter) -> Replay:
+        # Only now: an earlier writer is fenced, and its transaction is settled.
+        accepted = read_accepted(self._job, self._cluster).get(self._plan.plan)
+        replay = accepted or self._new()
+        self._written(replay.instructed)
+        if replay.is_complete or replay.cancelled_by:
+            return replay
+        looks = PlannedMessages(self._job, self._cluster, self._plan.plan).look(
+            self._lanes, replay.spans, is_new=accepted is None
+        )
+        if accepted is None:
+            states.write([replay.entry()])  # from now on it is accepted
+        for lane, records, span in self._every_chunk(replay.spans, looks):
+            is_last = span.read > span.until
+            replay = replace(
+                replay,
+                instructed=replay.instructed + len(records),
+                placed=replay.placed + (looks[lane.replay].placed if is_last else 0),
+                spans={**replay.spans, lane.replay: span},
+            )
+            states.write([replay.entry()], records)
+            self._written(replay.instructed)
+        ends = self._cluster.ends(replay.spans, committed_only=False)
+        closed = {lane: replace(span, end=ends[lane]) for lane, span in replay.spans.items()}
+        replay = replace(replay, spans=closed, is_complete=True)
+        states.write([replay.entry()])
+        return replay
+
+    def _new(self) -> Replay:
+        remaining = self._cluster.extents([one.remaining for one in self._lanes])
+        ends = self._cluster.ends([one.replay for one in self._lanes], committed_only=False)
+        spans = {
+            one.replay: Span(
+                first=ends[one.replay],
+                count=len(one.origins),
+                read=remaining[one.remaining].first,
+                until=remaining[one.remaining].end,
+            )
+            for one in self._lanes
+        }
+        return self._replay(spans)
+
+    def _every_chunk(
+        self, spans: Mapping[TopicPartition, Span], looks: Mapping[TopicPartition, Look]
+    ) -> Iterator[tuple[PlannedLane, list[OutputRecord], Span]]:
+        """Instructions still to write, lanes round-robin: the job reads them in parallel."""
+        left = [one for one in self._lanes if one.replay in looks]
+        for start in range(0, len(left), _AT_ONCE):
+            lanes = left[start : start + _AT_ONCE]
+            chunks = [self._chunks(lane, spans[lane.replay], looks[lane.replay]) for lane in lanes]
+            for turn in zip_longest(*chunks):
+                for lane, chunk in zip(lanes, turn, strict=True):
+                    if chunk is not None:
+                        yield lane, *chunk
+
+    def _chunks(
+        self, lane: PlannedLane, span: Span, look: Look
+    ) -> Iterator[tuple[list[OutputRecord], Span]]:
+        chunk: list[StoredRecord] = []
+        size = 0
+        for record in self._records(lane.remaining, span.read, span.until):
+            if record.key is None or look.copies.get(record.key) != record.offset:
+                continue
+            chunk.append(record)
+            size += len(record.value or b"")
+            if len(chunk) >= _CHUNK_RECORDS or size >= _CHUNK_BYTES:
+                yield self._instructions_for(lane, chunk), replace(span, read=record.offset + 1)
+                chunk, size = [], 0
+        restored = self._restored_instructions(lane, look.restorable)
+        yield self._instructions_for(lane, chunk) + restored, replace(span, read=span.until + 1)
+
+    def _records(self, lane: TopicPartition, start: int, end: int) -> Iterator[StoredRecord]:
+        yield from self._cluster.read({lane: start}, {lane: end})
+
+    def _instructions_for(
+        self, lane: PlannedLane, chunk: Sequence[StoredRecord]
+    ) -> list[OutputRecord]:
+        """Instructions in the order in which the messages came to their dead-letter queue."""
+        ordered = sorted(chunk, key=lambda record: _offset_of(record.key or b""))
+        return [self._instruction(lane, it.key, it.value, it.headers) for it in ordered]
+
+    def _instruction(
+        self,
+        lane: PlannedLane,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[tuple[str, bytes | None]],
+    ) -> OutputRecord:
+        now = int(time.time() * 1000)
+        all_headers = [*headers, (own.REPLAY, self._plan.plan.encode())]
+        return OutputRecord(lane.replay.topic, key, value, all_headers, now, lane.partition)
+
+    def _restored_instructions(
+        self, lane: PlannedLane, lost: Mapping[bytes, tuple[int, int]]
+    ) -> list[OutputRecord]:
+        """Instructions for messages whose copy is gone, from the dead letters themselves."""
+        topic = lane.handler.identity.topic
+        entries = read_entries(self._cluster, self._job.control_topic)
+        source, known = TopicPartition(topic, lane.partition), name_in_origins(entries, topic)
+        offsets = {
+            _offset_of(one): one for one in lost if one.decode("ascii").rsplit(":", 2)[0] == known
+        }
+        if not offsets:
+            return []
+        return [
+            self._instruction(
+                lane, *_copy_of(record, offsets[record.offset], lost[offsets[record.offset]])
+            )
+            for record in self._records(source, min(offsets), max(offsets) + 1)
+            if record.offset in offsets
+        ]
+
+
+def _offset_of(origin: bytes) -> int:
+    return int(origin.rpartition(b":")[2])
+
+
+def _copy_of(record: StoredRecord, origin: bytes, asked_until: tuple[int, int]) -> Content:
+    """What the remaining copy of a dead letter would be, marked as restored."""
+    mine = own.read_own(record.headers)
+    content = cuts.Content(record.key, record.value, own.without_own(record.headers))
+    key, value, kept, cut = cuts.fitted(content, MAX_MESSAGE_BYTES)
+    headers = [
+        *kept,
+        (own.ID, mine.identity.encode("ascii") or origin),
+        (own.ORIGIN, origin),
+        (own.TIMESTAMP, own.number(max(0, record.timestamp))),
+        (own.HOPS, own.number(mine.hops)),
+        (own.RESTORED, b"%d:%d" % asked_until),
+    ]
+    if mine.group_topic:
+        headers.append((own.GROUP_TOPIC, mine.group_topic.value))
+    if cut:
+        headers.append((own.CUT, cut.encode("ascii")))
+    if key is not None:
+        headers.append((own.KEY, key))
+    if value is None:
+        headers.append((own.NULL, b"1"))
+    return origin, value if value is not None else b"", headers
+
+
+class ParkedOrder(_Applied):
+    """Writes the entry of one plan about parked messages, once, however often it is applied.
+
+    What ``written`` is told grows partition by partition.
+    """
+
+    def write(self) -> Replay:
+        """Accepts the plan, unless it was accepted before; errors as for ``accept``."""
+        if self._plan.count > MOST_PARKED:
+            raise UsageError(
+                f"{self._plan.count} parked messages are more than one plan may name"
+                f" ({MOST_PARKED})",
+                hint=f"plan them in parts, with --limit {MOST_PARKED}",
+            )
+        return write_with_retry(self._job, self._cluster, self._plan.plan, self._write)
+
+    def _write(self, states: StatesWriter) -> Replay:
+        every = read_accepted(self._job, self._cluster)
+        accepted = every.get(self._plan.plan)
+        if accepted is not None:
+            return accepted
+        spans: dict[TopicPartition, Span] = {}
+        for lane in self._lanes:
+            spans.update(self._spans(lane))
+            self._written(sum(one.count for one in spans.values()))
+        instructed = sum(one.count for one in spans.values())
+        replay = self._replay(spans, instructed=instructed, is_complete=True)
+        for one in self._finished_replays(every):
+            states.write([one.entry()])
+        states.write([replay.entry()])
+        return replay
+
+    def _spans(self, lane: PlannedLane) -> Mapping[TopicPartition, Span]:
+        """Where the messages are parked now; those that are not any more are left out."""
+        places = self._waiting_places(lane)
+        committed = self._cluster.committed(self._job.application, places, stable=True)
+        extents = self._cluster.extents(places)
+        _check_known(committed, extents)
+        starts = {place: extents[place].position(committed[place]) for place in places}
+        named: dict[TopicPartition, set[int]] = {}
+        ends = {place: extent.end for place, extent in extents.items()}
+        for record in self._cluster.read(starts, ends):
+            if own.read_own(record.headers).origin.encode("ascii") in lane.origins:
+                named.setdefault(record.lane, set()).add(record.offset)
+        return {
+            place: Span(
+                first=starts[place], count=len(found), end=max(found) + 1, named=frozenset(found)
+            )
+            for place, found in named.items()
+        }
+
+    def _waiting_places(self, lane: PlannedLane) -> list[TopicPartition]:
+        identity, existing = lane.handler.identity, self._cluster.topics()
+        first = lane.partition * PARTITIONS
+        places = [
+            TopicPartition(identity.retry_topic, lane.partition),
+            *(TopicPartition(identity.backoff_topic, first + n) for n in range(PARTITIONS)),
+        ]
+        return [one for one in places if one.partition < existing.get(one.topic, 0)]
+
+    def _finished_replays(self, every: Mapping[str, Replay]) -> Iterator[Replay]:
+        """Earlier plans that were carried out, without the offsets that are no longer needed."""
+        named = [one for one in every.values() if any(it.named for it in one.spans.values())]
+        lanes = sorted({lane for one in named for lane in one.spans})
+        committed = self._cluster.committed(self._job.application, lanes) if lanes else {}
+        for one in named:
+            if all((committed[lane] or 0) >= (span.end or 0) for lane, span in one.spans.items()):
+                spans = {lane: replace(it, named=frozenset()) for lane, it in one.spans.items()}
+                yield replace(one, spans=spans)
+
+
+def _check_known(
+    committed: Mapping[TopicPartition, int | None], extents: Mapping[TopicPartition, Extent]
+) -> None:
+    """Sees that the job's positions are known: they tell what waits from what waited once."""
+    for lane, extent in extents.items():
+        if committed[lane] is None and extent.first < extent.end:
+            raise TransientFault(
+                f"which messages wait on {lane} is not known: the job's offset there has expired",
+                hint="start the job, which finds it again, and apply the plan once more",
+            )
