@@ -204,7 +204,7 @@ WAYS: dict[str, tuple[str, dict[str, str], int, list[str]]] = {
     ),
     "a put names a queue": ("@QM1 --at QM1", {}, 2, ["such as PAYROLL@QM2"]),
     "a put names a queue manager behind @": ("PAY@ --at QM1", {}, 2, ["such as PAYROLL@QM2"]),
-    "a put has one queue": ("A B C --at QM1", {}, 2, ["unexpected extra arguments (B C)"]),
+    "a put has one queue": ("A B C --at QM1", {}, 2, ["such as PAYROLL@QM2"]),
     "a folder without definitions is told what is looked for": (
         "Q --at QM1 --topology empty", {"empty/note.txt": ""}, 2, [".mqsc"],
     ),
