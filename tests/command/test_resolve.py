@@ -269,3 +269,21 @@ def test_what_failed_commands_leave_is_resolved(folder: Path) -> None:
         "QM1.mqsc:3:7",
     ]
     assert "AMQ8147E: there is no QLOCAL(GONE)" in told[2]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("older", "form"),
+    [
+        (("", "SALARY", "--at", "QM1"), "SALARY --at QM1"),
+        (("QM2", "PAY"), "PAY@QM2 --at QM2"),
+        (("QM2", "PAY", "--at", "QM1"), "PAY@QM2 --at QM1"),
+    ],
+)
+def test_the_older_form_means_what_it_meant(older: tuple[str, ...], form: str) -> None:
+    """``QM QUEUE`` is still read; standard error says how to write it."""
+    result, newer = resolve(*older), resolve(*form.split())
+    assert (result.exit_code, result.stdout) == (newer.exit_code, newer.stdout)
+    assert result.exit_code == 0
+    assert f"hint: this is the older form of redrive resolve {form}\n" in result.stderr
+    assert newer.stderr == ""

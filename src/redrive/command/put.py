@@ -13,7 +13,7 @@ from redrive.command.options import network_options, number_option, repeated_opt
 from redrive.command.put_options import (
     checked_at,
     put_options,
-    read_queue_names,
+    read_put_names,
     read_reply_to,
     read_report,
 )
@@ -67,7 +67,7 @@ from redrive.operations.put_trace import cluster_tracer
 )
 @number_option("--count", "How often the message is put.", default=1)
 def put(  # noqa: PLR0917 - click passes the arguments by name
-    name: str,
+    names: Sequence[str],
     at: str,
     config: Path | None,
     bootstrap_server: str,
@@ -105,7 +105,7 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
 
     Exit codes: 0 put, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    target = read_queue_names(name)
+    target, at = read_put_names("put", names, at)
     message = NewMessage(
         queue=target.queue,
         queue_manager=target.queue_manager,

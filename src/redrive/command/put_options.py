@@ -15,7 +15,7 @@ from redrive.topology.names import NO_NAMES, Names
 _PREFIX = "MQRO_"
 
 put_options = combined(
-    click.argument("name", metavar="QUEUE[@QM]"),
+    click.argument("names", nargs=-1, required=True, metavar="QUEUE[@QM]"),
     click.option("--at", default="", metavar="QM", help="The manager the application connects to."),
     click.option("--persistent/--not-persistent", default=None, help="Default: as the queue says."),
     repeated_option(
@@ -31,8 +31,36 @@ put_options = combined(
 """The names of the put, and the fields of the message that both commands have."""
 
 
+def read_put_names(command: str, arguments: Sequence[str], at: str) -> tuple[Names, str]:
+    """Read the arguments of ``resolve`` or ``put``, and ``--at``.
+
+    The older forms ``redrive resolve QM QUEUE`` and ``redrive put QM QUEUE[@QM]`` are accepted with
+    a hint on standard error.
+
+    Returns:
+        ObjectName and ObjectQMgrName, and the manager to which the application is connected; empty
+        if that is not given.
+
+    Raises:
+        UsageError: It is not a form of a put.
+    """
+    match arguments:
+        case [text]:
+            return read_queue_names(text), at
+        case [manager, queue] if command == "resolve":
+            names, at = Names(queue=queue, queue_manager=manager), at or manager
+        case [manager, text]:
+            names, at = read_queue_names(text), manager
+        case _:
+            hint = "such as PAYROLL@QM2 --at QM1"
+            raise UsageError(f"redrive {command} takes one QUEUE or QUEUE@QM", hint=hint)
+    hint = f"this is the older form of redrive {command} {names}{at and f' --at {at}'}"
+    click.echo(f"{click.style('hint:', fg='cyan')} {hint}", err=True)
+    return names, at
+
+
 def read_queue_names(text: str) -> Names:
-    """ObjectName and ObjectQMgrName in ``QUEUE`` or ``QUEUE@QM``; raises ``UsageError``."""
+    """The queue and the queue manager in ``QUEUE`` or ``QUEUE@QM``."""
     queue, at, manager = text.partition("@")
     if not queue or (at and not manager):
         raise UsageError(f"{text!r} is not QUEUE or QUEUE@QM", hint="such as PAYROLL@QM2")

@@ -13,7 +13,7 @@ from redrive.command.options import choice_option, number_option, topology_optio
 from redrive.command.put_options import (
     checked_at,
     put_options,
-    read_queue_names,
+    read_put_names,
     read_reply_to,
     read_report,
 )
@@ -77,7 +77,7 @@ _LONGEST: Final = 1 << 30
 @click.pass_context
 def resolve(  # noqa: PLR0917 - click passes the arguments by name
     context: click.Context,
-    name: str,
+    names: Sequence[str],
     files: Sequence[str],
     at: str,
     options: str,
@@ -107,7 +107,7 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
 
     Exit codes: 0 the message gets there, 1 it does not, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    target = read_queue_names(name)
+    target, at = read_put_names("resolve", names, at)
     topology = read_definitions(files)
     at = checked_at(at, topology.manager_names)
     if then and at in topology.mq:
