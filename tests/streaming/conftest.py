@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
-from tests.conftest import eventually
+from tests.conftest import eventually, read_records, send_records
 
 from redrive.configuration import (
     HandlerConfiguration,
@@ -140,30 +139,85 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture
-def queues(admin: KafkaAdminClient) -> Callable[..., str]:
-    """Make topics whose names fit the fields of a dead-letter header and of a rules table."""
+@dataclass
+class Jobs:
+    """Jobs in threads of this process on the shared broker, and the topics that they work on."""
 
-    def create(name: str, *, partitions: int = 1, config: dict[str, str] | None = None) -> str:
-        full_name = f"t{next(_numbers)}.{name}"
+    bootstrap_servers: str
+    admin: KafkaAdminClient
+    folder: Path
+    request: pytest.FixtureRequest
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of all jobs; a test without jobs of this process needs none."""
+        session: SparkSession = self.request.getfixturevalue("spark")
+        return session
+
+    def start(self, configuration: JobConfiguration) -> RunningJob:
+        """Starts a job that ends with the test at the latest."""
+        job: RunningJob = self.request.getfixturevalue("start_job")(configuration)
+        return job
+
+    def queue(self, name: str, *, partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        """Makes a topic whose name fits the fields of a dead-letter header and a rules table."""
+        full_name = self.unique_name(name)
         topic = NewTopic(full_name, partitions, 1, topic_configs=config or {})
-        admin.create_topics([topic], wait_for_metadata=True)
+        self.admin.create_topics([topic], wait_for_metadata=True)
         return full_name
 
-    return create
+    def unique_name(self, name: str) -> str:
+        """A name that no other test uses and that a rules table can hold."""
+        return f"t{next(_numbers)}.{name}"
+
+    def produce(self, topic: str, records: Iterable[Mapping[str, Any]]) -> None:
+        """Writes records."""
+        send_records(self.bootstrap_servers, topic, records)
+
+    def read(self, *topics: str) -> list[Any]:
+        """Every committed record of topics."""
+        return read_records(self.bootstrap_servers, *topics)
+
+    def values(self, *topics: str) -> list[Any]:
+        """The values of every committed record of topics."""
+        return [record.value for record in self.read(*topics)]
+
+    def outcomes(self, configuration: JobConfiguration) -> list[dict[str, Any]]:
+        """Every outcome that was committed."""
+        return [json.loads(value) for value in self.values(configuration.outcomes_topic)]
+
+    def configure(self, tables: dict[str, str], **settings: Any) -> JobConfiguration:
+        """Makes a configuration: ``configure({"orders.dlq": "ACTION(DISCARD)"}, hop_limit=3)``."""
+        return configuration_of(self.folder, self.bootstrap_servers, tables, **settings)
 
 
 @pytest.fixture
-def configure(bootstrap_servers: str, tmp_path: Path) -> Callable[..., JobConfiguration]:
-    """Make a configuration: ``configure({"orders.dlq": "ACTION(DISCARD)"}, hop_limit=3)``."""
+def jobs(
+    bootstrap_servers: str, admin: KafkaAdminClient, tmp_path: Path, request: pytest.FixtureRequest
+) -> Jobs:
+    """Jobs of one test."""
+    return Jobs(bootstrap_servers, admin, tmp_path, request)
 
-    return partial(configuration_of, tmp_path, bootstrap_servers)
+
+@pytest.fixture
+def start_job(spark: SparkSession) -> Iterator[Callable[[JobConfiguration], RunningJob]]:
+    """Start jobs, on any broker, that end with the test at the latest."""
+    jobs: list[RunningJob] = []
+
+    def start(configuration: JobConfiguration) -> RunningJob:
+        jobs.append(RunningJob(configuration, spark).start())
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.control.request_stop("the test is over")
+    eventually(lambda: not any(job.is_alive for job in jobs), "the jobs ended")
 
 
 def configuration_of(
     folder: Path, bootstrap_servers: str, tables: dict[str, str], **settings: Any
 ) -> JobConfiguration:
-    """What the fixture ``configure`` does, on any broker."""
+    """What ``Jobs.configure`` does, on any broker."""
     application = settings.pop("application", f"app{next(_numbers)}")
     handlers = tuple(
         HandlerConfiguration(
@@ -194,25 +248,3 @@ def letter(reason: int, queue: str, body: bytes = b"body", **record: Any) -> dic
     header = DeadLetterHeader(reason=reason, dest_q_name=queue, format="MQSTR")
     headers = [("JMS_IBM_MQMD_Format", b"MQDEAD"), ("x", b"1"), ("x", b"2")]
     return {"value": encode_header(header) + body, "headers": headers, **record}
-
-
-def outcomes_of(
-    configuration: JobConfiguration, read_all: Callable[..., Any]
-) -> list[dict[str, Any]]:
-    """Every outcome that was committed."""
-    return [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
-
-
-@pytest.fixture
-def start_job(spark: SparkSession) -> Iterator[Callable[[JobConfiguration], RunningJob]]:
-    """Start jobs that end with the test at the latest."""
-    jobs: list[RunningJob] = []
-
-    def start(configuration: JobConfiguration) -> RunningJob:
-        jobs.append(RunningJob(configuration, spark).start())
-        return jobs[-1]
-
-    yield start
-    for job in jobs:
-        job.control.request_stop("the test is over")
-    eventually(lambda: not any(job.is_alive for job in jobs), "the jobs ended")
