@@ -133,6 +133,13 @@ def topics(admin: KafkaAdminClient, request: pytest.FixtureRequest) -> TopicFact
 
 
 @pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, which is empty."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def without_leader(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Make partitions seem to have no leader: ``without_leader("orders:1")``; asking them fails."""
 

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
+from tests.commands import redrive, told
 from tests.conftest import commit_offset, eventually
 
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.states import StatesWriter
-from redrive.command import main
 from redrive.engine.names import message_retry_topic, remaining_topic, tables_topic
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
@@ -47,21 +46,15 @@ queue_managers:
 
 
 @pytest.fixture
-def name(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    unique_name: Callable[[str], str],
-    bootstrap_servers: str,
-) -> str:
+def name(folder: Path, unique_name: Callable[[str], str], bootstrap_servers: str) -> str:
     """A queue manager of its own with channels to two others, and two of MQ Everyplace."""
-    monkeypatch.chdir(tmp_path)
     found = "QM" + unique_name("").rpartition("-")[2].strip(".")
-    (tmp_path / f"{found}.mqsc").write_text(SCRIPT.format(found))
+    (folder / f"{found}.mqsc").write_text(SCRIPT.format(found))
     for other in "BC":
         script = f"DEFINE QLOCAL(Q)\nDEFINE CHANNEL(TO.{other}) CHLTYPE(RCVR)\n"
-        (tmp_path / f"{found}{other}.mqsc").write_text(script)
-    (tmp_path / "moons.yaml").write_text(MOONS.format(found))
-    (tmp_path / "redrive.toml").write_text(
+        (folder / f"{found}{other}.mqsc").write_text(script)
+    (folder / "moons.yaml").write_text(MOONS.format(found))
+    (folder / "redrive.toml").write_text(
         f'[application]\nname = "app{found}"\n'
         f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n[topology]\nfiles = ["."]\n'
     )
@@ -94,10 +87,6 @@ def entries(
     return read
 
 
-def redrive(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments)
-
-
 def create(admin: KafkaAdminClient, *topics: str) -> None:
     admin.create_topics([NewTopic(topic, 1, 1) for topic in topics], wait_for_metadata=True)
 
@@ -112,7 +101,7 @@ def test_a_channel_is_stopped_and_started(
     stopped = redrive("channel", "stop", name, "TO.B")
     assert stopped.stdout == f"TO.B of {name} is stopped\n"
     assert entries(name) == {f"channel/{name}/TO.B": {"running": False}}
-    assert redrive("channel", "start", name, "TO.B").exit_code == 0
+    redrive("channel", "start", name, "TO.B", code=0)
     assert entries(name) == {f"channel/{name}/TO.B": {"running": True}}
 
 
@@ -138,9 +127,8 @@ def test_status_shows_state_and_what_waits(
     ages = (9_000, 300, 200)
     produce(topic, [{"value": b"x", "timestamp_ms": now - age * 1000} for age in ages])
     commit_offset(bootstrap_servers, f"app{name}", topic, 1)
-    assert redrive("channel", "stop", name, "TO.B").exit_code == 0
-    result = redrive("channel", "status", name, "--json")
-    assert result.exit_code == 0, result.output
+    redrive("channel", "stop", name, "TO.B", code=0)
+    result = redrive("channel", "status", name, "--json", code=0)
     first, second = json.loads(result.stdout)
     assert 300 <= first.pop("oldest_seconds") < 400
     assert first == {
@@ -171,11 +159,11 @@ def test_a_channel_is_paused_while_its_receiver_tries_again(
     create(admin, topic, retries)
     produce(topic, [{"value": b"behind"}] * 2)
     produce(retries, [{"value": b"tried"}])
-    first, second = json.loads(redrive("channel", "status", name, "--json").stdout)
+    first, second = told("channel", "status", name)
     assert (first["state"], first["waiting"], first["retried"]) == ("paused", 2, 1)
     assert (second["state"], second["retried"]) == ("running", 0)
-    assert redrive("channel", "stop", name, "TO.B").exit_code == 0
-    (first, _) = json.loads(redrive("channel", "status", name, "--json").stdout)
+    redrive("channel", "stop", name, "TO.B", code=0)
+    (first, _) = told("channel", "status", name)
     assert (first["state"], first["retried"]) == ("stopped", 1)
 
 
@@ -190,11 +178,11 @@ def test_what_a_receiver_tries_again_is_on_its_transmission_queue(
     produce(retries, [{"value": b"put at last"}, {"value": b"tried"}])
     commit_offset(bootstrap_servers, f"app{name}", topic, 1)
     commit_offset(bootstrap_servers, f"app{name}", retries, 1)
-    browsed = json.loads(redrive("browse", name, f"{name}B", "--json").stdout)
+    browsed = told("browse", name, f"{name}B")
     shown = {one["body"]: one["is_retried"] for one in browsed}
     assert shown == {"tried": True, "behind": False}
     assert "the receiver retries it" in redrive("browse", name, f"{name}B").stdout
-    depths = json.loads(redrive("topology", "show", "--json").stdout)["depths"]
+    depths = told("topology", "show")["depths"]
     assert depths == {topic: {"messages": 2, "is_exact": True}}
     remaining = redrive("browse", name, "--remaining")
     assert f"retries 1 of {name}B@{name}: redrive browse {name} {name}B" in remaining.stderr
@@ -210,7 +198,7 @@ def test_the_end_of_a_transaction_is_no_message(
     with ControlTopic(Cluster(Connection(bootstrap_servers=bootstrap_servers)), topic) as control:
         control.write({"x": {}})  # and the format of the topic
     commit_offset(bootstrap_servers, f"app{name}", topic, 2)
-    (first, _) = json.loads(redrive("channel", "status", name, "--json").stdout)
+    (first, _) = told("channel", "status", name)
     assert (first["waiting"], first["oldest_seconds"]) == (0, None)
 
 
@@ -228,8 +216,8 @@ def test_a_channel_without_a_receiver_tries_again(name: str, retries: str, state
     status = redrive("channel", "status", name, "TO.D")
     assert f"TO.D is {state}: {because}" in status.stdout
     assert f"TO.D of {name} is {state}: {because}" in redrive("topology", "show").stdout
-    assert redrive("channel", "stop", name, "TO.D").exit_code == 0
-    (stopped,) = json.loads(redrive("channel", "status", name, "TO.D", "--json").stdout)
+    redrive("channel", "stop", name, "TO.D", code=0)
+    (stopped,) = told("channel", "status", name, "TO.D")
     assert (stopped["state"], stopped["because"]) == ("stopped", "")
 
 
@@ -258,8 +246,7 @@ def test_names_are_checked_against_the_definitions(
     name: str, arguments: list[str], said: str
 ) -> None:
     """A name that nothing has is a usage error, and nothing is written."""
-    result = redrive(*(one.format(name) for one in arguments))
-    assert result.exit_code == 2
+    result = redrive(*(one.format(name) for one in arguments), code=2)
     assert said.format(name) in result.stderr
 
 
@@ -270,7 +257,7 @@ def test_another_writer_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever opens the topic in between fences the command, which tries again."""
-    assert redrive("channel", "stop", name, "TO.B").exit_code == 0
+    redrive("channel", "stop", name, "TO.B", code=0)
     connection = Connection(bootstrap_servers=bootstrap_servers)
     original = StatesWriter.write
     interruptions = [None]
@@ -283,8 +270,7 @@ def test_another_writer_is_waited_for(
         original(self, written)
 
     monkeypatch.setattr(StatesWriter, "write", interrupted)
-    result = redrive("channel", "start", name, "TO.B")
-    assert result.exit_code == 0, result.output
+    redrive("channel", "start", name, "TO.B", code=0)
     assert not interruptions
     assert entries(name) == {f"channel/{name}/TO.B": {"running": True}}
 
@@ -300,7 +286,7 @@ def test_puts_to_a_queue_are_disabled_and_enabled(
     result = redrive("queue", "disable", "put", name, queue)
     assert result.stdout == f"puts to {queue}@{name} are disabled\n"
     assert entries(name) == {f"queue/{name}/{queue}": {"put": False}}
-    assert redrive("queue", "enable", "put", name, queue).exit_code == 0
+    redrive("queue", "enable", "put", name, queue, code=0)
     assert entries(name) == {f"queue/{name}/{queue}": {"put": True}}
 
 
@@ -323,7 +309,7 @@ def test_what_could_be_put_nowhere_is_released_by_name_or_with_its_channel(
     assert released.stdout == f"1 message of {name}B@{name} released\n"
     assert entries(name) == {f"release/{kept}/0": {"offset": 3}}
     produce(kept, [{"key": b"c", "value": b"3"}])
-    assert redrive("channel", "start", name, "TO.B").exit_code == 0
+    redrive("channel", "start", name, "TO.B", code=0)
     assert entries(name) == {
         f"release/{kept}/0": {"offset": 4},
         f"channel/{name}/TO.B": {"running": True},
@@ -378,8 +364,7 @@ def test_a_trigger_leaves_out_a_partition_without_a_leader_and_names_it(
 
 def test_a_trigger_with_nothing_to_move_says_so(name: str, admin: KafkaAdminClient) -> None:
     """It is no error; a topic that is missing is one."""
-    missing = redrive("trigger", f"{name}MOON")
-    assert missing.exit_code == 1
+    missing = redrive("trigger", f"{name}MOON", code=1)
     assert "redrive topology apply" in missing.stderr
     create(
         admin,
@@ -397,8 +382,7 @@ def test_settings_without_definitions_are_told(name: str) -> None:
         '[[handlers]]\nqueue = "A.DLQ"\nrules = "a.rul"\n'
     )
     Path("a.rul").write_text("ACTION(RETRY)\n")
-    result = redrive("channel", "stop", name)
-    assert result.exit_code == 2
+    result = redrive("channel", "stop", name, code=2)
     assert "as files in [topology]" in result.stderr
 
 
@@ -406,8 +390,7 @@ def test_a_dynamic_queue_is_opened_listed_renewed_and_closed(name: str) -> None:
     """The commands go together, and say what is wrong with the words of MQ."""
 
     def run(*arguments: str, code: int = 0) -> str:
-        result = CliRunner().invoke(main, ["queue", *arguments])
-        assert result.exit_code == code, result.output
+        result = redrive("queue", *arguments, code=code)
         return result.output
 
     assert "no dynamic queue is open" in run("list", name)
@@ -419,6 +402,6 @@ def test_a_dynamic_queue_is_opened_listed_renewed_and_closed(name: str) -> None:
     assert f"{queue}@{name}" in run("list")
     assert "MQRC_DYNAMIC_Q_NAME_ERROR, 2011" in run("open", name, model, "--name", "A*B", code=2)
     assert "30s, 10m, 2h" in run("open", name, model, "--lease", "soon", code=2)
-    assert "holds no message" in CliRunner().invoke(main, ["browse", name, queue]).output
+    assert "holds no message" in redrive("browse", name, queue).output
     assert "is deleted" in run("close", name, queue)
     assert "has no dynamic queue" in run("close", name, queue, code=2)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 import pytest
-from click.testing import CliRunner
+from tests.commands import redrive
 from tests.outcomes.samples import append, outcome, rows
 
 from redrive.command import SUBCOMMANDS, main
@@ -45,9 +44,8 @@ FAILED: dict[str, Any] = {
 
 
 @pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def ledger(folder: Path) -> Path:
     """The settings of a job, without a broker, whose ledger has one dead letter."""
-    monkeypatch.chdir(tmp_path)
     Path("redrive.toml").write_text(SETTINGS)
     Path("orders.rul").write_text(KAFKA)
     append(read_settings(Path("redrive.toml")).job.ledger.path, rows([outcome(0, **FAILED)]))
@@ -56,8 +54,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def shown(*arguments: str) -> list[str]:
     """The output in words, without line ends."""
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 0, result.output
+    result = redrive(*arguments, code=0)
     return result.stdout.split()
 
 
@@ -101,7 +98,7 @@ def test_a_parked_message_says_which_round_is_next_and_when(ledger: Path) -> Non
     parked = outcome(2, **told | back | {"time": now})
     append(read_settings(Path("redrive.toml")).job.ledger.path, rows([put, parked]))
     assert "round 2 of 5 in" in " ".join(shown("ls", "--wide"))
-    (found,) = orjson.loads(CliRunner().invoke(main, ["ls", "--json"]).stdout)["dead_letters"]
+    (found,) = told("ls")["dead_letters"]
     assert (found["next"]["attempt"], found["next"]["rule_line"]) == ("round 2 of 5", 2)
 
 

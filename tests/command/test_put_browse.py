@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
+from tests.commands import redrive, told
 from tests.conftest import commit_offset
 
 from redrive.checkpoints.control import ControlTopic
-from redrive.command import main
 from redrive.engine.message import NO_ATTEMPTS, Message
 from redrive.engine.names import remaining_topic
 from redrive.engine.waiting import remaining
@@ -38,18 +37,13 @@ SECOND = "DEFINE QLOCAL(PAY)\nDEFINE CHANNEL(TO.B) CHLTYPE(RCVR)\n"
 
 @pytest.fixture
 def manager(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    unique_name: Callable[[str], str],
-    bootstrap_servers: str,
-    admin: KafkaAdminClient,
+    folder: Path, unique_name: Callable[[str], str], bootstrap_servers: str, admin: KafkaAdminClient
 ) -> str:
     """A queue manager of its own with its topics, and a second one that it knows."""
-    monkeypatch.chdir(tmp_path)
     name = "QM" + unique_name("").rpartition("-")[2].strip(".")
-    (tmp_path / f"{name}.mqsc").write_text(SCRIPT.format(name))
-    (tmp_path / f"{name}B.mqsc").write_text(SECOND)
-    (tmp_path / "redrive.toml").write_text(
+    (folder / f"{name}.mqsc").write_text(SCRIPT.format(name))
+    (folder / f"{name}B.mqsc").write_text(SECOND)
+    (folder / "redrive.toml").write_text(
         f'[application]\nname = "app{name}"\n'
         f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n'
         f'[topology]\nfiles = ["{name}.mqsc", "{name}B.mqsc"]\n'
@@ -61,14 +55,9 @@ def manager(
     return name
 
 
-def redrive(*arguments: str, data: str = "") -> Result:
-    return CliRunner().invoke(main, arguments, input=data)
-
-
 def browsed(*arguments: str) -> list[dict[str, Any]]:
     """The messages that ``browse --json`` shows."""
-    result = redrive("browse", *arguments, "--json")
-    assert result.exit_code == 0, result.output
+    result = redrive("browse", *arguments, "--json", code=0)
     found: list[dict[str, Any]] = json.loads(result.stdout)
     return found
 
@@ -118,7 +107,7 @@ def test_a_put_without_options_leaves_everything_to_the_queue(
     manager: str, read_all: Callable[..., list[Any]]
 ) -> None:
     """ObjectQMgrName is blank, there is no key; persistence and priority are as the queue says."""
-    assert redrive("put", "ORDERS", "--at", manager, data="from a pipe").exit_code == 0
+    redrive("put", "ORDERS", "--at", manager, data="from a pipe", code=0)
     (record,) = read_all(f"{manager}--redrive-put")
     assert (record.key, record.value) == (None, b"from a pipe")
     assert list(record.headers)[:3] == [
@@ -155,16 +144,14 @@ def test_what_cannot_be_put_is_told_before_anything_is_written(
     manager: str, arguments: list[str], said: str, read_all: Callable[..., list[Any]]
 ) -> None:
     """A command line that is wrong has exit code 2."""
-    result = redrive("put", *(one.format(manager) for one in arguments), data="x")
-    assert result.exit_code == 2
+    result = redrive("put", *(one.format(manager) for one in arguments), data="x", code=2)
     assert said in result.stderr
     assert read_all(f"{manager}--redrive-put") == []
 
 
 def test_a_missing_intake_says_what_creates_it(manager: str, admin: KafkaAdminClient) -> None:
     """The second manager has no topics yet; a put must not make one by accident."""
-    result = redrive("put", "PAY", "--at", f"{manager}B", "--data", "x")
-    assert result.exit_code == 1
+    result = redrive("put", "PAY", "--at", f"{manager}B", "--data", "x", code=1)
     assert f"there is no topic {manager}B--redrive-put" in result.stderr
     assert "redrive topology apply" in result.stderr
     assert f"{manager}B--redrive-put" not in {
@@ -175,8 +162,7 @@ def test_a_missing_intake_says_what_creates_it(manager: str, admin: KafkaAdminCl
 def test_a_body_that_the_intake_refuses_is_an_error(manager: str) -> None:
     """The broker's limit is a megabyte; what was not put is told."""
     Path("body").write_bytes(b"x" * 2_000_000)
-    result = redrive("put", "ORDERS", "--at", manager, "--file", "body")
-    assert result.exit_code == 1
+    result = redrive("put", "ORDERS", "--at", manager, "--file", "body", code=1)
     assert "0 of 1 messages are on" in result.stderr
     assert "MAXMSGL" in result.stderr
 
@@ -300,8 +286,7 @@ def test_a_transmission_queue_shows_what_the_job_has_not_taken(
 
 def test_an_empty_queue_says_so(manager: str) -> None:
     """It is no error, and names the topic that was looked at."""
-    result = redrive("browse", manager, "ORDERS")
-    assert result.exit_code == 0
+    result = redrive("browse", manager, "ORDERS", code=0)
     assert f"ORDERS@{manager} holds no message that was not read yet" in result.stdout
     assert f"topic {manager}--ORDERS" in result.stdout
 
@@ -317,8 +302,7 @@ SAYS: Mapping[str, tuple[str, str]] = {
 @pytest.mark.parametrize("queue", SAYS)
 def test_a_name_that_keeps_no_messages_tells_where_they_are(manager: str, queue: str) -> None:
     """Aliases and remote definitions lead somewhere; unknown names are nearly some other."""
-    result = redrive("browse", manager, queue)
-    assert result.exit_code == 2
+    result = redrive("browse", manager, queue, code=2)
     for said in SAYS[queue]:
         assert said.format(manager) in result.stderr
 
@@ -338,7 +322,7 @@ def test_the_topology_shows_messages_and_not_offsets(
         ) as transaction:
             transaction.write({"x": {}})  # and the format of the topic
     commit_offset(bootstrap_servers, f"app{manager}", waiting, 1)
-    document = json.loads(redrive("topology", "show", "--json").stdout)
+    document = told("topology", "show")
     assert document["depths"][orders] == {"messages": 4, "is_exact": True}
     assert document["depths"][waiting] == {"messages": 3, "is_exact": True}
     lines = [line.split() for line in redrive("topology", "show").stdout.splitlines()]
@@ -405,7 +389,7 @@ def test_a_channel_shows_what_its_receiver_could_put_nowhere(undelivered: str) -
     (head,) = browsed(undelivered, queue)
     assert (head["body"], head["is_undeliverable"]) == ("two chairs", True)
     assert "could put it nowhere" in redrive("browse", undelivered, queue).stdout
-    depths = json.loads(redrive("topology", "show", "--json").stdout)["depths"]
+    depths = told("topology", "show")["depths"]
     assert depths[f"{undelivered}--{queue}"] == {"messages": 1, "is_exact": True}
     shown = redrive("channel", "status", undelivered).stdout
     assert f"redrive browse {undelivered} --remaining shows" in shown
@@ -413,8 +397,7 @@ def test_a_channel_shows_what_its_receiver_could_put_nowhere(undelivered: str) -
 
 def test_a_queue_has_to_be_named(manager: str) -> None:
     """Unless what remains is asked for."""
-    result = redrive("browse", manager)
-    assert result.exit_code == 2
+    result = redrive("browse", manager, code=2)
     assert "--remaining" in result.stderr
 
 
@@ -435,6 +418,6 @@ def test_an_expired_message_is_not_shown(manager: str, produce: Callable[..., No
 
 def test_puts_of_one_open_carry_its_name(manager: str, read_all: Callable[..., list[Any]]) -> None:
     """``--bind`` is a header of the intake, which the job takes off."""
-    assert redrive("put", "X", "--at", manager, "--data", "a", "--bind", "mine").exit_code == 0
+    redrive("put", "X", "--at", manager, "--data", "a", "--bind", "mine", code=0)
     (record,) = read_all(f"{manager}--redrive-put")
     assert ("redrive.bind", b"mine") in record.headers

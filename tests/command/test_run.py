@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.commands import redrive
 from tests.conftest import PATIENCE
 
-from redrive.command import main
 from redrive.command.restart import restart
 from redrive.kafka import access
 from redrive.kafka.rights import Resource, Right
@@ -41,11 +41,10 @@ sasl_password_file = "password"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(folder: Path) -> Path:
     """The working directory, with a rules table in it."""
-    monkeypatch.chdir(tmp_path)
     Path("orders.rul").write_text(RULES)
-    return tmp_path
+    return folder
 
 
 @pytest.fixture
@@ -57,14 +56,10 @@ def closed_port() -> int:
     return port
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments)
-
-
-def run_on(port: int | str, *more: str) -> Result:
+def run_on(port: int | str, *more: str, code: int | None = None) -> Result:
     address = f"127.0.0.1:{port}" if isinstance(port, int) else port
     options = ("--bootstrap-server", address, "--dlq", "orders.dlq", "--rules", "orders.rul")
-    return run("run", *options, *more)
+    return redrive("run", *options, *more, code=code)
 
 
 @pytest.mark.parametrize(
@@ -81,24 +76,22 @@ def run_on(port: int | str, *more: str) -> Result:
 )
 def test_a_command_line_that_does_not_exist_is_usage(arguments: list[str], said: str) -> None:
     """Exit code 2, and what would be right."""
-    result = run("run", *arguments)
-    assert result.exit_code == 2
+    result = redrive("run", *arguments, code=2)
     assert said in result.stderr
 
 
 def test_the_settings_of_the_folder_are_the_default(folder: Path) -> None:
     """As for every other command, unless an option says what they would."""
     (folder / "redrive.toml").write_text("x = 1\n")
-    assert "redrive.toml:1:1" in run("run").stderr
-    assert "redrive.toml:1:1" in run("run", "--log-level", "debug").stderr
-    assert "redrive.toml" not in run("run", "--rules", "a.rul").stderr
+    assert "redrive.toml:1:1" in redrive("run").stderr
+    assert "redrive.toml:1:1" in redrive("run", "--log-level", "debug").stderr
+    assert "redrive.toml" not in redrive("run", "--rules", "a.rul").stderr
 
 
 def test_wrong_options_and_tables_are_told_together(folder: Path, closed_port: int) -> None:
     """Every finding at once, with its place in the command line or in the table."""
     Path("orders.rul").write_text("REASON(1)\n")
-    result = run_on(closed_port, "--instance", "3/2")
-    assert result.exit_code == 1
+    result = run_on(closed_port, "--instance", "3/2", code=1)
     assert "<command line>:1:" in result.stderr
     assert "orders.rul:1:1: error: the rule has no ACTION" in result.stderr
     assert result.stderr.count("error: ") == 3
@@ -119,15 +112,13 @@ def test_what_is_not_there_is_named(
     folder: Path, arguments: list[str], code: int, said: str
 ) -> None:
     """A missing settings file is a usage error, a missing table an error of the settings."""
-    result = run("run", *arguments)
-    assert result.exit_code == code
+    result = redrive("run", *arguments, code=code)
     assert said in result.stderr
 
 
 def test_an_unreachable_broker_starts_nothing(folder: Path, closed_port: int) -> None:
     """One message with the address and the reason, no stack trace, no folder."""
-    result = run_on(closed_port)
-    assert result.exit_code == 1
+    result = run_on(closed_port, code=1)
     assert (
         f"no broker can be reached (127.0.0.1:{closed_port}: connection refused)" in result.stderr
     )
@@ -142,7 +133,7 @@ def test_all_that_keeps_a_job_from_starting_is_told_at_once(folder: Path, closed
         listen = f"127.0.0.1:{other.getsockname()[1]}"
         settings = SETTINGS.format(f"127.0.0.1:{closed_port}")
         Path("redrive.toml").write_text(f'{settings}[observe]\nlisten = "{listen}"\n')
-        result = run("run", "-c", "redrive.toml")
+        result = redrive("run", "-c", "redrive.toml")
     assert result.exit_code == 1
     assert "the job can't start: 2 problems" in result.stderr
     assert "no broker can be reached" in result.stderr
@@ -162,7 +153,7 @@ def test_a_job_that_runs_is_named_and_not_its_port(folder: Path) -> None:
         job.directory.mkdir(parents=True)
         with PidFile.held(job), pytest.MonkeyPatch.context() as patch:
             patch.setattr("redrive.command.run.check_start", lambda _: None)
-            result = run("run", "-c", "redrive.toml")
+            result = redrive("run", "-c", "redrive.toml")
     assert result.exit_code == 1
     assert f"process {os.getpid()} already runs this job" in result.stderr
 
@@ -171,7 +162,7 @@ def test_debug_shows_the_stack_trace(folder: Path, closed_port: int) -> None:
     """With --debug the message has its stack trace in front of it."""
     address = f"127.0.0.1:{closed_port}"
     options = ["--bootstrap-server", address, "--dlq", "q", "--rules", "orders.rul"]
-    result = run("--debug", "run", *options)
+    result = redrive("--debug", "run", *options)
     assert "Traceback" in result.stderr
     assert result.exit_code == 1
 
@@ -211,8 +202,7 @@ def test_a_cluster_that_does_not_let_us_in_is_told(
     Path("password").write_text("hunter2")
     text = SETTINGS.format(bootstrap_servers).replace("[[", f"{sign_in}\n[[")
     Path("redrive.toml").write_text(text)
-    result = run("run", "-c", "redrive.toml")
-    assert result.exit_code == 1
+    result = redrive("run", "-c", "redrive.toml", code=1)
     assert said in result.stderr
     assert "see security_protocol" in result.stderr
     assert "hunter2" not in result.stderr
@@ -221,8 +211,7 @@ def test_a_cluster_that_does_not_let_us_in_is_told(
 def test_a_folder_that_cannot_be_written_is_told(folder: Path, bootstrap_servers: str) -> None:
     """The job's folder is tried before anything starts."""
     Path("file").write_text("")
-    result = run_on(bootstrap_servers, "--directory", "file/state")
-    assert result.exit_code == 1
+    result = run_on(bootstrap_servers, "--directory", "file/state", code=1)
     assert "the job's folder" in result.stderr
     assert "can't be written: not a directory" in result.stderr
 
@@ -240,7 +229,7 @@ def test_a_second_process_with_the_same_share_is_refused(
     job = read_settings(settings_file(bootstrap_servers)).job
     job.directory.mkdir(parents=True)
     with PidFile.held(job):
-        result = run("run", "-c", "redrive.toml")
+        result = redrive("run", "-c", "redrive.toml")
     assert result.exit_code == 1
     assert f"process {os.getpid()} already runs this job" in result.stderr
     assert not list(job.directory.iterdir())

@@ -38,18 +38,13 @@ def settings_file(servers: str, name: str, mine: str, other: str) -> None:
 
 
 @pytest.fixture
-def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def away(folder: Path) -> None:
     """The settings of a job whose broker is away."""
-    monkeypatch.chdir(tmp_path)
     settings_file("127.0.0.1:1", "away", "mine.dlq", "other.dlq")
 
 
 def console(
-    access: Any,
-    *,
-    address: str = "https://here",
-    four_eyes_above: int | None = None,
-    **more: Any,
+    access: Any, *, address: str = "https://here", four_eyes_above: int | None = None, **more: Any
 ) -> TestClient:
     """Somebody's browser, or a script, which follows no redirect."""
     application = console_application(

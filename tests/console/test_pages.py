@@ -23,18 +23,17 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.testclient import TestClient
 from tests.command.test_terminal import EVIL
+from tests.commands import redrive
 from tests.conftest import PATIENCE, eventually, send_records
 from tests.console.conftest import CONFIG, console
 from tests.outcomes.samples import append, outcome, rows
 
 from redrive.broker.ports import free_port
-from redrive.command import main
 from redrive.command.console import open_listener
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, User
 from redrive.console.rendering import curve
@@ -81,14 +80,12 @@ def user() -> SomeUser:
 
 @pytest.fixture
 def topic(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
     bootstrap_servers: str,
     unique_name: Callable[[str], str],
     topics: Callable[..., Any],
 ) -> str:
     """The dead-letter topic of a job with three messages that remain, two with hostile texts."""
-    monkeypatch.chdir(tmp_path)
     name = unique_name("console").replace("_", "-")
     dead = topics("dlq")
     send_records(
@@ -141,8 +138,7 @@ def post(browser: TestClient, path: str, **form: str) -> Any:
 
 def command(*arguments: str) -> Any:
     """What a command says in JSON."""
-    done = CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    done = redrive(*arguments, "--json", code=0)
     return json.loads(done.stdout)
 
 
@@ -215,7 +211,7 @@ def test_now_has_what_is_held_and_what_is_deleted_soon(
     assert told["expiring"][0]["handler"] == handler["handler"]
     assert 'href="/groups?handler=orders&amp;status=held">1 behind others of their key' in page
     assert f"<td><p>up to 1,204 of {topic}<br>" in page
-    shown = CliRunner().invoke(main, ["status"], catch_exceptions=False).stdout
+    shown = redrive("status").stdout
     assert "held" in shown
 
 
@@ -333,9 +329,7 @@ def test_a_list_that_fails_says_why_in_its_place(browser: TestClient) -> None:
     assert re.search(r'<div id="live">\s*<p class="bad" role="alert">[^<]*no_column', found.text)
 
 
-def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(
-    browser: TestClient,
-) -> None:
+def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(browser: TestClient) -> None:
     groups = api(browser, "/groups")["groups"]
     assert sorted((one["count"], bool(one["condition"])) for one in groups) == [
         (1, False), (2, True)
@@ -723,14 +717,8 @@ DEFINE CHANNEL(TO/B) CHLTYPE(SDR) CONNAME('b') XMITQ(B)
 
 
 @pytest.fixture
-def manager(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    bootstrap_servers: str,
-    unique_name: Callable[[str], str],
-) -> str:
+def manager(folder: Path, bootstrap_servers: str, unique_name: Callable[[str], str]) -> str:
     """The queue manager A of a job that moves puts, beside B; its name."""
-    monkeypatch.chdir(tmp_path)
     name = "A" + unique_name("").rpartition("-")[2].strip(".")
     Path(f"{name}.mqsc").write_text(MQ)
     Path("B.mqsc").write_text("DEFINE QLOCAL(PAYROLL)\nDEFINE CHANNEL(TO/B) CHLTYPE(RCVR)\n")
@@ -767,7 +755,7 @@ def test_the_network_is_that_of_the_commands(clerk: TestClient, manager: str) ->
 
 @pytest.mark.parametrize("put", ["OLD", "PAYROLL@B", "NOTHING", "X@NOWHERE"])
 def test_the_way_of_a_put_is_that_of_the_command(clerk: TestClient, manager: str, put: str) -> None:
-    told = CliRunner().invoke(main, ["resolve", put, "--at", manager, "--topology", ".", "--json"])
+    told = redrive("resolve", put, "--at", manager, "--topology", ".", "--json")
     shown = api(clerk, "/resolve", put=put, at=manager)
     content = json.loads(told.stdout)
     assert content == {name: shown[name] for name in content}
@@ -836,8 +824,7 @@ def test_an_address_that_others_reach_is_refused(tmp_path: Path, listen: str) ->
     """There is no login: everyone who reaches the console may do everything."""
     (tmp_path / "redrive.toml").touch()
     arguments = ("console", "-c", str(tmp_path / "redrive.toml"), "--listen", listen)
-    found = CliRunner().invoke(main, arguments)
-    assert found.exit_code == 2
+    found = redrive(*arguments, code=2)
     assert f"--listen {listen}" in found.stderr
 
 
@@ -852,11 +839,11 @@ def test_a_table_is_tried_before_it_goes_live(browser: TestClient, user: SomeUse
     Path("new.rul").write_text(text)
     headers = {"Accept": "application/json", "X-Redrive-Form": browser.cookies["redrive-form"]}
     tried = browser.post("/api/tables/orders/try", data={"text": text}, headers=headers).json()
-    told = CliRunner().invoke(main, ["diff", "orders.rul", "new.rul"])
+    told = redrive("diff", "orders.rul", "new.rul")
     assert told.stdout.splitlines() == tried["difference"]
     assert any("orders.rul, as edited" in line for line in tried["plan"])
     planned = ("plan", "new.rul", "--over", "remaining", "--over", "parked", "--json")
-    told = json.loads(CliRunner().invoke(main, planned).stdout)
+    told = json.loads(redrive(*planned).stdout)
     kept = {"messages", "changed", "changes", "matrix", "rules", "newly_discarded"}
     assert {name: told[name] for name in kept} == {name: tried["what_if"][name] for name in kept}
     user.role = Role.APPROVER

@@ -18,16 +18,15 @@ from typing import Any
 
 import pytest
 import uvicorn
-from click.testing import CliRunner
 from kafka.admin import NewTopic
 from starlette.testclient import TestClient
+from tests.commands import redrive
 from tests.conftest import PATIENCE, eventually, send_records
 from tests.console.conftest import CONFIG, SETTINGS, TABLE, console, settings_file
 from tests.console.test_pages import SomeUser, api, command, post
 from tests.outcomes.samples import append, outcome, rows
 
 from redrive.checkpoints.tables import KeptTable, Layout
-from redrive.command import main
 from redrive.console import live, security
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, SignedInBy, User
 from redrive.console.logins import Limit, Logins
@@ -265,15 +264,13 @@ def test_a_body_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def topics_of_two(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
     bootstrap_servers: str,
     unique_name: Callable[[str], str],
     topics: Callable[..., Any],
     admin: Any,
 ) -> tuple[str, str]:
     """The dead-letter topics of two handlers, with messages that remain: three and two."""
-    monkeypatch.chdir(tmp_path)
     mine, other = topics("mine"), topics("other")
     settings_file(bootstrap_servers, unique_name("scope").replace("_", "-"), mine, other)
     letters = []
@@ -776,7 +773,6 @@ def test_the_command_takes_an_identity_provider(tmp_path: Path) -> None:
         (tmp_path / f"{name}.rul").write_text(TABLE)
     (tmp_path / "access.toml").write_text('[oidc]\nissuer = "https://id.example"\n')
     line = ["console", "-c", str(tmp_path / "redrive.toml"), "--access"]
-    found = CliRunner().invoke(main, [*line, str(tmp_path / "access.toml")])
-    assert found.exit_code == 1
+    found = redrive(*line, tmp_path / "access.toml", code=1)
     assert "[oidc] needs client_id" in found.stderr
     assert "[oidc] needs address" in found.stderr

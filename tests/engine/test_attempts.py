@@ -39,11 +39,7 @@ from redrive.topology.put import Destination, QueueLimits, Refusal
 
 
 def outputs_of(
-    records: Records,
-    handler: RulesDecider,
-    *,
-    cluster: KnownCluster = OPEN,
-    **more: Any,
+    records: Records, handler: RulesDecider, *, cluster: KnownCluster = OPEN, **more: Any
 ) -> list[tuple[int, OutputRecord]]:
     """What one attempt on some records writes."""
     return cluster.decided(slice_of(records, handler, **more))
@@ -325,9 +321,7 @@ def test_a_topic_that_takes_nothing_now_refuses_with_the_reason_why() -> None:
 
 
 @pytest.mark.parametrize("field", ["timestamp_before_max", "timestamp_after_max"])
-def test_a_message_from_too_long_ago_or_the_future_is_refused_before_it_is_sent(
-    field: str,
-) -> None:
+def test_a_message_from_too_long_ago_or_the_future_is_refused_before_it_is_sent(field: str) -> None:
     """With MQRC_FORMAT_ERROR, and only where its topic says so; the others are put."""
     limits: dict[str, Any] = {field: 50_000}
     offset = 50_001 if field == "timestamp_after_max" else -50_001

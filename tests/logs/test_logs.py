@@ -152,9 +152,7 @@ def test_failures_that_differ_in_detail_only_share_a_line(log: Callable[..., Pat
     assert [(entry["count"], entry["detail"]) for entry in failures] == [(3, later.detail)]
 
 
-def test_messages_without_a_header_are_reported_from_time_to_time(
-    log: Callable[..., Path],
-) -> None:
+def test_messages_without_a_header_are_reported_from_time_to_time(log: Callable[..., Path]) -> None:
     """The first at once, later ones summed up, none forgotten at the end."""
     path = log(LogFormat.JSON)
     observer = LogObserver(interval=0)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any
 
+from click.testing import Result
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from tests.commands import redrive, told
 from tests.conftest import eventually
 
 from redrive.checkpoints.control import ControlTopic
@@ -38,6 +40,14 @@ class SmallJob:
     @property
     def identity(self) -> HandlerIdentity:
         return self.configuration.handlers[0].identity
+
+    def run(self, *words: str, typed: str | None = None, code: int | None = None) -> Result:
+        """What a command says about the job."""
+        return redrive(*words, "-c", self.config_file, typed=typed, code=code)
+
+    def told(self, *words: str) -> Any:
+        """What a command that succeeds says about the job in JSON."""
+        return told(*words, "-c", self.config_file)
 
     def step(self, now: int, *, most: int = 1_000_000, evaluate_remaining: bool = False) -> None:
         """One batch: dead letters and due retries, and what remains if it is asked for.

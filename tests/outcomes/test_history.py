@@ -9,11 +9,9 @@ from typing import Any
 
 import orjson
 import pytest
-from click.testing import CliRunner, Result
 from tests.outcomes.samples import append
 from tests.outcomes.small_job import SmallJob, dead_letter
 
-from redrive.command import main
 from redrive.outcomes.history import Archive, History, NotFound
 from redrive.outcomes.rows import moment, row_of
 
@@ -52,10 +50,6 @@ def job(small_job: SmallJob, produce: Produce, now: int) -> SmallJob:
     return small_job
 
 
-def _ask(job: SmallJob, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["history", *arguments, "-c", job.config_file])
-
-
 def test_a_history_is_what_the_topic_holds_of_the_message(job: SmallJob) -> None:
     """Half of the outcomes are in the ledger, half only on the topic; no one is told twice."""
     histories = _histories(job)
@@ -79,7 +73,7 @@ def test_a_parked_message_says_when_and_by_which_rule_it_is_tried_again(
     assert answer.next.due == moment(now + job.interval)
     assert answer.next.rule_line == 2
     assert "attempt 3" in answer.next.text
-    shown = _ask(job, message).stdout
+    shown = job.run("history", message).stdout
     assert "next: attempt 3 by the rule at line 2: RETRY to nowhere, due " in shown
     assert "2085 MQRC_UNKNOWN_OBJECT_NAME" in shown
 
@@ -133,8 +127,7 @@ def test_a_message_without_outcome_is_explained(
     answer = Archive(job.configuration).history(asked.format(topic=topic))
     assert isinstance(answer, NotFound)
     assert hint.format(topic=topic) in answer.hint
-    result = _ask(job, asked.format(topic=topic))
-    assert result.exit_code == 1
+    result = job.run("history", asked.format(topic=topic), code=1)
     assert "there is no outcome of" in result.stderr
 
 
@@ -151,14 +144,14 @@ def test_a_search_finds_by_key_reason_result_and_time(job: SmallJob, now: int) -
         (["--since", "1m"], lambda it: it["time"] >= now - 60_000),
     ]
     for options, fits in searches:
-        answer = orjson.loads(_ask(job, *options, "--json").stdout)
+        answer = job.told("history", *options)
         found = sorted(row["outcome"] for row in answer["outcomes"])
         assert found == sorted(it["outcome"] for it in everything if fits(it)), options
 
 
 def test_the_limit_keeps_the_newest(job: SmallJob, now: int) -> None:
     """The second batch has one outcome, so it is the only one shown."""
-    [row] = orjson.loads(_ask(job, "--limit", "1", "--json").stdout)["outcomes"]
+    [row] = job.told("history", "--limit", "1")["outcomes"]
     assert row["time"].startswith(moment(now).isoformat()[:19])
 
 
@@ -167,8 +160,7 @@ def test_without_a_broker_the_ledger_answers_and_says_what_may_be_missing(job: S
     config = Path(job.config_file)
     servers = job.configuration.connection.bootstrap_servers
     config.write_text(config.read_text().replace(servers, "localhost:1"))
-    result = _ask(job, f"{job.identity.topic}:0:1", "--json")
-    assert result.exit_code == 0
+    result = job.run("history", f"{job.identity.topic}:0:1", "--json", code=0)
     answer = orjson.loads(result.stdout)
     assert len(answer["outcomes"]) == 1
     assert "localhost:1" in answer["notes"][0]
@@ -185,6 +177,5 @@ def test_without_a_broker_the_ledger_answers_and_says_what_may_be_missing(job: S
 )
 def test_what_cannot_be_meant_is_refused(small_job: SmallJob, arguments: list[str]) -> None:
     """A usage error with what to write instead."""
-    result = _ask(small_job, *arguments)
-    assert result.exit_code == 2
+    result = small_job.run("history", *arguments, code=2)
     assert "error:" in result.stderr

@@ -15,12 +15,11 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
-from click.testing import CliRunner
+from tests.commands import redrive
 from tests.outcomes.s3_server import BUCKET, S3
 from tests.outcomes.samples import outcome, rows
 from tests.outcomes.small_job import SmallJob, dead_letter
 
-from redrive.command import main
 from redrive.configuration import RemoteFolder
 from redrive.errors import AlreadyRunningError, EnvironmentFault
 from redrive.outcomes.rows import Row, row_of
@@ -232,8 +231,7 @@ def test_commands_read_it_from_anywhere(
     )
 
     def told(*arguments: str) -> str:
-        answer = CliRunner().invoke(main, [*arguments, "-c", str(settings)])
-        assert answer.exit_code == 0, answer.output
+        answer = redrive(*arguments, "-c", settings, code=0)
         assert SECRET not in answer.output
         return answer.output
 

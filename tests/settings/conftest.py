@@ -55,12 +55,11 @@ def findings_of(path: Path, environ: Mapping[str, str]) -> tuple[Diagnostic, ...
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(folder: Path) -> Path:
     """The working directory, with a good ``redrive.toml`` and the table it names."""
-    monkeypatch.chdir(tmp_path)
     Path("redrive.toml").write_text(GOOD)
     Path("orders.rul").write_text(RULES)
-    return tmp_path
+    return folder
 
 
 @pytest.fixture

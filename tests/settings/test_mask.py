@@ -14,17 +14,17 @@ from typing import Any
 
 import orjson
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
+from tests.commands import redrive
 from tests.engine.samples import dead_letter, handler_of
 from tests.messages.samples import messages
 from tests.settings.conftest import GOOD
 from tests.what_if.test_tally import best_case
 from tests.what_if.test_tally import told as answered
 
-from redrive.command import main, record
+from redrive.command import record
 from redrive.diagnostics import Diagnostic
 from redrive.engine.commands import To
 from redrive.engine.facts import Facts
@@ -262,7 +262,6 @@ def test_an_explanation_shows_no_secret(folder: Path) -> None:
     (folder / "letter.json").write_text(json.dumps(told))
     for more in ((), ("--json",)):
         arguments = ["explain", "kafka.rul", "--message", "letter.json", "-c", "redrive.toml"]
-        found = CliRunner().invoke(main, [*arguments, *more])
-        assert found.exit_code == 0, found.output
+        found = redrive(*arguments, *more, code=0)
         assert MASK in found.output
         assert SECRET not in found.output

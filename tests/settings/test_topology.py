@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from tests.commands import redrive
 from tests.settings.conftest import GOOD
 
-from redrive.command import main
 from redrive.diagnostics import Diagnostic
 from redrive.settings import Document, Option, Settings, read_settings, settings_of
 
@@ -213,7 +212,7 @@ def test_options_name_files_relative_to_the_working_directory() -> None:
 )
 def test_run_takes_a_topology_from_its_options(arguments: list[str], said: str) -> None:
     """What does not fit together is told before anything starts, in the words of the options."""
-    result = CliRunner().invoke(main, ["run", "--bootstrap-server", "localhost:1", *arguments])
+    result = redrive("run", "--bootstrap-server", "localhost:1", *arguments)
     assert result.exit_code != 0
     assert said in result.stderr
 

@@ -926,10 +926,7 @@ def _set_back(scheduler: Scheduler) -> float:
 
 @collector_paused()
 def run_schedule(
-    seed: int,
-    trace: Callable[[float, str, str], None] | None = None,
-    *,
-    duels_only: bool = False,
+    seed: int, trace: Callable[[float, str, str], None] | None = None, *, duels_only: bool = False
 ) -> Result:
     """Runs the schedule of a seed; within ``simulated_clients``.
 

@@ -9,28 +9,23 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from kafka import KafkaAdminClient
+from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.outcomes.small_job import SmallJob, dead_letter
 from tests.what_if.test_tally import NEW, answer_of
 
-from redrive.command import main
 from redrive.what_if.document import document_of_table
 from redrive.what_if.text import lines_of_table
 
+dry_run = partial(redrive, "run", "--dry-run")
 
-def dry_run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["run", "--dry-run", *map(str, arguments)])
-
-
-def explain(table: str | Path, *arguments: str | Path) -> Result:
-    """The command, over a topic."""
-    return CliRunner().invoke(main, ["explain", str(table), *map(str, arguments)])
+explain = partial(redrive, "explain")
 
 
 def test_what_is_told_is_what_the_job_then_does(
@@ -38,8 +33,7 @@ def test_what_is_told_is_what_the_job_then_does(
 ) -> None:
     """Counts by rule and target; no topic is made, no record written, no position moved."""
     topic = small_job.identity.topic
-    empty = dry_run("-c", small_job.config_file)
-    assert empty.exit_code == 0, empty.output
+    empty = dry_run("-c", small_job.config_file, code=0)
     assert "nothing waits: there is nothing to do" in empty.stdout
     produce(
         topic,
@@ -120,20 +114,17 @@ def test_what_cannot_be_tried_is_an_error(settings: Path) -> None:
         result.output
     )
     settings.with_name("orders.rul").write_text("REASON(2053) ACTION(\n")
-    assert dry_run("-c", settings).exit_code == 1
-    result = CliRunner().invoke(main, ["run", "-c", str(settings), "--json"])
-    assert result.exit_code == 2
+    dry_run("-c", settings, code=1)
+    result = redrive("run", "-c", settings, "--json", code=2)
     assert "--json is for --dry-run" in result.output
 
 
 def test_what_cannot_be_explained_of_a_topic_is_an_error(settings: Path) -> None:
     """A topic without a handler, a message beside the topic, a table with errors."""
     table = settings.with_name("orders.rul")
-    found = explain(table, "--topic", "orders.dlp", "-c", settings)
-    assert found.exit_code == 2
+    found = explain(table, "--topic", "orders.dlp", "-c", settings, code=2)
     assert "no handler for orders.dlp" in found.output
-    found = explain(table, "--topic", "orders.dlq", "-c", settings, "--field", "REASON=1")
-    assert found.exit_code == 2
+    found = explain(table, "--topic", "orders.dlq", "-c", settings, "--field", "REASON=1", code=2)
     found = explain(table, "--topic", "orders.dlq", "-c", settings)
     assert (found.exit_code, "no broker can be reached" in found.output) == (1, True)
     (settings.parent / "new.rul").write_text("REASON(\n")
@@ -147,7 +138,6 @@ def test_a_topic_that_is_not_there_is_told(small_job: SmallJob, tmp_path: Path) 
     config = Path(small_job.config_file)
     other = tmp_path / "other.toml"
     other.write_text(config.read_text().replace(f'"{topic}"', f'"{topic}x"'))
-    result = dry_run("-c", other)
-    assert result.exit_code == 1
+    result = dry_run("-c", other, code=1)
     assert f"there is no topic {topic}x" in result.output
     assert topic in result.output

@@ -8,17 +8,17 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from click.testing import CliRunner, Result
+from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.outcomes.samples import START
 from tests.outcomes.small_job import SmallJob, dead_letter
 
-from redrive.command import main
 from redrive.engine.ordering import Round
 from redrive.messages import Headers, Records, TopicPartition
 from redrive.outcomes.rows import Row, row_of
@@ -43,8 +43,7 @@ SCHEME(redrive) REASON(MQRC_NOT_AUTHORIZED) ACTION(DISCARD)
 """
 
 
-def plan(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["plan", *map(str, arguments)])
+plan = partial(redrive, "plan")
 
 
 def test_notes_of_rounds_are_no_messages() -> None:
@@ -84,8 +83,7 @@ def test_the_answer_is_what_the_job_then_does(
     text = new.format(target=small_job.target)
     (tmp_path / "new.rul").write_text(text)
 
-    found = plan(tmp_path / "new.rul", "-c", small_job.config_file, "--json")
-    assert found.exit_code == 2, found.output
+    found = plan(tmp_path / "new.rul", "-c", small_job.config_file, "--json", code=2)
     answer = json.loads(found.stdout)
     assert answer["messages"] == {"remaining": 6, "parked": 4, "backlog": 4, "total": 14}
     assert answer["newly_discarded"] == 9
@@ -156,19 +154,15 @@ def test_what_cannot_be_asked_is_told(settings: Path, tmp_path: Path) -> None:
         2,
         True,
     )
-    result = plan(new, "-c", settings, "--handler", "orders", "--since", "1d")
-    assert result.exit_code == 2
+    result = plan(new, "-c", settings, "--handler", "orders", "--since", "1d", code=2)
     assert "--over history" in result.output
-    result = plan(new, "-c", settings, "--handler", "orders")
-    assert result.exit_code == 1
+    result = plan(new, "-c", settings, "--handler", "orders", code=1)
     assert "can't be reached" in result.output
     new.write_text("DIALECT(KAFKA)\nERRCLASS(*Timeout*) ACTION(RETRY)\n")
-    result = plan(new, "-c", settings, "--handler", "orders", "--over", "history")
-    assert result.exit_code == 2
+    result = plan(new, "-c", settings, "--handler", "orders", "--over", "history", code=2)
     assert "the ledger does not keep ERRCLASS" in result.output
     new.write_text("REASON(2053) ACTION(\n")
-    result = plan(new, "-c", settings, "--handler", "orders")
-    assert result.exit_code == 1
+    result = plan(new, "-c", settings, "--handler", "orders", code=1)
 
 
 def test_spark_and_the_embedded_engine_read_the_same_history(

@@ -1,0 +1,31 @@
+"""The commands of Redrive, run in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+from click.testing import CliRunner, Result
+
+from redrive.command import main
+
+
+def redrive(
+    *words: str | Path, typed: str | bytes | None = None, code: int | None = None
+) -> Result:
+    """What a command says: ``redrive("check", "orders.rul", code=0)``.
+
+    Args:
+        words: The command line.
+        typed: What it reads from its standard input.
+        code: The exit code that it has to end with; None for any.
+    """
+    result = CliRunner().invoke(main, [*map(str, words)], input=typed)
+    assert code is None or result.exit_code == code, result.output
+    return result
+
+
+def told(*words: str | Path) -> Any:
+    """What a command that succeeds says in JSON."""
+    return orjson.loads(redrive(*words, "--json", code=0).stdout)
