@@ -232,10 +232,7 @@ def test_a_token_with_anything_wrong_signs_nobody_in(provider: Mock, what: str) 
 
 @pytest.mark.parametrize(
     ("algorithm", "key"),
-    [
-        ("RS256", RSAKey.generate_key(2048)),
-        ("HS256", OctKey.import_key(SECRET * 4)),
-    ],
+    [("RS256", RSAKey.generate_key(2048)), ("HS256", OctKey.import_key(SECRET * 4))],
 )
 def test_a_token_that_somebody_else_signed_signs_nobody_in(
     provider: Mock, algorithm: str, key: Any

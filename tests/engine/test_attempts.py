@@ -14,26 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.known_cluster import OPEN, KnownCluster
-from tests.engine.samples import (
-    NOW,
-    TABLE,
-    handler_of,
-    record,
-    resolve_anything,
-    slice_of,
-    written,
-)
+from tests.engine.samples import NOW, TABLE, handler_of, record, resolve_anything, slice_of, written
 
 from redrive.engine.facts import TopicFacts
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import SourceKind
-from redrive.messages import (
-    DeadLetterHeader,
-    Headers,
-    OutputRecord,
-    Records,
-    encode_header,
-)
+from redrive.messages import DeadLetterHeader, Headers, OutputRecord, Records, encode_header
 from redrive.messages.own_headers import read_own
 from redrive.topology.put import Destination, QueueLimits, Refusal
 

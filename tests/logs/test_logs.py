@@ -62,11 +62,7 @@ def test_a_batch_is_a_line_that_a_person_can_read(log: Callable[..., Path]) -> N
     path = log()
     LogObserver().batch(
         summary(
-            {
-                ("orders", 3, "forwarded"): 1000,
-                ("orders", 0, "remains"): 200,
-                ("x", 1, "parked"): 4,
-            }
+            {("orders", 3, "forwarded"): 1000, ("orders", 0, "remains"): 200, ("x", 1, "parked"): 4}
         )
     )
     (line,) = lines(path)

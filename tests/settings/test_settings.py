@@ -17,13 +17,7 @@ from tests.settings.conftest import (
 )
 
 from redrive.checkpoints.instances import Share
-from redrive.configuration import (
-    Conflict,
-    DataLoss,
-    EmitterChoice,
-    JobConfiguration,
-    RemoteFolder,
-)
+from redrive.configuration import Conflict, DataLoss, EmitterChoice, JobConfiguration, RemoteFolder
 from redrive.diagnostics import Diagnostic
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.names import HandlerIdentity

@@ -423,9 +423,7 @@ class _World:
         self.replays_left = self.plan.replays
         faults = self.plan.faults
         self.network.faults = Faults(
-            ended_twice=faults.ended_twice,
-            unanswered=faults.unanswered,
-            is_mixed=faults.is_mixed,
+            ended_twice=faults.ended_twice, unanswered=faults.unanswered, is_mixed=faults.is_mixed
         )
         while self.written < self.plan.inputs:
             self._write_input()

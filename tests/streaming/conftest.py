@@ -15,11 +15,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from tests.conftest import eventually, read_records, send_records
 
-from redrive.configuration import (
-    HandlerConfiguration,
-    JobConfiguration,
-    LedgerConfiguration,
-)
+from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
 from redrive.engine.names import HandlerIdentity
 from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterHeader, encode_header

@@ -175,10 +175,7 @@ def test_what_kafka_refuses_is_a_failed_attempt_of_that_message_only(jobs: Jobs)
             letter(2053, closed), letter(2053, small, b"fits too"),
         ],
     )  # fmt: skip
-    limits = {
-        short: QueueLimits(max_message_length=5),
-        closed: QueueLimits(put_enabled=False),
-    }
+    limits = {short: QueueLimits(max_message_length=5), closed: QueueLimits(put_enabled=False)}
     configuration = jobs.configure({dlq: table}, limits=limits)
     jobs.start(configuration).join()
     outcomes = sorted(jobs.outcomes(configuration), key=lambda outcome: outcome["offset"])
