@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.commands import redrive, told
 from tests.configurations import write_settings
+from tests.conftest import KafkaClient
 from tests.outcomes.samples import append, outcome, rows
 
 from redrive.settings import read_settings
@@ -16,11 +16,11 @@ MASK = '[mask]\npatterns = ["secret"]\n'
 
 
 @pytest.fixture
-def shop(folder: Path, bootstrap_servers: str, unique_name: Callable[[str], str]) -> None:
+def shop(kafka: KafkaClient, folder: Path) -> None:
     """A job, never run on this broker, with a ledger of three messages that remain."""
-    name = unique_name("ack").replace("_", "-")
+    name = kafka.unique_name("ack").replace("_", "-")
     path = write_settings(
-        folder, "orders.dlq", application=name, servers=bootstrap_servers, more=MASK
+        folder, "orders.dlq", application=name, servers=kafka.bootstrap_servers, more=MASK
     )
     places = [f"orders.dlq:0:{number}" for number in range(3)]
     letters = [

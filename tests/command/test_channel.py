@@ -6,20 +6,21 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.admin import NewTopic
+from kafka import KafkaConsumer, TopicPartition
 from tests.commands import redrive, told
-from tests.conftest import commit_offset, eventually
+from tests.configurations import write_settings
+from tests.conftest import KafkaClient, eventually
 
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.states import StatesWriter
 from redrive.engine.names import message_retry_topic, remaining_topic, tables_topic
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.connection import Connection
 from redrive.topology.names import transmission_topic
+
+Entries: TypeAlias = Callable[[str], dict[str, Any]]
 
 SCRIPT = """\
 DEFINE QLOCAL(ORDERS)
@@ -46,30 +47,26 @@ queue_managers:
 
 
 @pytest.fixture
-def name(folder: Path, unique_name: Callable[[str], str], bootstrap_servers: str) -> str:
+def name(kafka: KafkaClient, folder: Path) -> str:
     """A queue manager of its own with channels to two others, and two of MQ Everyplace."""
-    found = "QM" + unique_name("").rpartition("-")[2].strip(".")
+    found = kafka.queue_manager()
     (folder / f"{found}.mqsc").write_text(SCRIPT.format(found))
     for other in "BC":
         script = f"DEFINE QLOCAL(Q)\nDEFINE CHANNEL(TO.{other}) CHLTYPE(RCVR)\n"
         (folder / f"{found}{other}.mqsc").write_text(script)
     (folder / "moons.yaml").write_text(MOONS.format(found))
-    (folder / "redrive.toml").write_text(
-        f'[application]\nname = "app{found}"\n'
-        f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n[topology]\nfiles = ["."]\n'
-    )
+    files = '[topology]\nfiles = ["."]\n'
+    write_settings(folder, application=f"app{found}", servers=kafka.bootstrap_servers, more=files)
     return found
 
 
 @pytest.fixture
-def entries(
-    read_all: Callable[..., list[Any]], bootstrap_servers: str
-) -> Callable[[str], dict[str, Any]]:
+def entries(kafka: KafkaClient) -> Entries:
     """The entries of what operators decided, as an independent reader finds them."""
 
     def end(topic: str, isolation_level: str) -> int:
         consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap_servers, isolation_level=isolation_level
+            bootstrap_servers=kafka.bootstrap_servers, isolation_level=isolation_level
         )
         found: int = consumer.end_offsets([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
         consumer.close()
@@ -81,22 +78,16 @@ def entries(
         eventually(
             lambda: end(topic, "read_committed") == end(topic, "read_uncommitted"), "markers"
         )
-        records = read_all(topic)
+        records = kafka.read(topic)
         return {record.key.decode(): json.loads(record.value) for record in records}
 
     return read
 
 
-def create(admin: KafkaAdminClient, *topics: str) -> None:
-    admin.create_topics([NewTopic(topic, 1, 1) for topic in topics], wait_for_metadata=True)
-
-
 # channel
 
 
-def test_a_channel_is_stopped_and_started(
-    name: str, entries: Callable[[str], dict[str, Any]]
-) -> None:
+def test_a_channel_is_stopped_and_started(name: str, entries: Entries) -> None:
     """The last word stands in the control topic, which is made if the job never ran."""
     stopped = redrive("channel", "stop", name, "TO.B")
     assert stopped.stdout == f"TO.B of {name} is stopped\n"
@@ -105,9 +96,7 @@ def test_a_channel_is_stopped_and_started(
     assert entries(name) == {f"channel/{name}/TO.B": {"running": True}}
 
 
-def test_without_a_name_all_channels_of_the_manager_are_meant(
-    name: str, entries: Callable[[str], dict[str, Any]]
-) -> None:
+def test_without_a_name_all_channels_of_the_manager_are_meant(name: str, entries: Entries) -> None:
     """Both are stopped in one transaction."""
     result = redrive("channel", "stop", name)
     assert result.stdout.splitlines() == [
@@ -117,16 +106,14 @@ def test_without_a_name_all_channels_of_the_manager_are_meant(
     assert set(entries(name)) == {f"channel/{name}/TO.B", f"channel/{name}/TO.C"}
 
 
-def test_status_shows_state_and_what_waits(
-    name: str, admin: KafkaAdminClient, produce: Callable[..., None], bootstrap_servers: str
-) -> None:
+def test_status_shows_state_and_what_waits(kafka: KafkaClient, name: str) -> None:
     """What the application has not taken waits, and the oldest of that has the age."""
     topic = f"{name}--{name}B"
-    create(admin, topic)
+    kafka.create(topic)
     now = int(time.time() * 1000)
     ages = (9_000, 300, 200)
-    produce(topic, [{"value": b"x", "timestamp_ms": now - age * 1000} for age in ages])
-    commit_offset(bootstrap_servers, f"app{name}", topic, 1)
+    kafka.produce(topic, [{"value": b"x", "timestamp_ms": now - age * 1000} for age in ages])
+    kafka.commit(f"app{name}", topic, 1)
     redrive("channel", "stop", name, "TO.B", code=0)
     result = redrive("channel", "status", name, "--json", code=0)
     first, second = json.loads(result.stdout)
@@ -150,15 +137,13 @@ def test_status_shows_state_and_what_waits(
     assert "redrive topology apply" in shown
 
 
-def test_a_channel_is_paused_while_its_receiver_tries_again(
-    name: str, admin: KafkaAdminClient, produce: Callable[..., None]
-) -> None:
+def test_a_channel_is_paused_while_its_receiver_tries_again(kafka: KafkaClient, name: str) -> None:
     """MQ's word for it (CHSTATUS, STATUS); what waits for the next try is counted by itself."""
     topic = f"{name}--{name}B"
     retries = message_retry_topic(f"app{name}", topic)
-    create(admin, topic, retries)
-    produce(topic, [{"value": b"behind"}] * 2)
-    produce(retries, [{"value": b"tried"}])
+    kafka.create(topic, retries)
+    kafka.produce(topic, [{"value": b"behind"}] * 2)
+    kafka.produce(retries, [{"value": b"tried"}])
     first, second = told("channel", "status", name)
     assert (first["state"], first["waiting"], first["retried"]) == ("paused", 2, 1)
     assert (second["state"], second["retried"]) == ("running", 0)
@@ -168,16 +153,16 @@ def test_a_channel_is_paused_while_its_receiver_tries_again(
 
 
 def test_what_a_receiver_tries_again_is_on_its_transmission_queue(
-    name: str, admin: KafkaAdminClient, produce: Callable[..., None], bootstrap_servers: str
+    kafka: KafkaClient, name: str
 ) -> None:
     """As in IBM MQ: browse shows it there until the job took it, and topology show counts it."""
     topic = f"{name}--{name}B"
     retries = message_retry_topic(f"app{name}", topic)
-    create(admin, topic, retries)
-    produce(topic, [{"value": b"taken"}, {"value": b"behind"}])
-    produce(retries, [{"value": b"put at last"}, {"value": b"tried"}])
-    commit_offset(bootstrap_servers, f"app{name}", topic, 1)
-    commit_offset(bootstrap_servers, f"app{name}", retries, 1)
+    kafka.create(topic, retries)
+    kafka.produce(topic, [{"value": b"taken"}, {"value": b"behind"}])
+    kafka.produce(retries, [{"value": b"put at last"}, {"value": b"tried"}])
+    kafka.commit(f"app{name}", topic, 1)
+    kafka.commit(f"app{name}", retries, 1)
     browsed = told("browse", name, f"{name}B")
     shown = {one["body"]: one["is_retried"] for one in browsed}
     assert shown == {"tried": True, "behind": False}
@@ -189,15 +174,13 @@ def test_what_a_receiver_tries_again_is_on_its_transmission_queue(
     assert "0 undeliverable messages" in remaining.stdout
 
 
-def test_the_end_of_a_transaction_is_no_message(
-    name: str, admin: KafkaAdminClient, bootstrap_servers: str
-) -> None:
+def test_the_end_of_a_transaction_is_no_message(kafka: KafkaClient, name: str) -> None:
     """A topic on which only the mark of a transaction is left holds nothing."""
     topic = f"{name}--{name}B"
-    create(admin, topic)
-    with ControlTopic(Cluster(Connection(bootstrap_servers=bootstrap_servers)), topic) as control:
+    kafka.create(topic)
+    with ControlTopic(Cluster(kafka.connection), topic) as control:
         control.write({"x": {}})  # and the format of the topic
-    commit_offset(bootstrap_servers, f"app{name}", topic, 2)
+    kafka.commit(f"app{name}", topic, 2)
     (first, _) = told("channel", "status", name)
     assert (first["waiting"], first["oldest_seconds"]) == (0, None)
 
@@ -251,14 +234,11 @@ def test_names_are_checked_against_the_definitions(
 
 
 def test_another_writer_is_waited_for(
-    name: str,
-    bootstrap_servers: str,
-    entries: Callable[[str], dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
+    kafka: KafkaClient, name: str, entries: Entries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever opens the topic in between fences the command, which tries again."""
     redrive("channel", "stop", name, "TO.B", code=0)
-    connection = Connection(bootstrap_servers=bootstrap_servers)
+    connection = kafka.connection
     original = StatesWriter.write
     interruptions = [None]
 
@@ -279,9 +259,7 @@ def test_another_writer_is_waited_for(
 
 
 @pytest.mark.parametrize("queue", ["ORDERS", "OLD"])
-def test_puts_to_a_queue_are_disabled_and_enabled(
-    name: str, queue: str, entries: Callable[[str], dict[str, Any]]
-) -> None:
+def test_puts_to_a_queue_are_disabled_and_enabled(name: str, queue: str, entries: Entries) -> None:
     """Local queues and aliases alike."""
     result = redrive("queue", "disable", "put", name, queue)
     assert result.stdout == f"puts to {queue}@{name} are disabled\n"
@@ -294,21 +272,18 @@ def test_puts_to_a_queue_are_disabled_and_enabled(
 
 
 def test_what_could_be_put_nowhere_is_released_by_name_or_with_its_channel(
-    name: str,
-    admin: KafkaAdminClient,
-    produce: Callable[..., None],
-    entries: Callable[[str], dict[str, Any]],
+    kafka: KafkaClient, name: str, entries: Entries
 ) -> None:
     """What is kept now is released, on the topics of the queue that was named."""
     kept = remaining_topic(f"app{name}", f"{name}--{name}B")
-    create(admin, kept)
+    kafka.create(kept)
     assert "0 messages" in redrive("queue", "release", name).stdout
-    produce(kept, [{"key": b"a", "value": b"1"}, {"key": b"b", "value": b"2"}])
-    produce(kept, [{"key": b"a", "value": None}])
+    kafka.produce(kept, [{"key": b"a", "value": b"1"}, {"key": b"b", "value": b"2"}])
+    kafka.produce(kept, [{"key": b"a", "value": None}])
     released = redrive("queue", "release", name, f"{name}B")
     assert released.stdout == f"1 message of {name}B@{name} released\n"
     assert entries(name) == {f"release/{kept}/0": {"offset": 3}}
-    produce(kept, [{"key": b"c", "value": b"3"}])
+    kafka.produce(kept, [{"key": b"c", "value": b"3"}])
     redrive("channel", "start", name, "TO.B", code=0)
     assert entries(name) == {
         f"release/{kept}/0": {"offset": 4},
@@ -318,17 +293,14 @@ def test_what_could_be_put_nowhere_is_released_by_name_or_with_its_channel(
 
 
 def test_a_trigger_sets_free_what_waits_now(
-    name: str,
-    admin: KafkaAdminClient,
-    produce: Callable[..., None],
-    entries: Callable[[str], dict[str, Any]],
+    kafka: KafkaClient, name: str, entries: Entries
 ) -> None:
     """What asynchronous definitions keep, and what is pulled, up to the end as it is."""
     sent = transmission_topic(queue="ORDERS", queue_manager=f"{name}MOON", to=f"{name}SUN")
     pulled = transmission_topic(queue="HOME", queue_manager=f"{name}SUN", to=f"{name}MOON")
-    create(admin, sent, pulled)
-    produce(sent, [{"value": b"1"}, {"value": b"2"}])
-    produce(pulled, [{"value": b"3"}])
+    kafka.create(sent, pulled)
+    kafka.produce(sent, [{"value": b"1"}, {"value": b"2"}])
+    kafka.produce(pulled, [{"value": b"3"}])
     result = redrive("trigger", f"{name}MOON")
     assert result.stdout == f"3 messages released at {name}MOON\n"
     assert entries(name) == {
@@ -338,19 +310,15 @@ def test_a_trigger_sets_free_what_waits_now(
 
 
 def test_a_trigger_leaves_out_a_partition_without_a_leader_and_names_it(
-    name: str,
-    admin: KafkaAdminClient,
-    produce: Callable[..., None],
-    entries: Callable[[str], dict[str, Any]],
-    without_leader: Callable[..., None],
+    kafka: KafkaClient, name: str, entries: Entries, without_leader: Callable[..., None]
 ) -> None:
     """What waits on the others is released; so are undeliverable messages, which browse shows."""
     sent = transmission_topic(queue="ORDERS", queue_manager=f"{name}MOON", to=f"{name}SUN")
     pulled = transmission_topic(queue="HOME", queue_manager=f"{name}SUN", to=f"{name}MOON")
     kept = [remaining_topic(f"app{name}", f"{name}--{name}{other}") for other in "BC"]
-    create(admin, sent, pulled, *kept)
-    produce(sent, [{"value": b"1"}])
-    produce(kept[0], [{"key": b"a", "value": b"2"}])
+    kafka.create(sent, pulled, *kept)
+    kafka.produce(sent, [{"value": b"1"}])
+    kafka.produce(kept[0], [{"key": b"a", "value": b"2"}])
     without_leader(f"{pulled}:0", f"{kept[1]}:0")
     result = redrive("trigger", f"{name}MOON")
     assert result.stdout == f"1 message released at {name}MOON\n"
@@ -362,12 +330,11 @@ def test_a_trigger_leaves_out_a_partition_without_a_leader_and_names_it(
     assert set(entries(name)) == {f"release/{sent}/0", f"release/{kept[0]}/0"}
 
 
-def test_a_trigger_with_nothing_to_move_says_so(name: str, admin: KafkaAdminClient) -> None:
+def test_a_trigger_with_nothing_to_move_says_so(kafka: KafkaClient, name: str) -> None:
     """It is no error; a topic that is missing is one."""
     missing = redrive("trigger", f"{name}MOON", code=1)
     assert "redrive topology apply" in missing.stderr
-    create(
-        admin,
+    kafka.create(
         transmission_topic(queue="ORDERS", queue_manager=f"{name}MOON", to=f"{name}SUN"),
         transmission_topic(queue="HOME", queue_manager=f"{name}SUN", to=f"{name}MOON"),
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.commands import redrive
 from tests.configurations import write_settings
+from tests.conftest import KafkaClient
 
 from redrive.checkpoints.control import ControlTopic, LostPosition
 from redrive.kafka.cluster import Cluster
@@ -21,12 +21,10 @@ def handler(*arguments: str, code: int = 0) -> str:
     return redrive("handler", *arguments, code=code).output
 
 
-def test_a_stopped_handler_is_listed_and_resumed(
-    folder: Path, unique_name: Callable[[str], str], bootstrap_servers: str
-) -> None:
+def test_a_stopped_handler_is_listed_and_resumed(kafka: KafkaClient, folder: Path) -> None:
     """What is left out is printed, and who resumed it is kept; another handler is not resumed."""
-    name, queues = unique_name("app"), ("orders.dlq", "payments.dlq")
-    path = write_settings(folder, *queues, application=name, servers=bootstrap_servers)
+    name, queues = kafka.unique_name("app"), ("orders.dlq", "payments.dlq")
+    path = write_settings(folder, *queues, application=name, servers=kafka.bootstrap_servers)
     job = read_settings(path).job
     assert "stopped" not in handler("list")  # the job never ran
     ensure_topics(job)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
 from tests.commands import redrive, told
 from tests.configurations import write_settings
+from tests.conftest import KafkaClient
 
 from redrive.rules import parse
 
@@ -30,18 +30,13 @@ RETRY_TOPIC = [
 
 
 @pytest.fixture
-def topic(
-    folder: Path,
-    unique_name: Callable[[str], str],
-    admin: KafkaAdminClient,
-    produce: Callable[..., None],
-) -> str:
+def topic(kafka: KafkaClient, folder: Path) -> str:
     """Six dead letters of Connect's, three of Spring's, one of no scheme."""
-    name = unique_name("dlq")
-    admin.create_topics([NewTopic(name, 1, 1)], wait_for_metadata=True)
+    name = kafka.unique_name("dlq")
+    kafka.create(name)
     kinds = [CONNECT] * 6 + [RETRY_TOPIC] * 3
-    produce(name, [{"value": b"{}", "key": b"k", "headers": headers} for headers in kinds])
-    produce(name, [{"value": b"no dead letter", "headers": [("x-error", b"a.B: boom")]}])
+    kafka.produce(name, [{"value": b"{}", "key": b"k", "headers": headers} for headers in kinds])
+    kafka.produce(name, [{"value": b"no dead letter", "headers": [("x-error", b"a.B: boom")]}])
     return name
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -113,14 +113,12 @@ def test_every_table_that_ran_is_listed_and_what_cannot_be_read_is_never_none(
     assert "no table with a hash that begins with 'f00' is kept" in wrong.stderr
 
 
-def test_hits_are_counted_by_rule_though_comments_moved_its_line(
-    small_job: SmallJob, produce: Callable[..., None]
-) -> None:
+def test_hits_are_counted_by_rule_though_comments_moved_its_line(small_job: SmallJob) -> None:
     """Outcomes name a line; the line belongs to the layout that the table had at their time."""
     text = small_job.configuration.handlers[0].rules
     ran(small_job, text)
     letters = [dead_letter(n, "2051") for n in range(2)]
-    produce(small_job.identity.topic, [*letters, dead_letter(3, "2053", "nowhere")])
+    small_job.produce([*letters, dead_letter(3, "2053", "nowhere")])
     small_job.step(now=_milliseconds())
     unmoved = small_job.told("tables", "--hits")["tables"]
     assert [one["hits"]["count"] for one in unmoved] == [3]
@@ -193,12 +191,12 @@ def test_without_a_job_nothing_is_written(small_job: SmallJob) -> None:
 
 
 def test_a_plan_shows_what_the_new_table_does_against_the_one_that_decides(
-    small_job: SmallJob, produce: Callable[..., None]
+    small_job: SmallJob,
 ) -> None:
     """The old file is gone by then, but what decided is kept. Declined, nothing happens."""
     file = rules_file(small_job)
     ran(small_job, file.read_text())
-    produce(small_job.identity.topic, [dead_letter(n, "2052", "gone") for n in range(5)])
+    small_job.produce([dead_letter(n, "2052", "gone") for n in range(5)])
     small_job.step(now=_milliseconds())
     plan = ("restart", "--plan")
     with running(small_job):
@@ -218,15 +216,13 @@ def test_a_plan_shows_what_the_new_table_does_against_the_one_that_decides(
         assert "^" in wrong.stderr
 
 
-def test_a_plan_shows_what_other_schemes_alone_do(
-    small_job: SmallJob, produce: Callable[..., None]
-) -> None:
+def test_a_plan_shows_what_other_schemes_alone_do(small_job: SmallJob) -> None:
     """A table of the same meaning decides otherwise about what is read otherwise."""
     file, settings = rules_file(small_job), Path(small_job.config_file)
     file.write_text(text := f"{file.read_text()}ACTION(DISCARD)\n")
     bare = settings.read_text()
     whys = [{"value": b"x", "headers": [("x-why", b"late")], "partition": n % 2} for n in range(5)]
-    produce(small_job.identity.topic, whys)
+    small_job.produce(whys)
     small_job.step(now=_milliseconds())
     ran(small_job, text)
     settings.write_text(f'{bare}[schemes.mine]\nrecognise = "x-why"\n')

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tests.commands import redrive
-from tests.conftest import PATIENCE, TopicFactory
+from tests.conftest import PATIENCE, KafkaClient
 
 from redrive.command import main
 from redrive.command.runmqdlq import Arguments, Report, read_input, settings_for
@@ -294,14 +294,12 @@ def test_an_error_ends_the_report_with_a_summary_too() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_in_order(
-    bootstrap_servers: str, number: signal.Signals, topics: TopicFactory
-) -> None:
+def test_a_signal_ends_it_in_order(kafka: KafkaClient, number: signal.Signals) -> None:
     """The table cannot be read twice, so SIGHUP too ends the running batch and then the process."""
-    queue = topics("dlq")
+    queue = kafka.topic("dlq")
     with subprocess.Popen(
         [sys.executable, str(PRETEND), "runmqdlq", queue],
-        env={"REDRIVE_BOOTSTRAP_SERVERS": bootstrap_servers},
+        env={"REDRIVE_BOOTSTRAP_SERVERS": kafka.bootstrap_servers},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -6,13 +6,13 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.commands import redrive
 from tests.configurations import write_settings
+from tests.conftest import KafkaClient
 
 from redrive.engine.breaker import BreakerState
 from redrive.operations.retention import Waiting
@@ -23,10 +23,10 @@ AGO = 242
 
 
 @pytest.fixture
-def config(folder: Path, bootstrap_servers: str, unique_name: Callable[[str], str]) -> Path:
+def config(kafka: KafkaClient, folder: Path) -> Path:
     """The settings of a job, in the working directory."""
-    name = unique_name("status").replace("_", "-")
-    return write_settings(Path(), "orders.dlq", application=name, servers=bootstrap_servers)
+    name = kafka.unique_name("status").replace("_", "-")
+    return write_settings(Path(), "orders.dlq", application=name, servers=kafka.bootstrap_servers)
 
 
 @pytest.fixture

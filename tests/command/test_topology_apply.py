@@ -12,13 +12,13 @@ from click.testing import Result
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from tests.commands import redrive
-from tests.conftest import TopicFactory
+from tests.conftest import KafkaClient
 
 
 @pytest.fixture
-def manager(folder: Path, unique_name: Callable[[str], str]) -> str:
+def manager(kafka: KafkaClient, folder: Path) -> str:
     """A queue manager of its own, defined in the working directory."""
-    name = "QM" + unique_name("").rpartition("-")[2].strip(".")
+    name = kafka.queue_manager()
     (folder / f"{name}.mqsc").write_text(
         "DEFINE QLOCAL(DLQ) MAXMSGL(2000000)\nALTER QMGR DEADQ(DLQ)\n"
     )
@@ -109,10 +109,10 @@ def test_what_the_cluster_refuses_is_found_before_anything_is_created(
 
 
 def test_a_bound_topic_is_listed_with_what_differs(
-    run: Callable[..., Result], topics: TopicFactory, manager: str
+    kafka: KafkaClient, run: Callable[..., Result], manager: str
 ) -> None:
     """A topic that others made is left as it is; that it forgets messages is told."""
-    topic = topics("lost", config={"retention.ms": "1000"})
+    topic = kafka.topic("lost", config={"retention.ms": "1000"})
     Path("bindings.yaml").write_text(
         f"kind: bindings\nqueue_managers: {{{manager}: {{queues: {{DLQ: {{topic: {topic}}}}}}}}}\n"
     )

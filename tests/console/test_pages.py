@@ -14,7 +14,7 @@ import time
 import tomllib
 import urllib.request
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
@@ -29,7 +29,8 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 from tests.command.test_terminal import EVIL
 from tests.commands import redrive
-from tests.conftest import PATIENCE, eventually, send_records
+from tests.configurations import write_settings
+from tests.conftest import PATIENCE, KafkaClient, eventually, send_records
 from tests.console.conftest import CONFIG, console
 from tests.outcomes.samples import append, outcome, rows
 
@@ -79,17 +80,11 @@ def user() -> SomeUser:
 
 
 @pytest.fixture
-def topic(
-    folder: Path,
-    bootstrap_servers: str,
-    unique_name: Callable[[str], str],
-    topics: Callable[..., Any],
-) -> str:
+def topic(kafka: KafkaClient, folder: Path) -> str:
     """The dead-letter topic of a job with three messages that remain, two with hostile texts."""
-    name = unique_name("console").replace("_", "-")
-    dead = topics("dlq")
-    send_records(
-        bootstrap_servers,
+    name = kafka.unique_name("console").replace("_", "-")
+    dead = kafka.topic("dlq")
+    kafka.produce(
         dead,
         [
             {
@@ -101,7 +96,7 @@ def topic(
         * 3,
     )
     Path("orders.rul").write_text("DIALECT(KAFKA)\nTOPIC('no*') ACTION(IGNORE)\nACTION(RETRY)\n")
-    CONFIG.write_text(SETTINGS.format(name=name, servers=bootstrap_servers, topic=dead))
+    CONFIG.write_text(SETTINGS.format(name=name, servers=kafka.bootstrap_servers, topic=dead))
     letters = [
         {
             **outcome(
@@ -350,12 +345,12 @@ def test_a_message_leads_to_all_with_its_cause(browser: TestClient, topic: str) 
 
 
 def test_ten_megabytes_of_json_are_shown_and_harmless(
-    browser: TestClient, topics: Callable[..., Any], bootstrap_servers: str
+    kafka: KafkaClient, browser: TestClient
 ) -> None:
     """The page has the beginning, the download has it all."""
-    large = topics("large", config={"max.message.bytes": str(16 << 20)})
+    large = kafka.topic("large", config={"max.message.bytes": str(16 << 20)})
     body = json.dumps({"notes": [HOSTILE] * (10_000_000 // len(HOSTILE))}).encode()
-    send_records(bootstrap_servers, large, [{"value": body}])
+    kafka.produce(large, [{"value": body}])
     page = browser.get(f"/messages/{large}:0:0")
     assert page.status_code == 200
     assert len(page.content) < 1_000_000
@@ -612,10 +607,10 @@ def change(folder: Path, **form: str) -> list[str]:
     ],
 )
 def test_a_plan_changes_messages_as_that_of_the_command(
-    browser: TestClient, topics: Callable[..., Any], tmp_path: Path, form: dict[str, str]
+    kafka: KafkaClient, browser: TestClient, tmp_path: Path, form: dict[str, str]
 ) -> None:
     """The same parser, the same changes in single messages, the same warnings."""
-    repair = topics("repair")
+    repair = kafka.topic("repair")
     made = post(browser, "/api/plans", to="queue", queue=repair, **form)
     assert made.status_code == 303, made.text
     shown = api(browser, made.headers["Location"])["plan"]
@@ -641,11 +636,11 @@ def test_a_wrong_change_says_what_is_wrong(browser: TestClient) -> None:
 
 
 def test_one_message_is_edited_as_a_text(
-    browser: TestClient, topic: str, bootstrap_servers: str, topics: Callable[..., Any]
+    kafka: KafkaClient, browser: TestClient, topic: str
 ) -> None:
     """Unchanged, with a secret, or with line ends that a form does not keep, there is no plan."""
     bodies = (b'{"note": 1}', b"two\r\nlines")
-    send_records(bootstrap_servers, topic, [{"value": one} for one in bodies])
+    kafka.produce(topic, [{"value": one} for one in bodies])
     letters = [
         outcome(
             number, origin=place, outcome=place, message=place, result="remains",
@@ -662,7 +657,7 @@ def test_one_message_is_edited_as_a_text(
     ]
     append(read_settings(CONFIG).job.ledger.path, later)
     message = f"{topic}:0:3"
-    order = {"message": message, "to": "queue", "queue": topics("repair")}
+    order = {"message": message, "to": "queue", "queue": kafka.topic("repair")}
     text = page_text(post(browser, "/api/plans/text", **order).text)
     refused = post(browser, "/api/plans", edited=text.replace("\n", "\r\n"), **order)
     assert "is unchanged" in refused.text
@@ -708,6 +703,7 @@ def test_a_job_without_queue_managers_has_the_ways_of_its_dead_letters(
     assert browser.get("/resolve?put=A").status_code == 400
 
 
+TOPOLOGY = '[topology]\nfiles = ["."]\n'
 MQ = """\
 DEFINE QLOCAL(ORDERS)
 DEFINE QALIAS(OLD) TARGET(ORDERS)
@@ -717,15 +713,12 @@ DEFINE CHANNEL(TO/B) CHLTYPE(SDR) CONNAME('b') XMITQ(B)
 
 
 @pytest.fixture
-def manager(folder: Path, bootstrap_servers: str, unique_name: Callable[[str], str]) -> str:
+def manager(kafka: KafkaClient, folder: Path) -> str:
     """The queue manager A of a job that moves puts, beside B; its name."""
-    name = "A" + unique_name("").rpartition("-")[2].strip(".")
+    name = kafka.queue_manager()
     Path(f"{name}.mqsc").write_text(MQ)
     Path("B.mqsc").write_text("DEFINE QLOCAL(PAYROLL)\nDEFINE CHANNEL(TO/B) CHLTYPE(RCVR)\n")
-    CONFIG.write_text(
-        f'[application]\nname = "app{name}"\n[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n'
-        '[topology]\nfiles = ["."]\n'
-    )
+    write_settings(folder, application=f"app{name}", servers=kafka.bootstrap_servers, more=TOPOLOGY)
     return name
 
 

@@ -11,7 +11,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import uvicorn
 from kafka.admin import NewTopic
 from starlette.testclient import TestClient
 from tests.commands import redrive
-from tests.conftest import PATIENCE, eventually, send_records
+from tests.conftest import PATIENCE, KafkaClient, eventually
 from tests.console.conftest import CONFIG, SETTINGS, TABLE, console, settings_file
 from tests.console.test_pages import SomeUser, api, command, post
 from tests.outcomes.samples import append, outcome, rows
@@ -263,16 +263,12 @@ def test_a_body_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.fixture
-def topics_of_two(
-    folder: Path,
-    bootstrap_servers: str,
-    unique_name: Callable[[str], str],
-    topics: Callable[..., Any],
-    admin: Any,
-) -> tuple[str, str]:
+def topics_of_two(kafka: KafkaClient, folder: Path) -> tuple[str, str]:
     """The dead-letter topics of two handlers, with messages that remain: three and two."""
-    mine, other = topics("mine"), topics("other")
-    settings_file(bootstrap_servers, unique_name("scope").replace("_", "-"), mine, other)
+    mine, other = kafka.topic("mine"), kafka.topic("other")
+    settings_file(
+        kafka.bootstrap_servers, kafka.unique_name("scope").replace("_", "-"), mine, other
+    )
     letters = []
     for handler, topic, count in (("orders", mine, 3), ("billing", other, 2)):
         is_hidden = handler == "billing"
@@ -280,7 +276,7 @@ def topics_of_two(
             "value": b"hidden body" if is_hidden else b"{}",
             "headers": [("__connect.errors.exception.message", b"")],
         }
-        send_records(bootstrap_servers, topic, [dead] * count)
+        kafka.produce(topic, [dead] * count)
         letters += [
             outcome(
                 number, origin=place, outcome=place, message=place, result="remains",
@@ -293,9 +289,8 @@ def topics_of_two(
             for number, place in enumerate(f"{topic}:0:{number}" for number in range(count))
         ]  # fmt: skip
     job = read_settings(CONFIG).job
-    admin.create_topics([NewTopic(job.outcomes_topic, 1, 1)], wait_for_metadata=True)
-    send_records(
-        bootstrap_servers,
+    kafka.create(job.outcomes_topic)
+    kafka.produce(
         job.outcomes_topic,
         [{"value": json.dumps(it).encode()} for it in letters],
     )
@@ -309,7 +304,7 @@ def topics_of_two(
         for one in job.handlers
     ]  # fmt: skip
     tables = [{"key": one.key.encode(), "value": one.entry()} for one in kept]
-    send_records(bootstrap_servers, job.tables_topic, tables)
+    kafka.produce(job.tables_topic, tables)
     report(supervision_file(job), told_of(other))
     # The last one is on the topic only, where the ledger has not read it yet.
     append(job.ledger.path, rows(letters[:-1], partitions=1))
@@ -680,14 +675,14 @@ def test_replays_are_those_of_the_handlers_in_scope(
 
 
 def test_within_its_scope_a_user_sees_and_tries_what_others_do(
+    kafka: KafkaClient,
     browser: TestClient,
     chief: TestClient,
     user: SomeUser,
     topics_of_two: tuple[str, str],
-    topics: Callable[..., Any],
 ) -> None:
     """One message, its body, its text to edit, and another table on what waits."""
-    repair = topics("repair")
+    repair = kafka.topic("repair")
     user.scope |= Scope(frozenset({repair}))
     message = f"{topics_of_two[0]}:0:0"
     for path in (f"/messages/{message}", "/tables/orders"):

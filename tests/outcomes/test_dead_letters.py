@@ -20,7 +20,7 @@ from redrive.settings import read_settings
 Produce = Callable[..., None]
 
 
-def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob, produce: Produce) -> None:
+def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob) -> None:
     """Half of the outcomes are in the ledger, half on the topic only; bodies come from Kafka."""
     now = int(time.time() * 1000)
     letters = [
@@ -30,11 +30,11 @@ def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob, produce:
     ]
     topic = small_job.identity.topic
     assert "Nothing is parked, and nothing remains." in small_job.run("ls").stdout
-    produce(topic, [{**letter, "partition": 0} for letter in letters])
+    small_job.kafka.produce(topic, [{**letter, "partition": 0} for letter in letters])
     assert small_job.told("ls")["unread"] == 3
     assert "up to 3 messages are not in this list" in small_job.run("groups").stderr
     small_job.step(now - 120_000)
-    records = small_job.read_all(small_job.configuration.outcomes_topic)
+    records = small_job.kafka.read(small_job.configuration.outcomes_topic)
     append(
         small_job.configuration.ledger.path,
         [row_of(it.value, it.timestamp, it.partition, it.offset) for it in records],
@@ -65,13 +65,13 @@ def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob, produce:
 
 
 def test_quarantined_messages_are_counted_apart_and_replayed_if_asked_for(
-    small_job: SmallJob, produce: Produce, tmp_path: Path
+    small_job: SmallJob, tmp_path: Path
 ) -> None:
     """Lists and plans leave them out, and say how many these are."""
     (tmp_path / "orders.rul").write_text("DIALECT(KAFKA)\nKEY(key-1) ACTION(QUARANTINE)\n")
     small_job = replace(small_job, configuration=read_settings(Path(small_job.config_file)).job)
     topic = small_job.identity.topic
-    produce(topic, [dead_letter(number, "2053", partition=0) for number in (1, 2)])
+    small_job.kafka.produce(topic, [dead_letter(number, "2053", partition=0) for number in (1, 2)])
     small_job.step(int(time.time() * 1000))
     handler = small_job.told("status")["handlers"][0]
     assert (handler["remaining"]["number"], handler["quarantined"]["number"]) == (1, 1)

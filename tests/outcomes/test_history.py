@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.conftest import KafkaClient
 from tests.outcomes.samples import append
 from tests.outcomes.small_job import SmallJob, dead_letter
 
@@ -20,7 +21,7 @@ Produce = Callable[..., None]
 
 def _project(job: SmallJob) -> None:
     """Appends what is on the outcomes topic to a new ledger, as the projection would."""
-    records = job.read_all(job.configuration.outcomes_topic)
+    records = job.kafka.read(job.configuration.outcomes_topic)
     path = job.configuration.ledger.path
     append(path, [row_of(it.value, it.timestamp, it.partition, it.offset) for it in records])
 
@@ -28,14 +29,14 @@ def _project(job: SmallJob) -> None:
 def _histories(job: SmallJob) -> dict[str, list[dict[str, Any]]]:
     """Every outcome by message, in the order of the topic."""
     histories = defaultdict(list)
-    for record in job.read_all(job.configuration.outcomes_topic):
+    for record in job.kafka.read(job.configuration.outcomes_topic):
         outcome = orjson.loads(record.value)
         histories[outcome["message"]].append(outcome)
     return histories
 
 
 @pytest.fixture
-def job(small_job: SmallJob, produce: Produce, now: int) -> SmallJob:
+def job(small_job: SmallJob, now: int) -> SmallJob:
     """A job that has tried four dead letters; the ledger has what happened two minutes ago."""
     letters = [
         dead_letter(1, "2053", small_job.target),
@@ -43,7 +44,7 @@ def job(small_job: SmallJob, produce: Produce, now: int) -> SmallJob:
         dead_letter(3, "2085"),
         {"key": b"\xff\x00", "value": b"no header"},
     ]
-    produce(small_job.identity.topic, [{**letter, "partition": 0} for letter in letters])
+    small_job.produce([{**letter, "partition": 0} for letter in letters])
     small_job.step(now - 120_000)
     _project(small_job)
     small_job.step(now)
@@ -119,11 +120,11 @@ def test_the_place_of_a_copy_leads_to_the_message(job: SmallJob) -> None:
     ],
 )
 def test_a_message_without_outcome_is_explained(
-    job: SmallJob, produce: Produce, asked: str, hint: str
+    kafka: KafkaClient, job: SmallJob, asked: str, hint: str
 ) -> None:
     """Not there (yet), or another one was meant."""
     topic = job.identity.topic
-    produce(topic, [{**dead_letter(1, "2053"), "partition": 1}])
+    kafka.produce(topic, [{**dead_letter(1, "2053"), "partition": 1}])
     answer = Archive(job.configuration).history(asked.format(topic=topic))
     assert isinstance(answer, NotFound)
     assert hint.format(topic=topic) in answer.hint

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 import pytest
+from tests.conftest import KafkaClient
 from tests.outcomes.small_job import SmallJob, dead_letter
 
 from redrive.errors import TransientFault
@@ -19,7 +20,7 @@ from redrive.outcomes.storage import local_path
 
 
 @pytest.fixture
-def job(small_job: SmallJob, produce: Callable[..., None], now: int) -> SmallJob:
+def job(small_job: SmallJob, now: int) -> SmallJob:
     """Dead letters of every fate: retried later, forwarded, discarded, remaining, invalid."""
     letters = [
         dead_letter(1, "2053", small_job.target),
@@ -33,7 +34,7 @@ def job(small_job: SmallJob, produce: Callable[..., None], now: int) -> SmallJob
     ]
     for number, letter in enumerate(letters):
         letter |= {"partition": number % 2, "timestamp_ms": now - 600_000 + number}
-    produce(small_job.identity.topic, letters)
+    small_job.produce(letters)
     return small_job
 
 
@@ -41,11 +42,11 @@ def _naive(job: SmallJob) -> dict[str, Any]:
     """What the topics say, counted record by record with kafka-python."""
     identity = job.identity
     live: dict[bytes, Any] = {}
-    for record in job.read_all(identity.remaining_topic):
+    for record in job.kafka.read(identity.remaining_topic):
         live.pop(record.key, None)
         if record.value is not None:
             live[record.key] = record
-    outcomes = [orjson.loads(it.value) for it in job.read_all(job.configuration.outcomes_topic)]
+    outcomes = [orjson.loads(it.value) for it in job.kafka.read(job.configuration.outcomes_topic)]
     remaining_now = {it["origin"]: it for it in outcomes if it["origin"].encode() in live}
     return {
         "depth": len(job.waiting(identity.topic)),
@@ -119,11 +120,9 @@ def test_the_next_retry_is_due_an_interval_after_the_failed_attempt(
     assert handler.oldest == moment(now - 600_000 + 1)
 
 
-def test_rates_count_the_last_minute_and_the_last_hour(
-    small_job: SmallJob, produce: Callable[..., None], now: int
-) -> None:
+def test_rates_count_the_last_minute_and_the_last_hour(small_job: SmallJob, now: int) -> None:
     """Outcomes are counted by the time of their attempt."""
-    produce(small_job.identity.topic, [dead_letter(1, "2051", partition=0) for _ in range(6)])
+    small_job.produce([dead_letter(1, "2051", partition=0) for _ in range(6)])
     ages = (7_200_000, 600_000, 1_000)
     for count, age in zip((3, 2, 1), ages, strict=True):
         small_job.step(now - age, most=count)
@@ -139,14 +138,14 @@ def test_rates_count_the_last_minute_and_the_last_hour(
 
 
 def test_without_the_outcomes_the_topics_are_counted(
-    job: SmallJob, produce: Callable[..., None], now: int, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaClient, job: SmallJob, now: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every number is the whole one, quarantined messages apart; results are not known."""
     job.step(now - 400_000)
     job.step(now - 300_000)
     naive = _naive(job)
     headers = [("redrive.quarantine", b"1"), ("redrive.origin", b"orders:0:7")]
-    produce(job.identity.remaining_topic, [{"key": b"x", "value": b"", "headers": headers}])
+    kafka.produce(job.identity.remaining_topic, [{"key": b"x", "value": b"", "headers": headers}])
     monkeypatch.setattr("redrive.outcomes.ledger._starts", lambda *_: ({}, ["too late"]))
     answer = status_of(job.configuration)
     [handler] = answer.handlers
@@ -218,7 +217,7 @@ def test_json_holds_what_the_table_shows(job: SmallJob, now: int) -> None:
 
 
 def test_without_a_broker_the_ledger_still_answers(
-    small_job: SmallJob, produce: Callable[..., None], now: int, tmp_path: Any
+    small_job: SmallJob, now: int, tmp_path: Any
 ) -> None:
     """What is unknown is said, with the reason, and quickly."""
     config = (tmp_path / "redrive.toml").read_text()

@@ -5,15 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
-from tests.conftest import eventually, read_records, send_records
+from tests.conftest import KafkaClient, eventually
 
 from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
 from redrive.engine.names import HandlerIdentity
@@ -136,11 +135,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @dataclass
-class Jobs:
+class Jobs(KafkaClient):
     """Jobs in threads of this process on the shared broker, and the topics that they work on."""
 
-    bootstrap_servers: str
-    admin: KafkaAdminClient
     folder: Path
     request: pytest.FixtureRequest
 
@@ -155,28 +152,9 @@ class Jobs:
         job: RunningJob = self.request.getfixturevalue("start_job")(configuration)
         return job
 
-    def queue(self, name: str, *, partitions: int = 1, config: dict[str, str] | None = None) -> str:
-        """Makes a topic whose name fits the fields of a dead-letter header and a rules table."""
-        full_name = self.unique_name(name)
-        topic = NewTopic(full_name, partitions, 1, topic_configs=config or {})
-        self.admin.create_topics([topic], wait_for_metadata=True)
-        return full_name
-
     def unique_name(self, name: str) -> str:
-        """A name that no other test uses and that a rules table can hold."""
+        """As above, and short enough for a dead-letter header and a rules table."""
         return f"t{next(_numbers)}.{name}"
-
-    def produce(self, topic: str, records: Iterable[Mapping[str, Any]]) -> None:
-        """Writes records."""
-        send_records(self.bootstrap_servers, topic, records)
-
-    def read(self, *topics: str) -> list[Any]:
-        """Every committed record of topics."""
-        return read_records(self.bootstrap_servers, *topics)
-
-    def values(self, *topics: str) -> list[Any]:
-        """The values of every committed record of topics."""
-        return [record.value for record in self.read(*topics)]
 
     def outcomes(self, configuration: JobConfiguration) -> list[dict[str, Any]]:
         """Every outcome that was committed."""
@@ -192,7 +170,7 @@ def jobs(
     bootstrap_servers: str, admin: KafkaAdminClient, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Jobs:
     """Jobs of one test."""
-    return Jobs(bootstrap_servers, admin, tmp_path, request)
+    return Jobs(bootstrap_servers, admin, "", tmp_path, request)
 
 
 @pytest.fixture

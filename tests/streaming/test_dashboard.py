@@ -30,7 +30,6 @@ from tests.streaming.test_dialect import connect
 from redrive.broker.ports import free_port
 from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.engine.breaker import BreakerSettings
-from redrive.kafka.connection import Connection
 from redrive.observe.observation import Observation
 
 if TYPE_CHECKING:
@@ -148,12 +147,12 @@ def letters(target: str, missing: str) -> list[dict[str, Any]]:
 def configuration(jobs: Jobs, tmp_path: Path) -> JobConfiguration:
     """A job that does all that the dashboard shows, with a handler whose topic is missing."""
     dlq, target = (
-        jobs.queue("dlq"),
-        jobs.queue("target", config={"max.message.bytes": str(LARGE // 2)}),
+        jobs.topic("dlq"),
+        jobs.topic("target", config={"max.message.bytes": str(LARGE // 2)}),
     )
     configuration: JobConfiguration = jobs.configure(
         dict.fromkeys((dlq, f"{dlq}.missing"), TABLE.format(target=target)),
-        clusters={"eu": Connection(bootstrap_servers=jobs.bootstrap_servers)},
+        clusters={"eu": jobs.connection},
         ledger=LedgerConfiguration(path=tmp_path / "ledger", interval=1.0),
         listen="127.0.0.1:0",
     )
@@ -197,7 +196,7 @@ def test_every_query_of_the_dashboard_has_an_answer_and_every_alert_is_evaluated
 ) -> None:
     """Series with a number, and with the labels that the legend names."""
     handlers = [one.identity.name for one in configuration.handlers]
-    records = letters(jobs.queue("orders"), f"{handlers[0]}.none")
+    records = letters(jobs.topic("orders"), f"{handlers[0]}.none")
     offers = {"job": ["redrive"], "application": [configuration.application], "handler": handlers}
     with prometheus(tmp_path, page) as answers:
         jobs.produce(handlers[0], records)

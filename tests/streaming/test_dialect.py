@@ -55,11 +55,11 @@ def test_each_dead_letter_goes_where_its_own_text_and_body_say(
 ) -> None:
     """Expressions, JSON, size, inserts, a transformation; back to its partition, in both ways."""
     dlq, orders, slow = (
-        jobs.queue("dlq", partitions=2),
-        jobs.queue("orders", partitions=3),
-        jobs.queue("slow"),
+        jobs.topic("dlq", partitions=2),
+        jobs.topic("orders", partitions=3),
+        jobs.topic("slow"),
     )
-    sink = jobs.queue("dead-sink")
+    sink = jobs.topic("dead-sink")
     table = (
         "DIALECT(KAFKA) WAIT(NO) RETRYINT(1)\n"
         f"ERRMSG(/timed? ?out/) TOPIC({orders}) ACTION(RETRY)\n"
@@ -94,7 +94,7 @@ def test_each_dead_letter_goes_where_its_own_text_and_body_say(
 
 def test_age_moves_a_message_on_and_quarantine_outlasts_the_table(jobs: Jobs) -> None:
     """Retried while it is young, forwarded once it is old; what is quarantined stays for good."""
-    dlq, old = jobs.queue("dlq"), jobs.queue("old")
+    dlq, old = jobs.topic("dlq"), jobs.topic("old")
     table = (
         "DIALECT(KAFKA) WAIT(NO) RETRYINT(1)\n"
         "KEY(bad) ACTION(QUARANTINE)\n"
@@ -126,7 +126,7 @@ def test_age_moves_a_message_on_and_quarantine_outlasts_the_table(jobs: Jobs) ->
 
 def test_each_delay_of_a_backoff_is_on_time_and_a_new_table_waits_for_none(jobs: Jobs) -> None:
     """Never early, every one; what waits for an hour is decided at once by a changed table."""
-    dlq, letters = jobs.queue("dlq", partitions=2), 40
+    dlq, letters = jobs.topic("dlq", partitions=2), 40
     table = "DIALECT(KAFKA) WAIT(NO)\nACTION(RETRY) RETRY(3) BACKOFF(1s,2,2s)\n"
     jobs.produce(
         dlq,
@@ -164,7 +164,7 @@ def test_under_order_a_message_waits_behind_an_earlier_one_of_its_key(jobs: Jobs
 
     However often the job looks, one outcome says that a message waits behind another.
     """
-    dlq, done = jobs.queue("dlq", partitions=2), jobs.queue("done")
+    dlq, done = jobs.topic("dlq", partitions=2), jobs.topic("done")
     table = (
         "DIALECT(KAFKA) ORDER(KEY) WAIT(NO) RETRYINT(1)\n"
         "TOPIC(nowhere) ACTION(RETRY) RETRY(2) BACKOFF(1s,2,2s)\n"
@@ -244,8 +244,8 @@ def failing_consumer(
 
 def test_what_fails_in_processing_has_its_rounds_and_no_more(jobs: Jobs) -> None:
     """Whatever writes the dead letters: each round after its delay, then the next rule once."""
-    dlq, dead = jobs.queue("dlq"), jobs.queue("dead")
-    delays = {jobs.queue("growing"): (1, 2, 2), jobs.queue("steady"): (1, 1, 1)}
+    dlq, dead = jobs.topic("dlq"), jobs.topic("dead")
+    delays = {jobs.topic("growing"): (1, 2, 2), jobs.topic("steady"): (1, 1, 1)}
     growing, steady = delays
     table = (
         "DIALECT(KAFKA) RETRYINT(1)\n"
@@ -289,7 +289,7 @@ def test_what_fails_in_processing_has_its_rounds_and_no_more(jobs: Jobs) -> None
 
 def test_only_the_group_that_failed_sees_its_rounds(jobs: Jobs) -> None:
     """Every other group reads each message once; the topics of groups are made on demand."""
-    dlq, dead, orders = jobs.queue("dlq"), jobs.queue("dead"), jobs.queue("orders", partitions=3)
+    dlq, dead, orders = jobs.topic("dlq"), jobs.topic("dead"), jobs.topic("orders", partitions=3)
     table = (
         "DIALECT(KAFKA) RETRYINT(1)\n"
         f"TOPIC({orders}) ACTION(RETRY) TO(GROUP) RETRY(3)\n"
@@ -338,7 +338,7 @@ def test_while_a_target_is_away_its_retries_wait_and_use_up_no_attempt(
     jobs: Jobs, emitter: EmitterChoice
 ) -> None:
     """More looks than RETRY allows; once the topic is there each is placed by its first attempt."""
-    dlq, letters = jobs.queue("dlq", partitions=2), 500
+    dlq, letters = jobs.topic("dlq", partitions=2), 500
     target = f"{dlq}.target"
     jobs.produce(
         dlq, [connect(target, "e", value=b"%d" % n, partition=n % 2) for n in range(letters)]
@@ -376,7 +376,7 @@ def test_while_a_target_is_away_its_retries_wait_and_use_up_no_attempt(
 
 def test_while_all_rounds_of_a_group_fail_only_probes_go(jobs: Jobs) -> None:
     """However long the consumer fails, no message runs out of rounds; then all are processed."""
-    dlq, dead, orders = jobs.queue("dlq"), jobs.queue("dead"), jobs.queue("orders")
+    dlq, dead, orders = jobs.topic("dlq"), jobs.topic("dead"), jobs.topic("orders")
     values = [b"spring always %d" % number for number in range(30)]
     jobs.produce(orders, [{"key": b"k", "value": it} for it in values])
     table = f"DIALECT(KAFKA) RETRYINT(1)\nACTION(RETRY) RETRY(4)\nACTION(FWD) FWDT('{dead}')\n"

@@ -115,7 +115,7 @@ class Process:
 @pytest.fixture
 def queue(jobs: Jobs) -> str:
     """A dead-letter queue with three dead letters for a queue that exists."""
-    dlq, target = jobs.queue("dlq"), jobs.queue("orders")
+    dlq, target = jobs.topic("dlq"), jobs.topic("orders")
     jobs.produce(dlq, [letter(2053, target, b"%d" % number) for number in range(3)])
     return dlq
 

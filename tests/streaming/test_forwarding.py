@@ -111,7 +111,7 @@ def _more_than(count: int, servers: str, topic: str) -> bool:
 def test_each_message_arrives_once_and_in_order_or_returns_once_whenever_the_process_dies(
     jobs: Jobs, application: JobConfiguration, abroad: EmbeddedBroker, there: Callable[..., str]
 ) -> None:
-    dead_letters, known = jobs.queue("DLQ"), there(f"{application.application}.known")
+    dead_letters, known = jobs.topic("DLQ"), there(f"{application.application}.known")
     small = there(f"{application.application}.small", **{"max.message.bytes": "2000"})
     targets = [known, known, known, small, f"{application.application}.missing"]
     chosen = random.Random(5)
@@ -196,7 +196,7 @@ def test_a_message_is_forwarded_by_a_rule_and_what_the_other_cluster_refuses_rem
     jobs: Jobs, abroad: EmbeddedBroker, there: Callable[..., str]
 ) -> None:
     servers = abroad.bootstrap_servers
-    queue, known = jobs.queue("DLQ"), there("orders.review")
+    queue, known = jobs.topic("DLQ"), there("orders.review")
     missing = "orders.missing"
     rules = f"""DIALECT(KAFKA) RETRYINT(1)
 DESTQ(GOOD) ACTION(FWD) FWDT('eu:{known}') HEADER(NO)

@@ -155,7 +155,7 @@ def place(jobs: Jobs, tmp_path: Path) -> MakePlace:
     """Make settings: ``place(directory of the job, folder of the ledger or None)``."""
 
     def make(directory: Path, ledger: Path | None) -> Place:
-        dlq, target = jobs.queue("dlq", partitions=2), jobs.queue("target")
+        dlq, target = jobs.topic("dlq", partitions=2), jobs.topic("target")
         name = dlq.replace(".", "-")
         (tmp_path / "table.rul").write_text(TABLE)
         settings = tmp_path / "redrive.toml"

@@ -72,7 +72,7 @@ class Service:
 
 def test_the_consumer_of_the_page_processes_each_key_in_order(folder: Path, jobs: Jobs) -> None:
     """Through failures, and a consumer that begins anew without what it knew."""
-    main, letters = jobs.queue("orders", partitions=2), jobs.queue("dlq", partitions=2)
+    main, letters = jobs.topic("orders", partitions=2), jobs.topic("dlq", partitions=2)
     application = main.replace(".", "")
     names = {"application": application, "servers": jobs.bootstrap_servers, "letters": letters}
     scheme = next(one for one in blocks("toml") if "[schemes.billing]" in one)

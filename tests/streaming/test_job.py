@@ -91,7 +91,7 @@ def test_each_dead_letter_goes_where_the_table_says_exactly_once(
 
     What the job handled of each batch is what Spark counts as its input rows.
     """
-    dlq, orders, dead = jobs.queue("dlq", partitions=3), jobs.queue("orders"), jobs.queue("dead")
+    dlq, orders, dead = jobs.topic("dlq", partitions=3), jobs.topic("orders"), jobs.topic("dead")
     table = (
         "RETRYINT(1)\n"
         "REASON(2053) ACTION(RETRY)\n"
@@ -144,7 +144,7 @@ def test_each_dead_letter_goes_where_the_table_says_exactly_once(
 
 def test_retries_are_never_early_and_go_on_to_the_next_rule(jobs: Jobs) -> None:
     """Three tries at least RETRYINT apart, then the catch-all; WAIT(NO) waits for them."""
-    dlq, dead = jobs.queue("dlq", partitions=2), jobs.queue("dead")
+    dlq, dead = jobs.topic("dlq", partitions=2), jobs.topic("dead")
     table = f"WAIT(NO) RETRYINT(2)\nACTION(RETRY) RETRY(3)\nACTION(FWD) FWDQ('{dead}')\n"
     jobs.produce(dlq, [letter(2053, "nowhere") for _ in range(20)])
     configuration = jobs.configure({dlq: table})
@@ -164,8 +164,8 @@ def test_retries_are_never_early_and_go_on_to_the_next_rule(jobs: Jobs) -> None:
 
 def test_what_kafka_refuses_is_a_failed_attempt_of_that_message_only(jobs: Jobs) -> None:
     """Too large, for the topic and for the queue's limit, and put-disabled: mapped reasons."""
-    dlq, small = jobs.queue("dlq"), jobs.queue("small", config={"max.message.bytes": "2000"})
-    short, closed = jobs.queue("short"), jobs.queue("closed")
+    dlq, small = jobs.topic("dlq"), jobs.topic("small", config={"max.message.bytes": "2000"})
+    short, closed = jobs.topic("short"), jobs.topic("closed")
     table = "WAIT(NO)\nACTION(RETRY)\n"
     jobs.produce(
         dlq,
@@ -187,7 +187,7 @@ def test_what_kafka_refuses_is_a_failed_attempt_of_that_message_only(jobs: Jobs)
 
 def test_a_full_queue_fails_with_2053_until_its_consumer_has_caught_up(jobs: Jobs) -> None:
     """The depth is the lag of the queue's consumer group."""
-    dlq, orders, group = jobs.queue("dlq"), jobs.queue("orders"), jobs.unique_name("group")
+    dlq, orders, group = jobs.topic("dlq"), jobs.topic("orders"), jobs.unique_name("group")
     consumer = KafkaConsumer(bootstrap_servers=jobs.bootstrap_servers, group_id=group)
     consumer.assign([TopicPartition(orders, 0)])
     consumer.commit({TopicPartition(orders, 0): OffsetAndMetadata(0, "", -1)})
@@ -206,7 +206,7 @@ def test_a_full_queue_fails_with_2053_until_its_consumer_has_caught_up(jobs: Job
 
 def test_a_changed_table_evaluates_what_is_parked_and_what_remains_afresh(jobs: Jobs) -> None:
     """A table is tested by changing it and restarting: nothing waits for its old interval."""
-    dlq, dead = jobs.queue("dlq", partitions=2), jobs.queue("dead")
+    dlq, dead = jobs.topic("dlq", partitions=2), jobs.topic("dead")
     jobs.produce(
         dlq, [letter(2053, "nowhere") for _ in range(6)] + [letter(1, "x") for _ in range(4)]
     )
@@ -230,7 +230,7 @@ def test_a_changed_table_evaluates_what_is_parked_and_what_remains_afresh(jobs: 
 @pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
 def test_changed_tables_decide_while_the_query_goes_on(jobs: Jobs, emitter: EmitterChoice) -> None:
     """A restart that changes nothing else begins no run; other intervals hold at once."""
-    dlq, dead = jobs.queue("dlq", partitions=2), jobs.queue("dead")
+    dlq, dead = jobs.topic("dlq", partitions=2), jobs.topic("dead")
     first = replace(
         jobs.configure({dlq: "RETRYINT(3600)\nREASON(2053) ACTION(RETRY) RETRY(9)\n"}),
         emitter=emitter,
@@ -266,7 +266,7 @@ def test_changed_tables_decide_while_the_query_goes_on(jobs: Jobs, emitter: Emit
 
 def test_the_same_table_goes_on_with_its_counts_after_a_lost_directory(jobs: Jobs) -> None:
     """The checkpoint directory is only a hint: nothing is lost, nothing is done twice."""
-    dlq = jobs.queue("dlq")
+    dlq = jobs.topic("dlq")
     table = "RETRYINT(2) WAIT(NO)\nACTION(RETRY) RETRY(3)\n"
     jobs.produce(dlq, [letter(2053, "nowhere")])
     configuration = jobs.configure({dlq: table})
@@ -281,7 +281,7 @@ def test_the_same_table_goes_on_with_its_counts_after_a_lost_directory(jobs: Job
 
 def test_a_missing_dead_letter_topic_is_waited_for_beside_others(jobs: Jobs) -> None:
     """The handlers whose topic exists work; the other begins when its topic appears."""
-    here, later = jobs.queue("dlq"), jobs.unique_name("later")
+    here, later = jobs.topic("dlq"), jobs.unique_name("later")
     table = "ACTION(DISCARD)\n"
     job = jobs.start(jobs.configure({here: table, later: table}))
     jobs.produce(here, [letter(1, "x")])
@@ -297,7 +297,7 @@ def test_a_job_that_wait_ends_fails_if_a_dead_letter_topic_does_not_exist(
     jobs: Jobs, others: int
 ) -> None:
     """What other queues hold is handled first; the error names the one that is missing."""
-    here = [jobs.queue("dlq") for _ in range(others)]
+    here = [jobs.topic("dlq") for _ in range(others)]
     for queue in here:
         jobs.produce(queue, [letter(1, "x")])
     missing = jobs.unique_name("missing")
@@ -310,7 +310,7 @@ def test_a_job_that_wait_ends_fails_if_a_dead_letter_topic_does_not_exist(
 
 def test_two_instances_share_the_partitions_and_a_third_is_refused(jobs: Jobs) -> None:
     """Each instance handles its own partitions; an overlapping share does not start."""
-    dlq = jobs.queue("dlq", partitions=4)
+    dlq = jobs.topic("dlq", partitions=4)
     table = "ACTION(DISCARD)\n"
     first = jobs.configure({dlq: table}, share=Share(1, 2))
     second = replace(first, share=Share(2, 2), directory=first.directory / "second")
@@ -326,7 +326,7 @@ def test_two_instances_share_the_partitions_and_a_third_is_refused(jobs: Jobs) -
 
 def test_instances_that_come_and_go_share_the_partitions_out(jobs: Jobs) -> None:
     """One that starts takes its part, and what one leaves is taken over; each message once."""
-    dlq = jobs.queue("dlq", partitions=4)
+    dlq = jobs.topic("dlq", partitions=4)
 
     def handle(*running: RunningJob) -> list[int]:
         before = [job.records for job in running]
@@ -353,7 +353,7 @@ def test_instances_that_come_and_go_share_the_partitions_out(jobs: Jobs) -> None
 
 def test_an_instance_without_a_partition_is_well(jobs: Jobs) -> None:
     """With more instances than partitions, or where topics are few: nothing is wrong with it."""
-    dlq = jobs.queue("dlq")
+    dlq = jobs.topic("dlq")
     shares = [Share(1, 2), Share(2, 2)]
     idle, busy = sorted(shares, key=lambda share: share.owns(TopicPartition(dlq, 0)))
     first = jobs.configure({dlq: "ACTION(DISCARD)\n"}, share=idle)
@@ -369,7 +369,7 @@ def test_an_instance_without_a_partition_is_well(jobs: Jobs) -> None:
 
 def test_records_that_are_gone_stop_the_start_unless_allowed(jobs: Jobs) -> None:
     """A handler must not skip records silently."""
-    dlq = jobs.queue("dlq")
+    dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
     jobs.produce(dlq, [letter(1, "x")])
     jobs.start(configuration).join()
@@ -390,7 +390,7 @@ def test_what_is_purged_behind_an_aborted_transaction_ends_no_run(
 ) -> None:
     """A batch may begin with what holds no record any more and counts as done."""
     monkeypatch.setattr(upkeep, "_PURGE_AGE", 0.5)
-    dlq = jobs.queue("dlq")
+    dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "RETRYINT(1)\nACTION(RETRY) RETRY(2)\nACTION(DISCARD)\n"})
     running = jobs.start(configuration)
     retry = configuration.handlers[0].identity.retry_topic
@@ -412,7 +412,7 @@ def test_what_is_purged_behind_an_aborted_transaction_ends_no_run(
 
 def test_a_marker_that_expired_behind_the_last_record_is_no_loss(jobs: Jobs) -> None:
     """A job that ends in order has committed its position behind the marker, however soon."""
-    dlq = jobs.queue("dlq")
+    dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
     producer = Producer({"bootstrap.servers": jobs.bootstrap_servers, "transactional.id": dlq})
     producer.init_transactions(60)
@@ -431,7 +431,7 @@ def test_a_marker_that_expired_behind_the_last_record_is_no_loss(jobs: Jobs) -> 
 
 def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(jobs: Jobs) -> None:
     """Its offsets mean other records now; when allowed, all of them are handled."""
-    dlq = jobs.queue("dlq")
+    dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
     jobs.produce(dlq, [letter(1, "x"), letter(1, "x")])
     jobs.start(configuration).join()
@@ -450,7 +450,7 @@ def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(jobs: Jobs) -
 
 def test_a_folder_that_cannot_be_written_is_waited_for(jobs: Jobs) -> None:
     """While the disk is full the job says so; with room again it goes on and nothing is lost."""
-    dlq = jobs.queue("dlq")
+    dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "ACTION(DISCARD)\n"})
     job = jobs.start(configuration)
     jobs.produce(dlq, [letter(2053, "x")])
@@ -491,7 +491,7 @@ def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(jobs: 
 
     No client of any of its runs is open when the job has ended.
     """
-    dlq, dead = jobs.queue("dlq"), jobs.queue("dead")
+    dlq, dead = jobs.topic("dlq"), jobs.topic("dead")
     before = _open_clients()
     configuration = jobs.configure({dlq: "REASON(2053) ACTION(IGNORE)\n"})
     job = jobs.start(configuration)
@@ -505,9 +505,9 @@ def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(jobs: 
     eventually(lambda: job.refusals, "the wrong table was refused")
     assert job.is_alive
     # What Kafka contradicts is no different: a topic of the new application's would lose messages.
-    other = jobs.queue("other.dlq")
+    other = jobs.topic("other.dlq")
     identity = replace(configuration.handlers[0].identity, name=other, queue=other, topic=other)
-    spoilt = jobs.queue("spoilt", config={"cleanup.policy": "compact"})
+    spoilt = jobs.topic("spoilt", config={"cleanup.policy": "compact"})
     identity = replace(identity, retry_topic=spoilt, replay_topic="")
     doubtful = HandlerConfiguration(identity=identity, rules="ACTION(IGNORE)\n", rules_name="o")
     both = (*configuration.handlers, doubtful)

@@ -66,7 +66,7 @@ def test_a_plan_whose_messages_a_table_placed_long_ago_puts_none_of_them_again(
     jobs: Jobs, tmp_path: Path
 ) -> None:
     """The cleaner has dropped copies and tombstones; each message is told as placed already."""
-    dlq, orders = jobs.queue("dlq"), jobs.queue("orders")
+    dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
     jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(COUNT)])
     configuration = jobs.configure({dlq: KEEPS})
     job = jobs.start(configuration)
@@ -96,7 +96,7 @@ def test_a_plan_whose_apply_died_is_applied_again_when_its_instructions_are_purg
     jobs: Jobs,
 ) -> None:
     """What the job carried out has neither copy nor tombstone nor instruction any more."""
-    dlq, orders = jobs.queue("dlq"), jobs.queue("orders")
+    dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
     jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(COUNT)])
     configuration = jobs.configure({dlq: KEEPS})
     job = jobs.start(configuration)

@@ -89,7 +89,7 @@ def in_a_process(words: list[str]) -> str:
 
 def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -> None:
     """To the original, to a queue, discarded: one end each, told in the ledger with who and why."""
-    dlq, repair = jobs.queue("dlq"), jobs.queue("repair")
+    dlq, repair = jobs.topic("dlq"), jobs.topic("repair")
     missing = f"{dlq}.orders"
     jobs.produce(dlq, [letter(2053, missing, b"%d" % number, key=b"k") for number in range(20)])
     configuration = jobs.configure({dlq: "REASON(2053) ACTION(RETRY) RETRY(1)\n"})
@@ -133,7 +133,7 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -
 
 def test_the_command_plans_applies_and_tells(jobs: Jobs, tmp_path: Path) -> None:
     """A plan in a file, beside the running job; applied twice it is done once; then the rest."""
-    dlq, repair = jobs.queue("dlq"), jobs.queue("repair")
+    dlq, repair = jobs.topic("dlq"), jobs.topic("repair")
     jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(6)])
     rules, plan = "REASON(2053) ACTION(RETRY)\n", tmp_path / "plan.json"
     configuration = jobs.configure({dlq: rules})
@@ -159,7 +159,7 @@ def test_the_command_plans_applies_and_tells(jobs: Jobs, tmp_path: Path) -> None
 
 def test_what_was_replayed_is_not_looked_at_by_a_new_table(jobs: Jobs) -> None:
     """Copies that are gone stay in the log until the broker compacts it."""
-    dlq, repair, dead = jobs.queue("dlq"), jobs.queue("repair"), jobs.queue("dead")
+    dlq, repair, dead = jobs.topic("dlq"), jobs.topic("repair"), jobs.topic("dead")
     jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(10)])
     configuration = jobs.configure({dlq: "REASON(2053) ACTION(RETRY)\n"})
     job = jobs.start(configuration)
@@ -178,7 +178,7 @@ def test_what_was_replayed_is_not_looked_at_by_a_new_table(jobs: Jobs) -> None:
 
 def test_a_rate_is_kept_and_the_rest_can_be_cancelled(jobs: Jobs) -> None:
     """Never faster; without a job, one carries out the replay alone; what is cancelled remains."""
-    dlq, repair = jobs.queue("dlq"), jobs.queue("repair")
+    dlq, repair = jobs.topic("dlq"), jobs.topic("repair")
     # More than the rate lets out in a minute: a busy machine has not put them all when it cancels.
     count = 4_000
     jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(count)])
@@ -209,7 +209,7 @@ def test_parked_messages_are_tried_now_or_no_more_and_all_others_wait(
     jobs: Jobs, tmp_path: Path
 ) -> None:
     """By id and by a filter, beside the running job; then without one, by a plan of a file."""
-    dlq = jobs.queue("dlq")
+    dlq = jobs.topic("dlq")
     missing, plan = f"{dlq}.orders", tmp_path / "plan.json"
     letters = [
         letter(2053, missing, b"%d" % number, key=b"%d" % (number // 2)) for number in range(8)
@@ -245,7 +245,7 @@ def test_edited_messages_are_put_once_as_the_plan_showed_them(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a patch, which one message refuses, and by an editor; the ledger says what changed."""
-    dlq = jobs.queue("dlq")
+    dlq = jobs.topic("dlq")
     missing, patch = f"{dlq}.orders", tmp_path / "patch.json"
     bodies = [b'{"order":%d,"currency":"%b"}' % (n, b"USD" if n == 1 else b"EU") for n in range(3)]
     jobs.produce(dlq, [letter(2053, missing, body, key=b"k") for body in bodies])
@@ -286,7 +286,7 @@ def test_a_flood_remains_until_a_person_releases_it(
     jobs: Jobs, emitter: EmitterChoice, tmp_path: Path
 ) -> None:
     """The first ones of the minute are handled; a replay hands the rest to the same table."""
-    dlq, repair = jobs.queue("dlq"), jobs.queue("repair")
+    dlq, repair = jobs.topic("dlq"), jobs.topic("repair")
     minute = int(time.time() // 60 - 60) * 60_000  # older ones the broker may delete
     jobs.produce(dlq, [letter(1, "x", b"%d" % n, timestamp_ms=minute + n) for n in range(50)])
     rules = f"ACTION(FWD) FWDQ('{repair}') HEADER(NO)\n"

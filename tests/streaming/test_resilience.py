@@ -365,7 +365,7 @@ def test_a_command_that_dies_in_its_transaction_holds_nobody(
 
 def test_forgotten_offsets_are_found_again_in_the_outcomes(jobs: Jobs) -> None:
     """Nothing is sent twice; with the outcomes gone too, the start is refused and says why."""
-    dlq, orders = jobs.queue("dlq", partitions=2), jobs.queue("orders")
+    dlq, orders = jobs.topic("dlq", partitions=2), jobs.topic("orders")
     table = "RETRYINT(1) WAIT(NO)\nREASON(2053) ACTION(RETRY) RETRY(2)\n"
     first = [letter(2053, orders, b"%d" % number) for number in range(10)]
     jobs.produce(dlq, [*first, letter(2053, "nowhere"), letter(1, "x")])
@@ -392,7 +392,7 @@ def test_forgotten_offsets_are_found_again_in_the_outcomes(jobs: Jobs) -> None:
 
 def test_forgotten_offsets_of_a_topic_made_anew_are_found_in_its_own_outcomes(jobs: Jobs) -> None:
     """Those of the topic that was deleted reach further, and tell nothing of the new one."""
-    dlq, orders = jobs.queue("dlq"), jobs.queue("orders")
+    dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
     configuration = jobs.configure({dlq: "WAIT(NO)\nREASON(2053) ACTION(RETRY)\n"})
     jobs.produce(dlq, [letter(2053, orders, b"old %d" % number) for number in range(6)])
     jobs.start(configuration).join()
@@ -420,7 +420,7 @@ def test_forgotten_offsets_of_a_topic_made_anew_are_found_in_its_own_outcomes(jo
 
 def test_parked_messages_that_are_gone_stop_the_start_unless_allowed(jobs: Jobs) -> None:
     """Retention that overtakes the retry topic is told, not passed over."""
-    dlq = jobs.queue("dlq")
+    dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "RETRYINT(3600)\nACTION(RETRY) RETRY(2)\n"})
     jobs.produce(dlq, [letter(2053, "nowhere") for _ in range(3)])
     job = jobs.start(configuration)
@@ -438,7 +438,7 @@ def test_parked_messages_that_are_gone_stop_the_start_unless_allowed(jobs: Jobs)
 
 def test_own_topics_that_would_lose_messages_stop_the_start(jobs: Jobs) -> None:
     """Every topic with another cleanup policy than its own is named, with what it needs."""
-    dlq = jobs.queue("dlq")
+    dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "ACTION(DISCARD)\n"})
     remaining = configuration.handlers[0].identity.remaining_topic
     wrong = {remaining: "delete", configuration.outcomes_topic: "compact"}
@@ -452,7 +452,7 @@ def test_own_topics_that_would_lose_messages_stop_the_start(jobs: Jobs) -> None:
 
 def test_latest_loses_no_record_of_what_is_born_later(jobs: Jobs) -> None:
     """It passes over what there was at the first start, and nothing else."""
-    old, later = jobs.queue("dlq"), jobs.unique_name("later")
+    old, later = jobs.topic("dlq"), jobs.unique_name("later")
     jobs.produce(old, [letter(1, "x") for _ in range(3)])
     table = "ACTION(DISCARD)\n"
     configuration = jobs.configure({old: table, later: table}, starting_offsets="latest")
@@ -484,7 +484,7 @@ def _takes(produce: Any, topic: str, partition: int) -> bool:
 
 def test_what_remains_of_a_topic_outlives_its_recreation(jobs: Jobs) -> None:
     """The first record of the new topic does not take the place of the old one's first."""
-    dlq = jobs.queue("dlq")
+    dlq = jobs.topic("dlq")
     configuration = jobs.configure({dlq: "WAIT(NO)\nREASON(1) ACTION(DISCARD)\n"})
     jobs.produce(dlq, [letter(2053, "x", b"old")])
     jobs.start(configuration).join()
@@ -503,7 +503,7 @@ def test_what_remains_of_a_topic_outlives_its_recreation(jobs: Jobs) -> None:
 
 def test_a_target_may_be_deleted_and_made_again(jobs: Jobs) -> None:
     """Meanwhile attempts fail with 2085; afterwards every message arrives exactly once."""
-    dlq, orders = jobs.queue("dlq", partitions=2), jobs.queue("orders")
+    dlq, orders = jobs.topic("dlq", partitions=2), jobs.topic("orders")
     configuration = jobs.configure({dlq: FOR_EVER})
     job = jobs.start(configuration)
     jobs.produce(dlq, [letter(2053, orders) for _ in range(5)])
@@ -523,7 +523,7 @@ def test_a_target_may_be_deleted_and_made_again(jobs: Jobs) -> None:
 
 def test_a_target_may_be_made_smaller(jobs: Jobs) -> None:
     """Large messages fail with 2030 from then on, small ones of the same batch arrive."""
-    dlq, orders = jobs.queue("dlq"), jobs.queue("orders")
+    dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
     configuration = jobs.configure({dlq: "RETRYINT(3600)\nACTION(RETRY)\n"})
     job = jobs.start(configuration)
     jobs.produce(dlq, [letter(2053, orders, b"first")])
@@ -554,9 +554,9 @@ def test_what_was_large_enough_to_be_compressed_is_put_back_compressed(jobs: Job
     words = [chance.randbytes(6).hex().encode() for _ in range(200)]
     body = b" ".join(chance.choices(words, k=400_000))
     assert len(body) > 5_000_000
-    dlq, orders = jobs.queue("dlq"), jobs.queue("orders")
-    fast = jobs.queue("fast", config={"compression.type": "lz4"})
-    plain = jobs.queue("plain", config={"compression.type": "uncompressed"})
+    dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
+    fast = jobs.topic("fast", config={"compression.type": "lz4"})
+    plain = jobs.topic("plain", config={"compression.type": "uncompressed"})
     producer = Producer({
         "bootstrap.servers": jobs.bootstrap_servers, "compression.type": "zstd",
         "message.max.bytes": 10_000_000,
@@ -592,7 +592,7 @@ def _is_too_small(produce: Any, topic: str) -> bool:
 
 def test_a_compacted_target_refuses_only_what_has_no_key(jobs: Jobs) -> None:
     """Without a key an attempt fails with 2110; the others arrive."""
-    dlq, latest = jobs.queue("dlq"), jobs.queue("latest", config={"cleanup.policy": "compact"})
+    dlq, latest = jobs.topic("dlq"), jobs.topic("latest", config={"cleanup.policy": "compact"})
     configuration = jobs.configure({dlq: "WAIT(NO) RETRYINT(1)\nACTION(RETRY)\n"})
     keys = [None, b"a", None, b"b"]
     jobs.produce(dlq, [letter(2053, latest, key=key) for key in keys])
@@ -610,9 +610,9 @@ def test_records_of_any_shape_have_an_outcome(jobs: Jobs, emitter: EmitterChoice
     """Large keys, headers and bodies, many headers, none at all: each is handled as it is."""
     large = {"max.message.bytes": str(8 * 1024 * 1024)}
     dlq, orders, big = (
-        jobs.queue("dlq", config=large),
-        jobs.queue("orders"),
-        jobs.queue("big", config=large),
+        jobs.topic("dlq", config=large),
+        jobs.topic("orders"),
+        jobs.topic("big", config=large),
     )
     noise = random.Random(2)
     mqdead = ("JMS_IBM_MQMD_Format", b"MQDEAD")
@@ -662,7 +662,7 @@ def test_header_names_that_are_not_utf_8_have_an_outcome(
 
     Those beside them are handled as ever.
     """
-    dlq, jobs, orders = jobs.queue("dlq"), jobs.queue("jobs"), jobs.queue("orders")
+    dlq, jobs, orders = jobs.topic("dlq"), jobs.topic("jobs"), jobs.topic("orders")
     odd = [(RawName(b"caf\xe9"), b"2")]
     jobs.produce(
         jobs, [{"value": b"odd", "headers": odd}, {"value": b"even", "headers": [("a", b"1")]}]
@@ -700,9 +700,9 @@ def test_a_message_too_large_to_be_kept_waits_as_a_pointer_and_blocks_nothing(
     """The outcome names the original; a changed table that can place it puts all of it."""
     large = {"max.message.bytes": str(8 * 1024 * 1024)}
     dlq, orders, big = (
-        jobs.queue("dlq", config=large),
-        jobs.queue("orders"),
-        jobs.queue("big", config=large),
+        jobs.topic("dlq", config=large),
+        jobs.topic("orders"),
+        jobs.topic("big", config=large),
     )
     table = "WAIT(NO) RETRYINT(1)\nACTION(RETRY) RETRY(2)\n"
     configuration = jobs.configure({dlq: table}, emitter=emitter)
@@ -741,8 +741,8 @@ def test_a_message_too_large_to_be_kept_waits_as_a_pointer_and_blocks_nothing(
 
 def test_workers_keep_counts_and_order_over_slices_and_refusals(jobs: Jobs) -> None:
     """Slices of 50 records, of which the broker refuses some for their age."""
-    dlq = jobs.queue("dlq", partitions=3)
-    orders = jobs.queue("orders", partitions=2)
+    dlq = jobs.topic("dlq", partitions=3)
+    orders = jobs.topic("orders", partitions=2)
     now = int(time.time() * 1000)
     refused = {number for number in range(30, 900) if number % 97 == 5}
     records = [
@@ -799,7 +799,7 @@ def without_odd(frame: DataFrame) -> DataFrame:
 @BOTH_EMITTERS
 def test_an_enrichment_adds_a_header_to_what_is_decided(jobs: Jobs, emitter: EmitterChoice) -> None:
     """Every message has its own, behind those that it had."""
-    dlq, orders = jobs.queue("dlq", partitions=2), jobs.queue("orders")
+    dlq, orders = jobs.topic("dlq", partitions=2), jobs.topic("orders")
     jobs.produce(dlq, [letter(2053, orders, partition=number % 2) for number in range(10)])
     configuration = jobs.configure(
         {dlq: "WAIT(NO)\nACTION(RETRY)\n"}, emitter=emitter, enrichment=f"{__name__}:with_header"
@@ -814,7 +814,7 @@ def test_an_enrichment_that_drops_rows_ends_the_job_and_loses_none(
     jobs: Jobs, emitter: EmitterChoice
 ) -> None:
     """The first row that it dropped is the first that the next start handles."""
-    dlq, orders = jobs.queue("dlq"), jobs.queue("orders")
+    dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
     jobs.produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(10)])
     table = "WAIT(NO)\nACTION(RETRY)\n"
     configuration = jobs.configure(
@@ -833,7 +833,7 @@ def test_an_enrichment_that_drops_rows_ends_the_job_and_loses_none(
 
 def test_a_ledger_that_cannot_be_written_does_not_end_the_job(jobs: Jobs, tmp_path: Path) -> None:
     """The job says so and runs on."""
-    dlq, ledger = jobs.queue("dlq"), tmp_path / "ledger"
+    dlq, ledger = jobs.topic("dlq"), tmp_path / "ledger"
     ledger.write_text("a file in the folder's place")
     configuration = jobs.configure(
         {dlq: "ACTION(DISCARD)\n"}, ledger=LedgerConfiguration(path=ledger, enabled=True)

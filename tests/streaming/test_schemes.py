@@ -19,7 +19,7 @@ def test_dead_letters_of_four_programs_go_back_to_their_partitions(jobs: Jobs) -
 
     Their headers are gone, the payload is out of its envelope, other headers stay.
     """
-    dlq, orders, dead = jobs.queue("dlq"), jobs.queue("orders", partitions=4), jobs.queue("dead")
+    dlq, orders, dead = jobs.topic("dlq"), jobs.topic("orders", partitions=4), jobs.topic("dead")
     topic = orders.encode()
     schemes: dict[str, list[tuple[str, bytes]]] = {
         "connect": [

@@ -25,7 +25,7 @@ def test_a_topic_made_anew_stops_its_own_handler_only(
 ) -> None:
     """The other one goes on, without a pause; resumed, the handler reads the new topic."""
     monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
-    payments, orders, target = jobs.queue("dlq"), jobs.queue("dlq"), jobs.queue("target")
+    payments, orders, target = jobs.topic("dlq"), jobs.topic("dlq"), jobs.topic("target")
     configuration = jobs.configure(dict.fromkeys((payments, orders), TABLE % "YES"))
     job = jobs.start(configuration)
     jobs.produce(payments, [letter(2053, target, b"old")])
@@ -57,7 +57,7 @@ def test_topics_of_a_subscription_come_and_go_while_the_job_runs(
 ) -> None:
     """Each topic that matches has a handler; a deleted one waits alone, and nothing is doubled."""
     monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
-    first, other, target = jobs.queue("dlq"), jobs.queue("not"), jobs.queue("target")
+    first, other, target = jobs.topic("dlq"), jobs.topic("not"), jobs.topic("target")
     later, excluded = f"{first}.later", f"{first}.test"
     jobs.admin.create_topics([NewTopic(excluded, 1, 1)], wait_for_metadata=True)
     table = "ACTION(RETRY)\n"
@@ -92,7 +92,7 @@ def test_topics_of_a_subscription_come_and_go_while_the_job_runs(
 
 def test_a_resume_answers_one_loss(jobs: Jobs) -> None:
     """What retention deletes later stops the handler again; from the latest the rest is left."""
-    payments, orders, target = jobs.queue("dlq"), jobs.queue("dlq"), jobs.queue("target")
+    payments, orders, target = jobs.topic("dlq"), jobs.topic("dlq"), jobs.topic("target")
     configuration = jobs.configure(dict.fromkeys((payments, orders), TABLE % "NO"))
     jobs.start(configuration).join()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,14 +27,12 @@ dry_run = partial(redrive, "run", "--dry-run")
 explain = partial(redrive, "explain")
 
 
-def test_what_is_told_is_what_the_job_then_does(
-    small_job: SmallJob, produce: Callable[..., None], admin: KafkaAdminClient, tmp_path: Path
-) -> None:
+def test_what_is_told_is_what_the_job_then_does(small_job: SmallJob, tmp_path: Path) -> None:
     """Counts by rule and target; no topic is made, no record written, no position moved."""
     topic = small_job.identity.topic
     empty = dry_run("-c", small_job.config_file, code=0)
     assert "nothing waits: there is nothing to do" in empty.stdout
-    produce(
+    small_job.kafka.produce(
         topic,
         [
             *(dead_letter(n, "2053", "GONE", partition=n % 2) for n in range(4)),
@@ -44,7 +41,7 @@ def test_what_is_told_is_what_the_job_then_does(
             {"value": b"no header", "partition": 0},
         ],
     )
-    before = _everything(admin)
+    before = _everything(small_job.kafka.admin)
     answer = json.loads(dry_run("-c", small_job.config_file, "--json").stdout)["handlers"][0]
     shown = dry_run("-c", small_job.config_file)
     (tmp_path / "same.rul").write_text(small_job.configuration.handlers[0].rules)
@@ -56,7 +53,7 @@ def test_what_is_told_is_what_the_job_then_does(
     )
     servers = small_job.configuration.connection.bootstrap_servers
     unknown = explain(tmp_path / "other.rul", "--topic", topic, "--bootstrap-server", servers)
-    assert _everything(admin) == before
+    assert _everything(small_job.kafka.admin) == before
     assert small_job.committed() == {}
     assert same["actions"] == answer["actions"]
     assert same["targets"] == answer["targets"]
@@ -72,7 +69,7 @@ def test_what_is_told_is_what_the_job_then_does(
     assert "nothing was written" in shown.stdout
 
     small_job.step(int(time.time() * 1000))
-    written = small_job.read_all(small_job.configuration.outcomes_topic)
+    written = small_job.kafka.read(small_job.configuration.outcomes_topic)
     done = [json.loads(one.value) for one in written]
     assert answer["actions"] == Counter(one["action"] or "REMAINS" for one in done)
     counted = {it["line"]: it["count"] for it in answer["rules"]}

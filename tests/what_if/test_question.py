@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -56,15 +55,11 @@ def test_notes_of_rounds_are_no_messages() -> None:
 
 @pytest.mark.parametrize("new", [NEW, NEW_OF_KAFKA], ids=["IBM", "KAFKA"])
 def test_the_answer_is_what_the_job_then_does(
-    new: str,
-    small_job: SmallJob,
-    produce: Callable[..., None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    new: str, small_job: SmallJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Remaining, parked and unread messages; then the new table takes over and does just that."""
     topic = small_job.identity.topic
-    produce(
+    small_job.kafka.produce(
         topic,
         [
             *(dead_letter(n, "2053", "GONE", partition=n % 2) for n in range(4)),
@@ -73,7 +68,7 @@ def test_the_answer_is_what_the_job_then_does(
         ],
     )
     small_job.step(START)
-    produce(
+    small_job.kafka.produce(
         topic,
         [
             *(dead_letter(n, "2053", "ELSEWHERE", partition=0) for n in range(3)),
@@ -89,7 +84,7 @@ def test_the_answer_is_what_the_job_then_does(
     assert answer["newly_discarded"] == 9
     assert [it["loss"] for it in answer["changes"]][:2] == ["newly discarded"] * 2
 
-    before = len(small_job.read_all(small_job.configuration.outcomes_topic))
+    before = len(small_job.kafka.read(small_job.configuration.outcomes_topic))
     [handler] = small_job.configuration.handlers
     changed = replace(small_job.configuration, handlers=(replace(handler, rules=text),))
     monkeypatch.setattr(question, "_MANY", 1)
@@ -97,12 +92,12 @@ def test_the_answer_is_what_the_job_then_does(
     asked = Question(old=small_job.configuration, new=changed, handler="orders", over=live)
     assert counts(document_of(ask(replace(asked, processes=2)))) == counts(answer)
     small_job.close()
-    other = SmallJob(changed, small_job.target, "", small_job.admin, small_job.read_all)
+    other = SmallJob(changed, small_job.target, "", small_job.kafka)
     try:
         other.step(START + 60_000, evaluate_remaining=True)
     finally:
         other.close()
-    outcomes = small_job.read_all(changed.outcomes_topic)
+    outcomes = small_job.kafka.read(changed.outcomes_topic)
     done = [json.loads(one.value) for one in sorted(outcomes, key=lambda it: it.timestamp)]
     done = [one for one in done if one["table"] == answer["new"]["hash"][:16]]
     assert len(outcomes) - before == len(done) == 14
