@@ -8,7 +8,7 @@ import pytest
 from tests.commands import redrive, told
 from tests.configurations import write_settings
 from tests.conftest import KafkaClient
-from tests.outcomes.samples import append, outcome, rows
+from tests.outcomes.samples import append, remaining, rows
 
 from redrive.settings import read_settings
 
@@ -22,14 +22,7 @@ def shop(kafka: KafkaClient, folder: Path) -> None:
     path = write_settings(
         folder, "orders.dlq", application=name, servers=kafka.bootstrap_servers, more=MASK
     )
-    places = [f"orders.dlq:0:{number}" for number in range(3)]
-    letters = [
-        outcome(
-            number, origin=place, outcome=place, message=place, result="remains",
-            handler="orders", action="IGNORE", rule_line=number,
-        )
-        for number, place in enumerate(places)
-    ]  # fmt: skip
+    letters = [remaining("orders.dlq", number, rule_line=number) for number in range(3)]
     append(read_settings(path).job.ledger.path, rows(letters, partitions=1))
 
 

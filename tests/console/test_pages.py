@@ -32,7 +32,7 @@ from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.conftest import PATIENCE, KafkaClient, eventually, send_records
 from tests.console.conftest import CONFIG, console
-from tests.outcomes.samples import append, outcome, rows
+from tests.outcomes.samples import append, remaining, rows
 
 from redrive.broker.ports import free_port
 from redrive.command.console import open_listener
@@ -98,18 +98,12 @@ def topic(kafka: KafkaClient, folder: Path) -> str:
     Path("orders.rul").write_text("DIALECT(KAFKA)\nTOPIC('no*') ACTION(IGNORE)\nACTION(RETRY)\n")
     CONFIG.write_text(SETTINGS.format(name=name, servers=kafka.bootstrap_servers, topic=dead))
     letters = [
-        {
-            **outcome(
-                number, origin=place, outcome=place, message=place, result="remains",
-                handler="orders", action="IGNORE", rule_line=2, source_topic=dead,
-                source_offset=number, message_offset=number, detail=HOSTILE if number else "secret",
-                error_class=f"com.{HOSTILE}" if number else "com.secret", consumer_group=HOSTILE,
-                form="connect", reason=0, reason_name="", attempt=0, hop=0,
-                size=len(BODY), key=b64encode(HOSTILE.encode()).decode(),
-            ),
-            "fields": {"DESTQ": HOSTILE, "REASON": 2195},
-        }
-        for number, place in enumerate(f"{dead}:0:{number}" for number in range(3))
+        remaining(
+            dead, number, detail=HOSTILE if number else "secret", consumer_group=HOSTILE,
+            error_class=f"com.{HOSTILE}" if number else "com.secret", size=len(BODY),
+            key=b64encode(HOSTILE.encode()).decode(), fields={"DESTQ": HOSTILE, "REASON": 2195},
+        )
+        for number in range(3)
     ]  # fmt: skip
     append(read_settings(CONFIG).job.ledger.path, rows(letters, partitions=1))
     return str(dead)
@@ -144,16 +138,9 @@ def api(browser: TestClient, path: str, **parameters: str) -> Any:
     return answer.json()
 
 
-def append_letter(
-    number: int, topic: str, error: str | None, *, result: str = "remains", **more: Any
-) -> None:
+def append_letter(number: int, topic: str, error: str | None, **more: Any) -> None:
     """Appends a dead letter to the ledger of ``topic``: at an offset from 3 on."""
-    place = f"{topic}:0:{number}"
-    letter = outcome(
-        number, origin=place, outcome=place, message=place, result=result, action="IGNORE",
-        handler="orders", form="connect", reason_name="", error_class=error, fields={}, **more,
-    )  # fmt: skip
-    (row,) = rows([letter], partitions=1)
+    (row,) = rows([remaining(topic, number, error_class=error, **more)], partitions=1)
     append(read_settings(CONFIG).job.ledger.path, [{**row, "outcomes_offset": number}])
 
 
@@ -641,21 +628,8 @@ def test_one_message_is_edited_as_a_text(
     """Unchanged, with a secret, or with line ends that a form does not keep, there is no plan."""
     bodies = (b'{"note": 1}', b"two\r\nlines")
     kafka.produce(topic, [{"value": one} for one in bodies])
-    letters = [
-        outcome(
-            number, origin=place, outcome=place, message=place, result="remains",
-            handler="orders", action="IGNORE", source_topic=topic, source_offset=number,
-            message_offset=number, form="connect", reason=0, reason_name="", attempt=0, hop=0,
-            key=None, size=len(body), fields={},
-        )
-        for number, body in enumerate(bodies, start=3)
-        for place in (f"{topic}:0:{number}",)
-    ]  # fmt: skip
-    later = [
-        {**row, "outcomes_offset": row["outcomes_offset"] + 3}
-        for row in rows(letters, partitions=1)
-    ]
-    append(read_settings(CONFIG).job.ledger.path, later)
+    for number, body in enumerate(bodies, start=3):
+        append_letter(number, topic, None, size=len(body))
     message = f"{topic}:0:3"
     order = {"message": message, "to": "queue", "queue": kafka.topic("repair")}
     text = page_text(post(browser, "/api/plans/text", **order).text)

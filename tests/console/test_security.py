@@ -24,7 +24,7 @@ from tests.commands import redrive
 from tests.conftest import PATIENCE, KafkaClient, eventually
 from tests.console.conftest import CONFIG, SETTINGS, TABLE, console, settings_file
 from tests.console.test_pages import SomeUser, api, command, post
-from tests.outcomes.samples import append, outcome, rows
+from tests.outcomes.samples import append, remaining, rows
 
 from redrive.checkpoints.tables import KeptTable, Layout
 from redrive.console import live, security
@@ -278,15 +278,12 @@ def topics_of_two(kafka: KafkaClient, folder: Path) -> tuple[str, str]:
         }
         kafka.produce(topic, [dead] * count)
         letters += [
-            outcome(
-                number, origin=place, outcome=place, message=place, result="remains",
-                handler=handler, action="IGNORE", rule_line=2, source_topic=topic,
-                source_offset=number, message_offset=number, form="connect", reason=0,
-                reason_name="", attempt=0, hop=0, key=None, size=2, fields={}, detail="",
+            remaining(
+                topic, number, handler=handler,
                 error_class="com.Hidden" if is_hidden else "com.Seen",
                 consumer_group="hidden-group" if is_hidden else "group",
             )
-            for number, place in enumerate(f"{topic}:0:{number}" for number in range(count))
+            for number in range(count)
         ]  # fmt: skip
     job = read_settings(CONFIG).job
     kafka.create(job.outcomes_topic)
