@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from kafka import KafkaConsumer
-from kafka.admin import NewTopic
 from tests.conftest import eventually
 from tests.engine.failed_processing import GROUPS, LATE, SCHEMES
 from tests.streaming.conftest import Jobs
@@ -354,7 +353,7 @@ def test_while_a_target_is_away_its_retries_wait_and_use_up_no_attempt(
         return [facts for message, facts in running.notices if "breaker" in message]
 
     running.wait_for_records(4 * letters)
-    jobs.admin.create_topics([NewTopic(target, 2, 1)], wait_for_metadata=True)
+    jobs.create(target, partitions=2)
     eventually(lambda: len(jobs.read(target)) >= letters or running.error, "all are placed")
     # Another run of the query, or a worker that sees the topic later, opens it once more.
     eventually(lambda: len(closed()) >= len(opened()) or running.error, "each breaker closed")

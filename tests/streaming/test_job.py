@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
-from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -287,7 +286,7 @@ def test_a_missing_dead_letter_topic_is_waited_for_beside_others(jobs: Jobs) -> 
     jobs.produce(here, [letter(1, "x")])
     job.wait_for_records(1)
     assert any(facts.get("topic") == later for _, facts in job.notices)
-    jobs.admin.create_topics([NewTopic(later, 2, 1)])
+    jobs.create(later, partitions=2)
     jobs.produce(later, [letter(1, "x", partition=1)])
     job.wait_for_records(2)
 
@@ -437,7 +436,7 @@ def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(jobs: Jobs) -
     jobs.start(configuration).join()
     jobs.admin.delete_topics([dlq])
     eventually(lambda: dlq not in jobs.admin.list_topics(), "the topic is gone")
-    jobs.admin.create_topics([NewTopic(dlq, 1, 1)], wait_for_metadata=True)
+    jobs.create(dlq)
     jobs.produce(dlq, [letter(1, "x") for _ in range(5)])
     refused = jobs.start(configuration)
     eventually(lambda: not refused.is_alive, "the start was refused")

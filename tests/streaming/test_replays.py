@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka.admin import NewTopic
 from tests.commands import redrive
 from tests.conftest import eventually
 from tests.streaming.conftest import Jobs, letter
@@ -95,7 +94,7 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -
     configuration = jobs.configure({dlq: "REASON(2053) ACTION(RETRY) RETRY(1)\n"})
     job = jobs.start(configuration)
     job.wait_for_records(20)
-    jobs.admin.create_topics([NewTopic(missing, 1, 1)], wait_for_metadata=True)
+    jobs.create(missing)
     elsewhere = Order(to=To.QUEUE, target=Names(queue=repair), keeps_header=True)
     plans = [
         plan_of(configuration, "back", range(12), Order(to=To.ORIGINAL)),
@@ -224,7 +223,7 @@ def test_parked_messages_are_tried_now_or_no_more_and_all_others_wait(
     assert (nothing["count"], "`redrive parked`" in str(nothing["notes"])) == (0, True)
     again = redrive("parked", "now", f"{dlq}:0:5", "--yes")
     assert again["results"] == {"parked": 1}, "the queue is still not there"
-    jobs.admin.create_topics([NewTopic(missing, 1, 1)], wait_for_metadata=True)
+    jobs.create(missing)
     once = redrive("parked", "now", f"{dlq}:0:3", "--yes", "--because", "it is there")
     assert (once["planned"], once["instructed"], once["results"]) == (1, 1, {"retried": 1})
     no_more = redrive("parked", "cancel", "--key", "0", "--yes")
@@ -253,7 +252,7 @@ def test_edited_messages_are_put_once_as_the_plan_showed_them(
     configuration = jobs.configure({dlq: rules})
     job = jobs.start(configuration)
     job.wait_for_records(3)
-    jobs.admin.create_topics([NewTopic(missing, 1, 1)], wait_for_metadata=True)
+    jobs.create(missing)
     redrive = commands(configuration, dlq, rules, tmp_path)
     patch.write_text(
         '[{"op": "test", "path": "/currency", "value": "EU"},'

@@ -398,7 +398,7 @@ def test_forgotten_offsets_of_a_topic_made_anew_are_found_in_its_own_outcomes(jo
     jobs.start(configuration).join()
     jobs.admin.delete_topics([dlq])
     eventually(lambda: dlq not in jobs.admin.list_topics(), "the topic is gone")
-    jobs.admin.create_topics([NewTopic(dlq, 1, 1)], wait_for_metadata=True)
+    jobs.create(dlq)
     new = [letter(2053, orders, b"new %d" % number) for number in range(8)]
     jobs.produce(dlq, new[:2])
     jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE)).join()
@@ -458,7 +458,7 @@ def test_latest_loses_no_record_of_what_is_born_later(jobs: Jobs) -> None:
     configuration = jobs.configure({old: table, later: table}, starting_offsets="latest")
     job = jobs.start(configuration)
     assert job.is_started.wait(PATIENCE)
-    jobs.admin.create_topics([NewTopic(later, 2, 1)], wait_for_metadata=True)
+    jobs.create(later, partitions=2)
     jobs.admin.create_partitions({old: 2})
     jobs.produce(later, [letter(1, "x", partition=number % 2) for number in range(10)])
     eventually(lambda: _takes(jobs.produce, old, 1), "the new partition can be written")
@@ -490,7 +490,7 @@ def test_what_remains_of_a_topic_outlives_its_recreation(jobs: Jobs) -> None:
     jobs.start(configuration).join()
     jobs.admin.delete_topics([dlq])
     eventually(lambda: dlq not in jobs.admin.list_topics(), "the topic is gone")
-    jobs.admin.create_topics([NewTopic(dlq, 1, 1)], wait_for_metadata=True)
+    jobs.create(dlq)
     jobs.produce(dlq, [letter(2053, "x", b"new")])
     jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE)).join()
     copies = jobs.read(configuration.handlers[0].identity.remaining_topic)
@@ -512,7 +512,7 @@ def test_a_target_may_be_deleted_and_made_again(jobs: Jobs) -> None:
     eventually(lambda: orders not in jobs.admin.list_topics(), "the topic is gone")
     jobs.produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(20)])
     eventually(lambda: job.results().get("parked", 0) >= 40 or job.error, "two attempts failed")
-    jobs.admin.create_topics([NewTopic(orders, 2, 1)], wait_for_metadata=True)
+    jobs.create(orders, partitions=2)
     eventually(lambda: job.results().get("retried", 0) >= 25 or job.error, "all were delivered")
     job.stop()
     assert bodies(jobs.read(orders)) == sorted(b"%d" % number for number in range(20))
@@ -662,22 +662,21 @@ def test_header_names_that_are_not_utf_8_have_an_outcome(
 
     Those beside them are handled as ever.
     """
-    dlq, jobs, orders = jobs.topic("dlq"), jobs.topic("jobs"), jobs.topic("orders")
+    dlq, work, orders = jobs.topic("dlq"), jobs.topic("work"), jobs.topic("orders")
     odd = [(RawName(b"caf\xe9"), b"2")]
     jobs.produce(
-        jobs, [{"value": b"odd", "headers": odd}, {"value": b"even", "headers": [("a", b"1")]}]
+        work, [{"value": b"odd", "headers": odd}, {"value": b"even", "headers": [("a", b"1")]}]
     )
     own = letter(2053, orders, b"fresh")
     own["headers"] = [*own["headers"], *odd]
     told = [
-        ("__dlq.errors.topic", jobs.encode()),
+        ("__dlq.errors.topic", work.encode()),
         ("__dlq.errors.partition", b"0"),
         ("__dlq.errors.group", b"workers"),
     ]
     jobs.produce(dlq, [own])
-    producer = Producer(
-        {"bootstrap.servers": jobs.bootstrap_servers}
-    )  # the other wants a key or a value
+    # The other client wants a key or a value.
+    producer = Producer({"bootstrap.servers": jobs.bootstrap_servers})
     for number in range(2):
         producer.produce(dlq, headers=[*told, ("__dlq.errors.offset", b"%d" % number)])
     assert producer.flush(PATIENCE) == 0
@@ -932,13 +931,12 @@ def test_a_clock_set_forward_makes_nothing_early_whatever_begins_anew(
 
 @pytest.mark.timeout(900)
 def test_a_start_beside_commands_that_ask_who_runs_the_job_is_not_refused(
-    own_broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, own_broker: EmbeddedBroker
 ) -> None:
     """After kill -9, while other processes ask for the owner as often as they can."""
-    monkeypatch.chdir(tmp_path)
     settings_of("beside", own_broker.bootstrap_servers, interval=1)
     end_group(start_process())
-    folder = next(Path().rglob("redrive.pid")).parent
+    held = next(folder.rglob("redrive.pid")).parent
     asking = (
         "import sys; from pathlib import Path\n"
         "from redrive.checkpoints.instances import Share\n"
@@ -946,7 +944,7 @@ def test_a_start_beside_commands_that_ask_who_runs_the_job_is_not_refused(
         "while True: PidFile(Path(sys.argv[1]), Share(1, 1)).owner()"
     )
     askers = [
-        subprocess.Popen([sys.executable, "-c", asking, str(folder)], start_new_session=True)
+        subprocess.Popen([sys.executable, "-c", asking, str(held)], start_new_session=True)
         for _ in range(2)
     ]
     try:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from kafka import TopicPartition
-from kafka.admin import NewTopic
 from tests.conftest import eventually
 from tests.streaming.conftest import Jobs, letter
 
@@ -32,7 +31,7 @@ def test_a_topic_made_anew_stops_its_own_handler_only(
     job.wait_for_records(1)
     jobs.admin.delete_topics([payments])
     eventually(lambda: payments not in jobs.admin.list_topics(), "the topic is gone")
-    jobs.admin.create_topics([NewTopic(payments, 1, 1)], wait_for_metadata=True)
+    jobs.create(payments)
     jobs.produce(payments, [letter(2053, target, b"new")])
     eventually(lambda: "a handler is stopped" in str(job.warnings), "the handler stopped")
 
@@ -59,7 +58,7 @@ def test_topics_of_a_subscription_come_and_go_while_the_job_runs(
     monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
     first, other, target = jobs.topic("dlq"), jobs.topic("not"), jobs.topic("target")
     later, excluded = f"{first}.later", f"{first}.test"
-    jobs.admin.create_topics([NewTopic(excluded, 1, 1)], wait_for_metadata=True)
+    jobs.create(excluded)
     table = "ACTION(RETRY)\n"
     whole = jobs.configure({first: table})
     template = replace(whole.handlers[0], is_subscribed=True)
@@ -74,7 +73,7 @@ def test_topics_of_a_subscription_come_and_go_while_the_job_runs(
         jobs.produce(topic, [letter(2053, target, topic.encode())])
     job = jobs.start(configuration)
     job.wait_for_records(1)
-    jobs.admin.create_topics([NewTopic(later, 2, 1)], wait_for_metadata=True)
+    jobs.create(later, partitions=2)
     jobs.produce(later, [letter(2053, target, b"%d" % number) for number in range(5)])
     job.wait_for_records(6)
     assert [facts["added"] for said, facts in job.notices if "subscriptions" in said] == [later]
