@@ -384,21 +384,6 @@ def test_every_answer_forbids_scripts_of_others_and_frames(browser: TestClient) 
         assert not re.search(r"<[^>]+ (on[a-z]+|style)=", text)
 
 
-def test_a_name_that_is_not_the_consoles_is_refused(browser: TestClient) -> None:
-    """A page of another site can't have its own name lead here."""
-    assert browser.get("/", headers={"Host": "evil.example"}).status_code == 421
-
-
-@pytest.mark.parametrize("headers", [{}, {"Origin": "http://evil.example"}])
-def test_a_form_of_another_site_is_refused(browser: TestClient, headers: dict[str, str]) -> None:
-    """Without the word of a page, and with the origin of another one."""
-    browser.get("/")
-    word = browser.cookies["redrive-form"] if headers else "guessed"
-    done = browser.post("/api/plans", data={"word": word}, headers=headers)
-    assert done.status_code == 403
-    assert api(browser, "/plans")["plans"] == []
-
-
 def test_each_role_may_do_what_the_document_says(browser: TestClient, user: SomeUser) -> None:
     """Every route of the OpenAPI document, for each role."""
     paths = api(browser, "/openapi.json")["paths"]
