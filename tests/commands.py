@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,3 +31,19 @@ def redrive(
 def told(*words: str | Path) -> Any:
     """What a command that succeeds says in JSON."""
     return orjson.loads(redrive(*words, "--json", code=0).stdout)
+
+
+def python(
+    *arguments: str | Path, code: int | None = None, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """What a Python process says: ``python("-m", "redrive", "status", code=0)``.
+
+    Args:
+        arguments: Those of Python.
+        code: The exit code that it has to end with; None for any.
+        more: Arguments of ``subprocess.run``.
+    """
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **more)
+    assert code is None or done.returncode == code, done.stderr
+    return done

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.commands import redrive
+from tests.commands import python, redrive
 from tests.conftest import PATIENCE
 
 from redrive.command.restart import restart
@@ -397,12 +397,6 @@ def test_an_error_that_ends_the_job_is_in_its_log(folder: Path, bootstrap_server
     fault = "from redrive.errors import FatalFault\n"
     fault += "def fail(configuration, control, **_):\n    raise FatalFault('fenced')\n"
     program = f"from redrive.command import main, run\n{fault}run._job = lambda: fail\nmain()\n"
-    ended = subprocess.run(
-        [sys.executable, "-c", program, "run", "-c", str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 1
+    ended = python("-c", program, "run", "-c", path, code=1)
     assert ended.stderr == "error: fenced\n"
     assert "ERROR   ended by an error: fenced" in Path("redrive.log").read_text()

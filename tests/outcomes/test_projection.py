@@ -23,6 +23,7 @@ from kafka.admin import KafkaAdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from tests.commands import python
 from tests.conftest import KafkaClient, eventually
 from tests.outcomes.conftest import KEPT
 from tests.outcomes.projection_process import make_configuration
@@ -316,9 +317,7 @@ def test_a_ledger_has_one_writer(job: Job) -> None:
         "with locked(pathlib.Path(sys.argv[1])): pass"
     )
     path = str(job.configuration.ledger.path)
-    second = subprocess.run(
-        [sys.executable, "-c", script, path], capture_output=True, text=True, check=False
-    )
+    second = python("-c", script, path)
     query.stop()
     assert AlreadyRunningError.__name__ in second.stderr
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
+from tests.commands import python
 from tests.conftest import PATIENCE, KafkaClient, eventually
 
 from redrive.broker import BrokerState, EmbeddedBroker
@@ -186,12 +185,7 @@ def test_the_command_starts_tells_stops_and_wipes(tmp_path: Path) -> None:
 
 def _redrive(tmp_path: Path, action: str) -> tuple[int, str, str]:
     """Exit code, state and address that ``redrive broker`` gives."""
-    result = subprocess.run(
-        [sys.executable, "-m", "redrive", "broker", action, "--json", "-d", tmp_path / "broker"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = python("-m", "redrive", "broker", action, "--json", "-d", tmp_path / "broker")
     answer = json.loads(result.stdout) if result.stdout else {}
     return result.returncode, answer.get("state", ""), answer.get("bootstrap_servers", "")
 

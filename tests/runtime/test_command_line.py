@@ -8,7 +8,7 @@ import sys
 
 import click
 import pytest
-from tests.commands import redrive
+from tests.commands import python, redrive
 
 from redrive.command import SUBCOMMANDS, main
 from redrive.diagnostics import Diagnostic, Severity
@@ -109,9 +109,7 @@ def test_help_loads_no_subcommand() -> None:
         "assert CliRunner().invoke(main, ['--help']).exit_code == 0\n"
         "print(*sorted({name.split('.')[0] for name in sys.modules}))\n"
     )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    answer = python("-c", code, code=0)
     loaded = set(answer.stdout.split())
     assert not loaded & {"pyspark", "confluent_kafka", "kafka", "deltalake", "pyarrow", "numpy"}
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -14,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands import redrive
+from tests.commands import python, redrive
 from tests.conftest import eventually
 from tests.streaming.conftest import Jobs, letter
 
@@ -79,11 +77,7 @@ def in_this_process(words: list[str]) -> str:
 
 def in_a_process(words: list[str]) -> str:
     """What a command prints that is run by itself."""
-    done = subprocess.run(
-        [sys.executable, "-m", "redrive", *words], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return python("-m", "redrive", *words, code=0).stdout
 
 
 def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -> None:

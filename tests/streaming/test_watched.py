@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.commands import python
 from tests.conftest import eventually
 from tests.streaming.conftest import Jobs, letter
 from tests.streaming.served_job import ServedJob
@@ -63,8 +62,7 @@ def test_a_table_that_a_config_map_brings_decides_and_a_broken_one_does_not(
         return sorted(jobs.values(target))
 
     def status() -> str:
-        command = [sys.executable, "-m", "redrive", "status", "-c", str(path)]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return python("-m", "redrive", "status", "-c", path, code=0).stdout
 
     mounted.write(redrive_toml=settings, orders_rul=KEEPS)
     path = mounted.folder / "redrive.toml"
@@ -90,7 +88,6 @@ def test_a_table_that_a_config_map_brings_decides_and_a_broken_one_does_not(
     job.says("restarted with", times=2)
     eventually(lambda: metric() == "1.0", "the refusal is over")
     eventually(lambda: "refused" not in status(), "status tells that it is over")
-    ran = [sys.executable, "-m", "redrive", "tables", "-c", str(path), "--json"]
-    kept = subprocess.run(ran, capture_output=True, text=True, check=True).stdout
+    kept = python("-m", "redrive", "tables", "-c", path, "--json", code=0).stdout
     assert kept.count('"hash"') == 2, kept
     job.stopped()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -13,7 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.commands import redrive
+from tests.commands import python, redrive
 from tests.configurations import write_settings
 from tests.outcomes.samples import START
 from tests.outcomes.small_job import SmallJob, dead_letter
@@ -173,11 +171,7 @@ def test_spark_and_the_embedded_engine_read_the_same_history(
     asked += ["--since", "2026-03-02T10:00:00", "--json"]
     answers = []
     for engine in ("--no-spark", "--spark"):
-        done = subprocess.run(
-            [sys.executable, "-m", "redrive", *asked, engine],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 2, done.stderr
+        done = python("-m", "redrive", *asked, engine, code=2)
         answers.append(counts(json.loads(done.stdout)))
     assert answers[0] == answers[1]
     assert answers[0]["messages"]["history"] == 100
