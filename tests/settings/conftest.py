@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -9,6 +10,8 @@ from redrive.diagnostics import Diagnostic
 from redrive.errors import ConfigurationError
 from redrive.settings import SCHEMA, read_settings
 
+Check: TypeAlias = Callable[..., tuple[Diagnostic, ...]]
+"""Every finding about a settings text."""
 GOOD = """\
 [application]
 name = "orders"
@@ -63,7 +66,7 @@ def folder(folder: Path) -> Path:
 
 
 @pytest.fixture
-def check(folder: Path) -> Callable[..., tuple[Diagnostic, ...]]:
+def check(folder: Path) -> Check:
     """Every finding about a settings text."""
 
     def check(text: str, environ: Mapping[str, str] = ENVIRON) -> tuple[Diagnostic, ...]:

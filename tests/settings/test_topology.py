@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from tests.commands import redrive
-from tests.settings.conftest import GOOD
+from tests.settings.conftest import GOOD, Check
 
-from redrive.diagnostics import Diagnostic
 from redrive.settings import Document, Option, Settings, read_settings, settings_of
 
 QM1 = """\
@@ -31,8 +30,6 @@ queue_managers:
 BINDINGS = "kind: bindings\nqueue_managers: {QM1: {queues: {DLQ: {topic: lost}}}}\n"
 BASE = GOOD[: GOOD.index("[[handlers]]")]
 HANDLER = '[[handlers]]\nrules = "orders.rul"\n'
-
-Check = Callable[..., tuple[Diagnostic, ...]]
 
 
 @pytest.fixture(autouse=True)
