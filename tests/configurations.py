@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ def handled(topic: str, rules: str = "", **names: str) -> HandlerConfiguration:
 def write_settings(
     folder: Path,
     *queues: str,
+    handlers: Mapping[str, str] | None = None,
     rules: str = "ACTION(RETRY)\n",
     application: str = "shop",
     servers: str = "localhost:1",
@@ -33,6 +35,7 @@ def write_settings(
     Args:
         folder: Where to write.
         queues: The dead-letter queues.
+        handlers: Queues of handlers with other names, by these.
         rules: The table of all handlers.
         application: The name of the application.
         servers: The brokers; nobody listens at the default.
@@ -42,8 +45,8 @@ def write_settings(
         The file of the settings.
     """
     text = f'[application]\nname = "{application}"\n[kafka]\nbootstrap_servers = "{servers}"\n'
-    for queue in queues:
-        name = queue.removesuffix(".dlq")
+    named = {queue.removesuffix(".dlq"): queue for queue in queues} | dict(handlers or {})
+    for name, queue in named.items():
         text += f'[[handlers]]\nname = "{name}"\nqueue = "{queue}"\nrules = "{name}.rul"\n'
         (folder / f"{name}.rul").write_text(rules)
     path = folder / "redrive.toml"

@@ -344,11 +344,7 @@ def test_a_trigger_with_nothing_to_move_says_so(kafka: KafkaClient, name: str) -
 
 def test_settings_without_definitions_are_told(name: str) -> None:
     """Channels need queue managers; the hint says where they are named."""
-    Path("redrive.toml").write_text(
-        '[application]\nname = "a"\n[kafka]\nbootstrap_servers = "localhost:1"\n'
-        '[[handlers]]\nqueue = "A.DLQ"\nrules = "a.rul"\n'
-    )
-    Path("a.rul").write_text("ACTION(RETRY)\n")
+    write_settings(Path(), "A.DLQ")
     result = redrive("channel", "stop", name, code=2)
     assert "as files in [topology]" in result.stderr
 

@@ -11,22 +11,13 @@ from typing import Any
 import click
 import pytest
 from tests.commands import redrive
+from tests.configurations import write_settings
 from tests.outcomes.samples import append, outcome, rows
 
 from redrive.command import SUBCOMMANDS, main
 from redrive.rules import parse
 from redrive.settings import read_settings
 
-SETTINGS = """\
-[application]
-name = "shop"
-[kafka]
-bootstrap_servers = "localhost:1"
-[[handlers]]
-queue = "orders.dlq"
-name = "payments"
-rules = "orders.rul"
-"""
 KAFKA = "DIALECT(KAFKA)\nACTION(RETRY)\n"
 FAILED: dict[str, Any] = {
     "origin": "orders.dlq:0:1",
@@ -46,10 +37,9 @@ FAILED: dict[str, Any] = {
 @pytest.fixture
 def ledger(folder: Path) -> Path:
     """The settings of a job, without a broker, whose ledger has one dead letter."""
-    Path("redrive.toml").write_text(SETTINGS)
-    Path("orders.rul").write_text(KAFKA)
+    write_settings(folder, handlers={"payments": "orders.dlq"}, rules=KAFKA)
     append(read_settings(Path("redrive.toml")).job.ledger.path, rows([outcome(0, **FAILED)]))
-    return Path("orders.rul")
+    return Path("payments.rul")
 
 
 def shown(*arguments: str) -> list[str]:

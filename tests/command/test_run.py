@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tests.commands import python, redrive
+from tests.configurations import write_settings
 from tests.conftest import PATIENCE
 
 from redrive.command.restart import restart
@@ -22,16 +23,6 @@ from redrive.settings import read_settings
 
 PRETEND = Path(__file__).with_name("pretend_job.py")
 RULES = "ACTION(FWD) FWDQ(REALLY.DEAD)\n"
-SETTINGS = """\
-[application]
-name = "orders"
-[kafka]
-bootstrap_servers = "{}"
-[[handlers]]
-queue = "orders.dlq"
-rules = "orders.rul"
-"""
-
 AS_ALICE = """\
 security_protocol = "SASL_PLAINTEXT"
 sasl_mechanism = "PLAIN"
@@ -54,6 +45,13 @@ def closed_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
+
+
+def settings_file(servers: str, more: str = "") -> Path:
+    """Settings of the handler ``orders``; ``more`` may belong to it."""
+    return write_settings(
+        Path(), "orders.dlq", rules=RULES, application="orders", servers=servers, more=more
+    )
 
 
 def run_on(port: int | str, *more: str, code: int | None = None) -> Result:
@@ -131,8 +129,7 @@ def test_all_that_keeps_a_job_from_starting_is_told_at_once(folder: Path, closed
     """A broker that is away, and an address for metrics that somebody else has."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}"
-        settings = SETTINGS.format(f"127.0.0.1:{closed_port}")
-        Path("redrive.toml").write_text(f'{settings}[observe]\nlisten = "{listen}"\n')
+        settings_file(f"127.0.0.1:{closed_port}", f'[observe]\nlisten = "{listen}"\n')
         result = redrive("run", "-c", "redrive.toml")
     assert result.exit_code == 1
     assert "the job can't start: 2 problems" in result.stderr
@@ -146,10 +143,8 @@ def test_a_job_that_runs_is_named_and_not_its_port(folder: Path) -> None:
     """Whoever starts it a second time looks for the process."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}"
-        Path("redrive.toml").write_text(
-            f'{SETTINGS.format("localhost:1")}[observe]\nlisten = "{listen}"\n'
-        )
-        job = read_settings(Path("redrive.toml")).job
+        path = settings_file("localhost:1", f'[observe]\nlisten = "{listen}"\n')
+        job = read_settings(path).job
         job.directory.mkdir(parents=True)
         with PidFile.held(job), pytest.MonkeyPatch.context() as patch:
             patch.setattr("redrive.command.run.check_start", lambda _: None)
@@ -200,8 +195,8 @@ def test_a_cluster_that_does_not_let_us_in_is_told(
 ) -> None:
     """The reason, whom we came as, and a hint at the settings; the password stays secret."""
     Path("password").write_text("hunter2")
-    text = SETTINGS.format(bootstrap_servers).replace("[[", f"{sign_in}\n[[")
-    Path("redrive.toml").write_text(text)
+    path = settings_file(bootstrap_servers)
+    path.write_text(path.read_text().replace("[[", f"{sign_in}\n[["))
     result = redrive("run", "-c", "redrive.toml", code=1)
     assert said in result.stderr
     assert "see security_protocol" in result.stderr
@@ -214,12 +209,6 @@ def test_a_folder_that_cannot_be_written_is_told(folder: Path, bootstrap_servers
     result = run_on(bootstrap_servers, "--directory", "file/state", code=1)
     assert "the job's folder" in result.stderr
     assert "can't be written: not a directory" in result.stderr
-
-
-def settings_file(bootstrap_servers: str, more: str = "") -> Path:
-    path = Path("redrive.toml")
-    path.write_text(SETTINGS.format(bootstrap_servers) + more)
-    return path
 
 
 def test_a_second_process_with_the_same_share_is_refused(

@@ -31,7 +31,7 @@ from tests.command.test_terminal import EVIL
 from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.conftest import PATIENCE, KafkaClient, eventually, send_records
-from tests.console.conftest import CONFIG, console
+from tests.console.conftest import CONFIG, TABLE, console
 from tests.outcomes.samples import append, remaining, rows
 
 from redrive.broker.ports import free_port
@@ -47,18 +47,6 @@ HOSTILE = f"<script>alert(1)</script>'\"><img src=x onerror=alert(2)>{{{{7*7}}}}
 BODY = json.dumps({"note": HOSTILE}).encode()
 BY_SCRIPT = {"HX-Request": "true"}
 """What a page adds when it asks for its list."""
-SETTINGS = """\
-[application]
-name = "{name}"
-[kafka]
-bootstrap_servers = "{servers}"
-[[handlers]]
-name = "orders"
-queue = "{topic}"
-rules = "orders.rul"
-[mask]
-patterns = ["secret"]
-"""
 
 
 @dataclass
@@ -84,19 +72,12 @@ def topic(kafka: KafkaClient, folder: Path) -> str:
     """The dead-letter topic of a job with three messages that remain, two with hostile texts."""
     name = kafka.unique_name("console").replace("_", "-")
     dead = kafka.topic("dlq")
-    kafka.produce(
-        dead,
-        [
-            {
-                "value": BODY,
-                "key": HOSTILE.encode(),
-                "headers": [("__connect.errors.exception.message", HOSTILE.encode())],
-            }
-        ]
-        * 3,
-    )
-    Path("orders.rul").write_text("DIALECT(KAFKA)\nTOPIC('no*') ACTION(IGNORE)\nACTION(RETRY)\n")
-    CONFIG.write_text(SETTINGS.format(name=name, servers=kafka.bootstrap_servers, topic=dead))
+    told = [("__connect.errors.exception.message", HOSTILE.encode())]
+    kafka.produce(dead, [{"value": BODY, "key": HOSTILE.encode(), "headers": told}] * 3)
+    write_settings(
+        folder, handlers={"orders": dead}, rules=TABLE, application=name,
+        servers=kafka.bootstrap_servers, more='[mask]\npatterns = ["secret"]\n',
+    )  # fmt: skip
     letters = [
         remaining(
             dead, number, detail=HOSTILE if number else "secret", consumer_group=HOSTILE,

@@ -22,7 +22,7 @@ from kafka.admin import NewTopic
 from starlette.testclient import TestClient
 from tests.commands import redrive
 from tests.conftest import PATIENCE, KafkaClient, eventually
-from tests.console.conftest import CONFIG, SETTINGS, TABLE, console, settings_file
+from tests.console.conftest import CONFIG, TABLE, console, settings_file
 from tests.console.test_pages import SomeUser, api, command, post
 from tests.outcomes.samples import append, remaining, rows
 
@@ -756,15 +756,10 @@ def test_a_user_of_several_scopes_may_in_each_what_its_role_may(
     assert "may see some topics only" in stopped.text
 
 
-def test_the_command_takes_an_identity_provider(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("away")
+def test_the_command_takes_an_identity_provider() -> None:
     """Errors of its file come before anything is served, all at once."""
-    (tmp_path / "redrive.toml").write_text(
-        SETTINGS.format(name="a", servers="127.0.0.1:1", mine="a.dlq", other="b.dlq")
-    )
-    for name in ("orders", "billing"):
-        (tmp_path / f"{name}.rul").write_text(TABLE)
-    (tmp_path / "access.toml").write_text('[oidc]\nissuer = "https://id.example"\n')
-    line = ["console", "-c", str(tmp_path / "redrive.toml"), "--access"]
-    found = redrive(*line, tmp_path / "access.toml", code=1)
+    Path("access.toml").write_text('[oidc]\nissuer = "https://id.example"\n')
+    found = redrive("console", "-c", CONFIG, "--access", "access.toml", code=1)
     assert "[oidc] needs client_id" in found.stderr
     assert "[oidc] needs address" in found.stderr

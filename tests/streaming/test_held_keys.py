@@ -9,6 +9,7 @@ from threading import Thread
 from typing import Any, Final
 
 import pytest
+from tests.configurations import write_settings
 from tests.conftest import eventually
 from tests.operations.test_kafka_page import blocks
 from tests.streaming.conftest import Jobs
@@ -16,18 +17,6 @@ from tests.streaming.conftest import Jobs
 from redrive.settings import read_settings
 from redrive.streaming.held_keys import changes
 
-SETTINGS: Final = """
-[application]
-name = "{application}"
-[kafka]
-bootstrap_servers = "{servers}"
-[ledger]
-enabled = false
-[[handlers]]
-queue = "{letters}"
-rules = "orders.rul"
-held_keys = true
-"""
 TABLE: Final = """\
 DIALECT(KAFKA) ORDER(KEY) RETRYINT(60) WAIT(YES)
 ROOTCLASS(KeyIsHeld) ACTION(RETRY) RETRY(1) BACKOFF(1s,1,1s)
@@ -74,10 +63,11 @@ def test_the_consumer_of_the_page_processes_each_key_in_order(folder: Path, jobs
     """Through failures, and a consumer that begins anew without what it knew."""
     main, letters = jobs.topic("orders", partitions=2), jobs.topic("dlq", partitions=2)
     application = main.replace(".", "")
-    names = {"application": application, "servers": jobs.bootstrap_servers, "letters": letters}
     scheme = next(one for one in blocks("toml") if "[schemes.billing]" in one)
-    Path("redrive.toml").write_text(SETTINGS.format(**names) + scheme)
-    Path("orders.rul").write_text(TABLE)
+    write_settings(
+        folder, letters, rules=TABLE, application=application, servers=jobs.bootstrap_servers,
+        more=f"held_keys = true\n[ledger]\nenabled = false\n{scheme}",
+    )  # fmt: skip
     (program,) = [one for one in blocks("python") if "must_wait" in one]
     program = program.replace("redrive-orders-held-keys", f"redrive-{application}-held-keys")
     program = program.replace('"orders.dlq', f'"{letters}').replace('["orders"]', f'["{main}"]')
