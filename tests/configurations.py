@@ -25,6 +25,7 @@ def write_settings(
     handlers: Mapping[str, str] | None = None,
     rules: str = "ACTION(RETRY)\n",
     application: str = "shop",
+    directory: Path | None = None,
     servers: str = "localhost:1",
     more: str = "",
 ) -> Path:
@@ -38,13 +39,16 @@ def write_settings(
         handlers: Queues of handlers with other names, by these.
         rules: The table of all handlers.
         application: The name of the application.
+        directory: The folder of the job.
         servers: The brokers; nobody listens at the default.
         more: Further lines of the settings.
 
     Returns:
         The file of the settings.
     """
-    text = f'[application]\nname = "{application}"\n[kafka]\nbootstrap_servers = "{servers}"\n'
+    text = f'[application]\nname = "{application}"\n'
+    text += f'directory = "{directory}"\n' if directory else ""
+    text += f'[kafka]\nbootstrap_servers = "{servers}"\n'
     named = {queue.removesuffix(".dlq"): queue for queue in queues} | dict(handlers or {})
     for name, queue in named.items():
         text += f'[[handlers]]\nname = "{name}"\nqueue = "{queue}"\nrules = "{name}.rul"\n'

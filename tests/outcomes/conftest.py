@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from kafka.admin import NewTopic
+from tests.configurations import write_settings
 from tests.conftest import KafkaClient
 from tests.outcomes.small_job import SmallJob
 
@@ -21,20 +22,6 @@ RETRYINT(60)
 REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(3)
 REASON(MQRC_UNKNOWN_OBJECT_NAME) ACTION(FWD) FWDQ('{target}') HEADER(YES)
 REASON(MQRC_PUT_INHIBITED) ACTION(DISCARD)
-"""
-
-SETTINGS = """\
-[application]
-name = "{application}"
-directory = "state"
-
-[kafka]
-bootstrap_servers = "{bootstrap_servers}"
-
-[[handlers]]
-queue = "{topic}"
-name = "orders"
-rules = "orders.rul"
 """
 
 KEPT = {"retention.ms": "-1"}
@@ -54,13 +41,10 @@ def small_job(kafka: KafkaClient, tmp_path: Path) -> Iterator[SmallJob]:
     application = f"ledger{next(_numbers)}"
     # Names that FWDQ takes: 48 characters, no hyphen.
     topic, target = f"{application}.orders.dlq", f"{application}.target"
-    config = tmp_path / "redrive.toml"
-    config.write_text(
-        SETTINGS.format(
-            application=application, bootstrap_servers=kafka.bootstrap_servers, topic=topic
-        )
-    )
-    (tmp_path / "orders.rul").write_text(RULES.format(target=target))
+    config = write_settings(
+        tmp_path, handlers={"orders": topic}, rules=RULES.format(target=target),
+        application=application, directory=Path("state"), servers=kafka.bootstrap_servers,
+    )  # fmt: skip
     configuration = read_settings(config).job
     identity = configuration.handlers[0].identity
     kafka.admin.create_topics(
@@ -75,6 +59,6 @@ def small_job(kafka: KafkaClient, tmp_path: Path) -> Iterator[SmallJob]:
         ],
         wait_for_metadata=True,
     )
-    job = SmallJob(configuration, target, str(config), kafka.admin, kafka.read)
+    job = SmallJob(configuration, target, str(config), kafka)
     yield job
     job.close()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.configurations import write_settings
 from tests.conftest import PATIENCE, eventually
 from tests.streaming import faulty_job
 from tests.streaming.conftest import Jobs, letter
@@ -123,18 +124,16 @@ def queue(jobs: Jobs) -> str:
 @pytest.fixture
 def start(tmp_path: Path, bootstrap_servers: str, queue: str) -> Iterator[Callable[[str], Process]]:
     """Start processes of one job: ``start("flush")``; none outlives the test."""
-    (tmp_path / "rules").write_text("RETRYINT(1)\nACTION(RETRY) RETRY(2)\n")
-    settings = (
-        f'[application]\nname = "{queue}"\n[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n'
-        f'[[handlers]]\nqueue = "{queue}"\nrules = "rules"\n'
-    )
+    rules = "RETRYINT(1)\nACTION(RETRY) RETRY(2)\n"
     started: list[Process] = []
 
     def start(fault: str) -> Process:
         job = '[job]\nemitter = "driver"\n'
         if fault == "count_of_the_rows":
             job += 'enrichment = "faulty_job:same"\n'
-        (tmp_path / "redrive.toml").write_text(settings + job)
+        write_settings(
+            tmp_path, queue, rules=rules, application=queue, servers=bootstrap_servers, more=job
+        )
         started.append(Process.started(tmp_path, fault))
         return started[-1]
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
 import pytest
+from tests.configurations import write_settings
 from tests.conftest import PATIENCE, eventually
 from tests.streaming.conftest import Jobs, letter
 
@@ -157,15 +158,12 @@ def place(jobs: Jobs, tmp_path: Path) -> MakePlace:
     def make(directory: Path, ledger: Path | None) -> Place:
         dlq, target = jobs.topic("dlq", partitions=2), jobs.topic("target")
         name = dlq.replace(".", "-")
-        (tmp_path / "table.rul").write_text(TABLE)
-        settings = tmp_path / "redrive.toml"
         kept = "enabled = false" if ledger is None else f'path = "{ledger}"\ninterval = 1'
-        settings.write_text(
-            f'[application]\nname = "{name}"\ndirectory = "{directory}"\n'
-            f'[kafka]\nbootstrap_servers = "{jobs.bootstrap_servers}"\n'
-            f'[[handlers]]\nqueue = "{dlq}"\nrules = "table.rul"\nname = "h"\n'
-            f"[supervision]\nstalled_after = 10\n[ledger]\n{kept}\n"
-        )
+        settings = write_settings(
+            tmp_path, handlers={"h": dlq}, rules=TABLE, application=name, directory=directory,
+            servers=jobs.bootstrap_servers,
+            more=f"[supervision]\nstalled_after = 10\n[ledger]\n{kept}\n",
+        )  # fmt: skip
         return Place(settings, tmp_path / "job.log", dlq, target, name)
 
     return make

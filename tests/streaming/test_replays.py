@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.commands import python, redrive
+from tests.configurations import write_settings
 from tests.conftest import eventually
 from tests.streaming.conftest import Jobs, letter
 
@@ -55,14 +56,11 @@ def commands(
     configuration: JobConfiguration, queue: str, rules: str, folder: Path
 ) -> Callable[..., Any]:
     """Runs commands of one job with ``--json``, each of which has to succeed."""
-    (folder / "dlq.rul").write_text(rules)
-    settings = folder / "redrive.toml"
-    settings.write_text(
-        f'[application]\nname = "{configuration.application}"\n'
-        f'directory = "{configuration.directory}"\n[ledger]\nenabled = false\n'
-        f'[kafka]\nbootstrap_servers = "{configuration.connection.bootstrap_servers}"\n'
-        f'[[handlers]]\nqueue = "{queue}"\nrules = "dlq.rul"\n'
-    )
+    settings = write_settings(
+        folder, handlers={queue: queue}, rules=rules, application=configuration.application,
+        directory=configuration.directory, servers=configuration.connection.bootstrap_servers,
+        more="[ledger]\nenabled = false\n",
+    )  # fmt: skip
 
     def redrive(*words: str, run: Callable[[list[str]], str] = in_this_process) -> Any:
         return json.loads(run([*words, "-c", str(settings), "--json"]))

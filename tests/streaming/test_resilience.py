@@ -26,6 +26,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 from kafka.errors import MessageSizeTooLargeError
 from tests.commands import redrive
+from tests.configurations import write_settings
 from tests.conftest import PATIENCE, RawName, eventually, read_records
 from tests.streaming.conftest import Jobs, RunningJob, configuration_of, letter
 
@@ -961,11 +962,8 @@ def settings_of(name: str, servers: str, *, interval: float) -> None:
     admin = KafkaAdminClient(bootstrap_servers=servers)
     admin.create_topics([NewTopic(f"{name}.dlq", 2, 1)], wait_for_metadata=True)
     admin.close()
-    Path(f"{name}.rul").write_text(f"RETRYINT({interval:g})\nACTION(RETRY) RETRY(9999)\n")
-    Path("redrive.toml").write_text(
-        f'[application]\nname = "{name}"\n[kafka]\nbootstrap_servers = "{servers}"\n'
-        f'[[handlers]]\nqueue = "{name}.dlq"\nrules = "{name}.rul"\n'
-    )
+    rules = f"RETRYINT({interval:g})\nACTION(RETRY) RETRY(9999)\n"
+    write_settings(Path(), f"{name}.dlq", rules=rules, application=name, servers=servers)
 
 
 def start_process() -> subprocess.Popen[bytes]:
