@@ -64,12 +64,10 @@ def job_of(
     bootstrap_servers: str = "localhost:1",
     **more: Any,
 ) -> JobConfiguration:
-    """The job ``shop`` with these handlers, on a broker that nobody knows."""
-    named: dict[str, Any] = {"application": "shop", **more}
-    return JobConfiguration(
-        connection=Connection(bootstrap_servers=bootstrap_servers),
-        handlers=handlers,
-        directory=directory,
-        ledger=LedgerConfiguration(path=directory / "ledger"),
-        **named,
-    )
+    """The job ``shop`` with these handlers, on a broker that nobody knows; what is given wins."""
+    named: dict[str, Any] = {
+        "application": "shop",
+        "connection": Connection(bootstrap_servers=bootstrap_servers),
+        "ledger": LedgerConfiguration(path=directory / "ledger"),
+    }
+    return JobConfiguration(handlers=handlers, directory=directory, **{**named, **more})

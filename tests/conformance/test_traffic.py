@@ -30,17 +30,16 @@ from tests.conformance.traffic_networks import (
 from tests.conformance.traffic_traces import MessageTrace, message_trace, put_of
 from tests.conformance.vectors import FURTHER_PUTS, FURTHER_ROUTES, Vector, load, vector_id
 from tests.conftest import PATIENCE, read_records
-from tests.streaming.conftest import RunningJob
+from tests.streaming.conftest import RunningJob, configuration_of
 
 from redrive.checkpoints.control import read_entries
-from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import topology_of
 from redrive.engine.commands import channel_entry, states_of
 from redrive.engine.names import remaining_topic
 from redrive.engine.outcome import Result
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.connection import Connection
 from redrive.messages import decode_dead_letter
 from redrive.messages.dead_letters import remove_header
 from redrive.messages.fields import Headers, read_text
@@ -132,13 +131,8 @@ def traffic(
     topics = {one.topic: one for one in topics_of(topology_of(sources))}
     create(admin, topics)
     directory = tmp_path_factory.mktemp("traffic")
-    configuration = JobConfiguration(
-        application="traffic",
-        connection=Connection(bootstrap_servers=bootstrap_servers),
-        handlers=(),
-        directory=directory,
-        ledger=LedgerConfiguration(path=directory / "ledger", enabled=False),
-        topology=sources,
+    configuration = configuration_of(
+        directory, bootstrap_servers, {}, application="traffic", topology=sources
     )
     set_channels(configuration, traces)
     put_all(bootstrap_servers, ones)

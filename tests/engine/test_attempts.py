@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from base64 import b64decode
@@ -14,7 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.known_cluster import OPEN, KnownCluster
-from tests.engine.samples import NOW, TABLE, handler_of, record, resolve_anything, slice_of, written
+from tests.engine.samples import (
+    NOW,
+    TABLE,
+    handler_of,
+    outcomes_in,
+    record,
+    resolve_anything,
+    slice_of,
+    written,
+)
 
 from redrive.engine.facts import TopicFacts
 from redrive.engine.rules_decider import RulesDecider
@@ -183,8 +191,7 @@ def test_counts_begin_again_when_a_table_comes_back_that_another_had_replaced(
     )
     copy = record(b"x", parked.headers or [])
     again = slice_of(copy, handler_of(), kind=SourceKind.RETRIES, released=released)
-    outcome = json.loads(written(OPEN.decided(again), "OUT")[0].value or b"")
-    assert outcome["attempt"] == attempt
+    assert outcome_of(OPEN.decided(again))["attempt"] == attempt
 
 
 def test_a_remaining_copy_keeps_null_keys_and_null_values_apart_from_empty_ones() -> None:
@@ -236,8 +243,7 @@ def test_a_full_queue_takes_no_more_than_its_depth_in_one_slice() -> None:
 def outcome_of(outputs: list[tuple[int, OutputRecord]]) -> dict[str, Any]:
     (outcome,) = written(outputs, "OUT")
     assert len(outcome.value or b"") < 64 * 1024
-    members: dict[str, Any] = json.loads(outcome.value or b"")
-    return members
+    return outcomes_in(outputs)[0]
 
 
 def test_an_outcome_of_a_long_key_is_small_and_tells_length_and_hash() -> None:
@@ -317,7 +323,7 @@ def test_a_message_from_too_long_ago_or_the_future_is_refused_before_it_is_sent(
     cluster = KnownCluster({"Q1": TopicFacts(**limits)})
     outputs = outputs_of(records, handler_of(), cluster=cluster)
     assert [put.timestamp for put in written(outputs, "Q1")] == [NOW, NOW]
-    refused = [json.loads(one.value or b"") for one in written(outputs, "OUT")][1]
+    refused = outcomes_in(outputs)[1]
     assert (refused["offset"], refused["reason"]) == (1, 2110)
     assert f"a timestamp of {NOW + offset}" in refused["detail"]
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka import KafkaAdminClient
+from tests.configurations import handled, job_of
 from tests.conftest import KafkaClient, eventually
 
-from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
-from redrive.engine.names import HandlerIdentity
-from redrive.kafka.connection import Connection
+from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.messages import DeadLetterHeader, encode_header
 from redrive.streaming.job import run
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
@@ -121,15 +120,7 @@ class RunningJob(JobObserver):
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session as the job would start it."""
-    directory = tmp_path_factory.mktemp("spark")
-    settings = JobConfiguration(
-        application="tests",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=(),
-        directory=directory,
-        ledger=LedgerConfiguration(path=directory / "ledger"),
-    )
-    session = start_session(settings)
+    session = start_session(job_of(directory=tmp_path_factory.mktemp("spark")))
     yield session
     session.stop()
 
@@ -193,28 +184,20 @@ def configuration_of(
 ) -> JobConfiguration:
     """What ``Jobs.configure`` does, on any broker."""
     application = settings.pop("application", f"app{next(_numbers)}")
-    handlers = tuple(
-        HandlerConfiguration(
-            identity=HandlerIdentity(
-                name=queue,
-                queue_manager="",
-                queue=queue,
-                topic=queue,
-                retry_topic=f"redrive-{application}-{queue}-retry",
-                remaining_topic=f"redrive-{application}-{queue}-remaining",
-                replay_topic=f"redrive-{application}-{queue}-replay",
-            ),
-            rules=rules,
-            rules_name=f"{queue}.rul",
+    handlers = (
+        handled(
+            queue, rules, replay_topic=f"redrive-{application}-{queue}-replay",
+            retry_topic=f"redrive-{application}-{queue}-retry",
+            remaining_topic=f"redrive-{application}-{queue}-remaining",
         )
         for queue, rules in tables.items()
-    )
+    )  # fmt: skip
     directory = folder / application
     settings.setdefault("ledger", LedgerConfiguration(path=directory / "ledger", enabled=False))
-    settings.setdefault("connection", Connection(bootstrap_servers=bootstrap_servers))
-    return JobConfiguration(
-        application=application, handlers=handlers, directory=directory, **settings
-    )
+    return job_of(
+        *handlers, directory=directory, bootstrap_servers=bootstrap_servers,
+        application=application, **settings,
+    )  # fmt: skip
 
 
 def letter(reason: int, queue: str, body: bytes = b"body", **record: Any) -> dict[str, Any]:
