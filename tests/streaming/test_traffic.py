@@ -102,7 +102,7 @@ class Traffic:
 
     def _numbered(self, text: str) -> str:
         for name in self.managers:
-            text = re.sub(rf"(?<=[( \[]){name}(?=[)\],\n])", f"{name}{self.number}", text)
+            text = re.sub(rf"(?<=[( \[]){name}(?=[)\],}}\n])", f"{name}{self.number}", text)
         return cleandoc(text)
 
     def start(self) -> RunningJob:
