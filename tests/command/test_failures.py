@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 import pytest
-from tests.commands import redrive
+from tests.commands import redrive, told
 from tests.configurations import write_settings
 from tests.outcomes.samples import append, outcome, rows
 
@@ -77,15 +77,15 @@ def test_a_parked_message_says_which_round_is_next_and_when(ledger: Path) -> Non
     ledger.write_text("DIALECT(KAFKA) RETRYINT(3600)\nACTION(RETRY) RETRY(5)\n")
     table = parse(ledger.read_text()).required().hash[:16]
     now, common = int(time.time() * 1000), {**FAILED, "handler": "payments", "reason": 0}
-    told = {**common, "table": table, "rule_line": 2, "reason_name": "", "detail": ""}
-    put = outcome(1, **told | {"result": "retried", "attempt": 1, "time": now - 60_000})
+    plain = {**common, "table": table, "rule_line": 2, "reason_name": "", "detail": ""}
+    put = outcome(1, **plain | {"result": "retried", "attempt": 1, "time": now - 60_000})
     back = {
         "result": "parked",
         "attempt": 2,
         "origin": "orders.dlq:0:2",
         "outcome": "orders.dlq:0:2",
     }
-    parked = outcome(2, **told | back | {"time": now})
+    parked = outcome(2, **plain | back | {"time": now})
     append(read_settings(Path("redrive.toml")).job.ledger.path, rows([put, parked]))
     assert "round 2 of 5 in" in " ".join(shown("ls", "--wide"))
     (found,) = told("ls")["dead_letters"]

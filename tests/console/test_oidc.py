@@ -78,7 +78,7 @@ class Mock:
             issuer=self.address, client_id="redrive", client_secret=SECRET, address="https://here"
         )
 
-    def browser(self, limits: Mapping[str, Limit] | None = None, **changed: Any) -> TestClient:
+    def browser(self, limits: Mapping[str, Any] | None = None, **changed: Any) -> TestClient:
         """A browser before a console without brokers that knows it, by settings with changes."""
         known = IdentityProvider(replace(self.settings, **changed))
         logins = Logins({}, provider=known, grants=GROUPS, **(limits or {}))

@@ -174,8 +174,8 @@ def test_what_is_too_large_to_be_copied_waits_as_a_pointer_to_its_original(
             continue
         gone = KnownCluster(SMALL, records={RecordQuestion("DLQ", 0, 0): found})
         outputs = gone.decided(work_on(BACK, kind, kept))
-        outcome = outcomes_in(outputs)[0]
-        assert (outcome["result"], why in outcome["detail"]) == ("remains", True)
+        (became,) = outcomes_in(outputs)
+        assert (became["result"], why in became["detail"]) == ("remains", True)
         assert own.CUT in dict(written(outputs, "REMAINING")[0].headers or [])
 
 
