@@ -96,7 +96,9 @@ class Traffic:
     def sources(self) -> tuple[SourceText, ...]:
         """The definitions."""
         return tuple(
-            SourceText(name if "." in name else f"{name}.mqsc", self._numbered(text).encode())
+            SourceText(
+                name if "." in name else f"{name}{self.number}.mqsc", self._numbered(text).encode()
+            )
             for name, text in self.scripts.items()
         )
 
