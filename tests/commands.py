@@ -1,4 +1,4 @@
-"""The commands of Redrive, run in this process."""
+"""The commands of Redrive run in this process, and Python in another."""
 
 from __future__ import annotations
 
