@@ -248,7 +248,7 @@ def measure_spark_sink(servers: str, directory: str, name: str, _: str) -> dict[
     configuration = configuration_of(servers, directory, name, "auto")
     configuration.directory.mkdir(parents=True, exist_ok=True)
     # The job's options suit the planning of many batches; a million rows want the best code.
-    spark = start_session(configuration, java_options="-XX:+UseParallelGC")
+    spark = start_session(configuration, java_options=["-XX:+UseParallelGC"])
     cases = " ".join(
         f"WHEN substring(value, 9, 4) = X'{reason.to_bytes(4, 'little').hex()}' THEN '{target}'"
         for reason, target in zip(REASONS, TARGETS, strict=True)

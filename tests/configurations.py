@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ def handled(topic: str, rules: str = "", **names: str) -> HandlerConfiguration:
 def write_settings(
     folder: Path,
     *queues: str,
+    handlers: Mapping[str, str] | None = None,
     rules: str = "ACTION(RETRY)\n",
     application: str = "shop",
+    directory: Path | None = None,
     servers: str = "localhost:1",
     more: str = "",
 ) -> Path:
@@ -33,17 +36,21 @@ def write_settings(
     Args:
         folder: Where to write.
         queues: The dead-letter queues.
+        handlers: Queues of handlers with other names, by these.
         rules: The table of all handlers.
         application: The name of the application.
+        directory: The folder of the job.
         servers: The brokers; nobody listens at the default.
         more: Further lines of the settings.
 
     Returns:
         The file of the settings.
     """
-    text = f'[application]\nname = "{application}"\n[kafka]\nbootstrap_servers = "{servers}"\n'
-    for queue in queues:
-        name = queue.removesuffix(".dlq")
+    text = f'[application]\nname = "{application}"\n'
+    text += f'directory = "{directory}"\n' if directory else ""
+    text += f'[kafka]\nbootstrap_servers = "{servers}"\n'
+    named = {queue.removesuffix(".dlq"): queue for queue in queues} | dict(handlers or {})
+    for name, queue in named.items():
         text += f'[[handlers]]\nname = "{name}"\nqueue = "{queue}"\nrules = "{name}.rul"\n'
         (folder / f"{name}.rul").write_text(rules)
     path = folder / "redrive.toml"
@@ -57,12 +64,10 @@ def job_of(
     bootstrap_servers: str = "localhost:1",
     **more: Any,
 ) -> JobConfiguration:
-    """The job ``shop`` with these handlers, on a broker that nobody knows."""
-    named: dict[str, Any] = {"application": "shop", **more}
-    return JobConfiguration(
-        connection=Connection(bootstrap_servers=bootstrap_servers),
-        handlers=handlers,
-        directory=directory,
-        ledger=LedgerConfiguration(path=directory / "ledger"),
-        **named,
-    )
+    """The job ``shop`` with these handlers, on a broker that nobody knows; what is given wins."""
+    named: dict[str, Any] = {
+        "application": "shop",
+        "connection": Connection(bootstrap_servers=bootstrap_servers),
+        "ledger": LedgerConfiguration(path=directory / "ledger"),
+    }
+    return JobConfiguration(handlers=handlers, directory=directory, **{**named, **more})

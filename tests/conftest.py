@@ -14,9 +14,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import pytest
 from hypothesis import settings
@@ -26,14 +26,12 @@ from kafka.structs import OffsetAndMetadata
 
 from redrive.broker import EmbeddedBroker
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.connection import Connection
 from redrive.messages import TopicPartition as Lane
 
 # Time never decides a test: the machine may be busy.
 settings.register_profile("redrive", deadline=None)
 settings.load_profile("redrive")
-
-TopicFactory: TypeAlias = Callable[..., str]
-"""``topics("orders", partitions=2, config={"max.message.bytes": "100"})`` -> the topic's name"""
 
 PATIENCE = 240.0
 """Seconds that a test waits for something to happen before it fails: many times what a quiet
@@ -90,6 +88,76 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks.get(item.path.relative_to(_TESTS).parts[0], len(ranks)))
 
 
+@dataclass
+class KafkaClient:
+    """A broker, its topics, and what lies on them."""
+
+    bootstrap_servers: str
+    admin: KafkaAdminClient
+    test: str
+    """What the names of its topics begin with."""
+
+    @property
+    def connection(self) -> Connection:
+        """As the product connects."""
+        return Connection(bootstrap_servers=self.bootstrap_servers)
+
+    def unique_name(self, name: str) -> str:
+        """A name, of a consumer group or of a topic not yet there, that no other test uses.
+
+        It ends in the one asked for, so that a failure shows which is meant.
+        """
+        return f"{self.test}-{next(_numbers)}.{name}"
+
+    def queue_manager(self) -> str:
+        """The name of a queue manager that no other test uses."""
+        return f"QM{next(_numbers)}"
+
+    def topic(
+        self, name: str = "topic", *, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> str:
+        """Makes a topic of a name that no other test uses."""
+        full_name = self.unique_name(name)
+        self.create(full_name, partitions=partitions, config=config)
+        return full_name
+
+    def create(
+        self, *names: str, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Makes topics of exactly these names."""
+        topics = [NewTopic(name, partitions, 1, topic_configs=dict(config or {})) for name in names]
+        self.admin.create_topics(topics, wait_for_metadata=True)
+
+    def produce(self, topic: str, records: Iterable[Mapping[str, Any]]) -> None:
+        """Writes records: ``produce(topic, [{"value": b"x", "headers": [...]}, ...])``.
+
+        Each record is what ``KafkaProducer.send`` takes beside the topic: ``key``, ``value``,
+        ``headers``, ``partition``, ``timestamp_ms``.
+        """
+        send_records(self.bootstrap_servers, topic, records)
+
+    def read(self, *topics: str) -> list[Any]:
+        """Every committed record of topics, those of one partition in offset order.
+
+        Reading ends at the last stable offsets as they were when it began.
+        """
+        return read_records(self.bootstrap_servers, *topics)
+
+    def values(self, *topics: str) -> list[Any]:
+        """The values of every committed record of topics."""
+        return [record.value for record in self.read(*topics)]
+
+    def commit(self, group: str, topic: str, offset: int) -> None:
+        """Commits how far a consumer group has come on partition 0 of a topic."""
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.bootstrap_servers, group_id=group, enable_auto_commit=False
+        )
+        partition = TopicPartition(topic, 0)
+        consumer.assign([partition])
+        consumer.commit({partition: OffsetAndMetadata(offset, "", -1)})
+        consumer.close()
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """A broker for the whole run, started when the first test asks for it."""
@@ -112,24 +180,19 @@ def admin(bootstrap_servers: str) -> Iterator[KafkaAdminClient]:
 
 
 @pytest.fixture
-def topics(admin: KafkaAdminClient, request: pytest.FixtureRequest) -> TopicFactory:
-    """Make topics whose names no other test uses.
-
-    The name ends in the one asked for, so that a failure shows which topic is meant.
-    """
+def kafka(
+    bootstrap_servers: str, admin: KafkaAdminClient, request: pytest.FixtureRequest
+) -> KafkaClient:
+    """The shared broker, with names for this test."""
     test = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60].strip("-")
+    return KafkaClient(bootstrap_servers, admin, test)
 
-    def create(
-        name: str = "topic", *, partitions: int = 1, config: Mapping[str, str] | None = None
-    ) -> str:
-        full_name = f"{test}-{next(_numbers)}.{name}"
-        admin.create_topics(
-            [NewTopic(full_name, partitions, 1, topic_configs=dict(config or {}))],
-            wait_for_metadata=True,
-        )
-        return full_name
 
-    return create
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, which is empty."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture
@@ -159,35 +222,6 @@ def without_leader(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return take
 
 
-@pytest.fixture
-def unique_name(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """Make names, of consumer groups or of topics not yet there, that no other test uses."""
-    test = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60].strip("-")
-    return lambda name: f"{test}-{next(_numbers)}.{name}"
-
-
-@pytest.fixture
-def produce(bootstrap_servers: str) -> Callable[..., None]:
-    """Write records: ``produce(topic, [{"value": b"x", "headers": [...]}, ...])``.
-
-    Each record is what ``KafkaProducer.send`` takes beside the topic: ``key``, ``value``,
-    ``headers``, ``partition``, ``timestamp_ms``.
-    """
-
-    return partial(send_records, bootstrap_servers)
-
-
-@pytest.fixture(scope="session")
-def read_all(bootstrap_servers: str) -> Callable[..., list[Any]]:
-    """Read every committed record of topics: ``read_all(topic, ...)`` -> ConsumerRecords.
-
-    The records of one partition are in offset order. Reading ends at the last stable offsets
-    as they were when it began.
-    """
-
-    return partial(read_records, bootstrap_servers)
-
-
 class RawName(str):  # noqa: SLOT000 - the bytes are kept beside the text
     """A header name of any bytes, for what takes names as text and encodes them."""
 
@@ -205,7 +239,7 @@ class RawName(str):  # noqa: SLOT000 - the bytes are kept beside the text
 
 
 def send_records(bootstrap_servers: str, topic: str, records: Iterable[Mapping[str, Any]]) -> None:
-    """What the fixture ``produce`` does, on any broker."""
+    """What ``KafkaClient.produce`` does."""
     producer = KafkaProducer(
         bootstrap_servers=bootstrap_servers, acks="all", max_request_size=_LARGEST_RECORD
     )
@@ -219,7 +253,7 @@ def send_records(bootstrap_servers: str, topic: str, records: Iterable[Mapping[s
 
 
 def read_records(bootstrap_servers: str, *names: str) -> list[Any]:
-    """What the fixture ``read_all`` does, on any broker."""
+    """What ``KafkaClient.read`` does."""
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap_servers,
         isolation_level="read_committed",
@@ -230,17 +264,6 @@ def read_records(bootstrap_servers: str, *names: str) -> list[Any]:
         return list(_records_to_end(consumer, names))
     finally:
         consumer.close()
-
-
-def commit_offset(bootstrap_servers: str, group: str, topic: str, offset: int) -> None:
-    """Commits how far a consumer group has come on partition 0 of a topic."""
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap_servers, group_id=group, enable_auto_commit=False
-    )
-    partition = TopicPartition(topic, 0)
-    consumer.assign([partition])
-    consumer.commit({partition: OffsetAndMetadata(offset, "", -1)})
-    consumer.close()
 
 
 def ended_process() -> int:

@@ -51,7 +51,7 @@ def main() -> None:
     )
     configuration.directory.mkdir(parents=True, exist_ok=True)
     # The job's options suit the planning of many batches; many rows want the best code.
-    spark = start_session(configuration, java_options="-XX:+UseParallelGC")
+    spark = start_session(configuration, java_options=["-XX:+UseParallelGC"])
     identity = f"concat('{SOURCE}:', partition, ':', offset)"
     added = [
         f"struct('{header}' AS key, encode({text}, 'UTF-8') AS value)"

@@ -16,7 +16,7 @@ import redrive
 SOURCE = Path(redrive.__file__).parent
 
 BELOW_EVERYTHING = {"collector", "errors", "diagnostics", "printable", "masking", "entry_point"}
-RUNTIME = {"cache", "jars", "java"}
+RUNTIME = {"cache", "class_archive", "jars", "java"}
 LINES = {"text_log"}
 """The form of the log's lines, which is the same in every process of a job."""
 
@@ -58,6 +58,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "cache": set(),
     "java": {"cache"},
     "jars": {"cache", "java"},
+    "class_archive": {"cache", "java"},
     "broker": RUNTIME,
 }  # fmt: skip
 """Parts that may import these and what is below everything; others may import all."""

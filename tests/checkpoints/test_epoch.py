@@ -63,12 +63,7 @@ def test_a_run_takes_its_steps_in_the_order_of_the_protocol() -> None:
     """Its entry, then the registered ids, then fencing them, then removing them."""
     store = MemoryStore({emitter(WHOLE, "old"): {"run": 7}})
     run = begin(store)
-    assert store.steps == [
-        "write instance/1/1",
-        "read",
-        "fence old",
-        "remove emitter/1of1/old",
-    ]
+    assert store.steps == ["write instance/1/1", "read", "fence old", "remove emitter/1of1/old"]
     assert store.entries == {"instance/1/1": {"host": "here", "run": run.number}}
     assert (run.application, run.share) == ("app", WHOLE)
 

@@ -14,10 +14,7 @@ LANE = TopicPartition("replay", 0)
 REMAINING = TopicPartition("remaining", 0)
 
 
-@given(
-    st.floats(0.2, 5_000),
-    st.lists(st.floats(0.001, 30), min_size=1, max_size=60),
-)
+@given(st.floats(0.2, 5_000), st.lists(st.floats(0.001, 30), min_size=1, max_size=60))
 def test_a_lane_is_never_read_faster_than_its_rate(rate: float, pauses: list[float]) -> None:
     """However long it was not looked at, at most a second of the rate is caught up with."""
     now, begin = 0.0, 0

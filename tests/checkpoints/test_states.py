@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.conftest import eventually
+from tests.conftest import KafkaClient, eventually
 
 from redrive.checkpoints import own_topics
 from redrive.checkpoints.control import FORMAT, FORMAT_KEY, ControlTopic, read_entries, register
@@ -188,10 +188,10 @@ def test_a_start_does_not_wait_for_a_command_that_died_and_ends_its_transaction(
 
 
 def test_instructions_count_when_their_plan_is_visible(
-    connection: Connection, application: str, topics: Any
+    kafka: KafkaClient, connection: Connection, application: str
 ) -> None:
     """While another command's open transaction hides the plan they wait, and nothing else does."""
-    lane = TopicPartition(topics("replays"), 0)
+    lane = TopicPartition(kafka.topic("replays"), 0)
     cluster = Cluster(connection)
     replay = Replay(plan="0123456789ab", spans={lane: Span(first=0, count=1)})
     instruction = OutputRecord(lane.topic, b"o", b"v", [], 1, 0)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import orjson
 import pytest
-from click.testing import CliRunner, Result
+from tests.commands import redrive
 
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.instances import Share
-from redrive.command import main
 from redrive.engine.names import control_topic, instances_group, outcomes_topic, tables_topic
 from redrive.kafka.rights import Resource, Right
 from redrive.operations.rights import rights_of
@@ -31,22 +31,19 @@ TABLE = "REASON(1) ACTION(RETRY)\nACTION(FWD) FWDQ('dead letters')\n"
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _folder(folder: Path) -> None:
     """A folder with settings, a password and a table."""
-    monkeypatch.chdir(tmp_path)
     Path("redrive.toml").write_text(SETTINGS)
     Path("password").write_text("hush")
     Path("orders.rul").write_text(TABLE)
 
 
-def acls(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["acls", *arguments])
+acls = partial(redrive, "acls")
 
 
 def test_each_right_is_a_command_with_its_reason() -> None:
     """What is not needed comes behind the rest; a note asks for targets that messages name."""
-    result = acls()
-    assert result.exit_code == 0, result.output
+    result = acls(code=0)
     lines = result.stdout.splitlines()
     assert lines[::2] == [line for line in lines if line.startswith("# ")]
     read = "kafka-acls --bootstrap-server kafka:9093 --add --allow-principal User:shop"
@@ -92,8 +89,7 @@ def test_topics_of_groups_are_made_and_written_to(target: str, form: str, prefix
 def test_somebody_has_to_be_named() -> None:
     """A job without a user name gets no commands for nobody."""
     Path("redrive.toml").write_text(SETTINGS.replace("SASL_SSL", "SSL").replace("sasl_", "# "))
-    result = acls()
-    assert result.exit_code == 2
+    result = acls(code=2)
     assert "--principal" in result.stderr
 
 

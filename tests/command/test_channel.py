@@ -6,21 +6,21 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
-from click.testing import CliRunner, Result
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.admin import NewTopic
-from tests.conftest import commit_offset, eventually
+from kafka import KafkaConsumer, TopicPartition
+from tests.commands import redrive, told
+from tests.configurations import write_settings
+from tests.conftest import KafkaClient, eventually
 
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.states import StatesWriter
-from redrive.command import main
 from redrive.engine.names import message_retry_topic, remaining_topic, tables_topic
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.connection import Connection
 from redrive.topology.names import transmission_topic
+
+Entries: TypeAlias = Callable[[str], dict[str, Any]]
 
 SCRIPT = """\
 DEFINE QLOCAL(ORDERS)
@@ -47,36 +47,26 @@ queue_managers:
 
 
 @pytest.fixture
-def name(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    unique_name: Callable[[str], str],
-    bootstrap_servers: str,
-) -> str:
+def name(kafka: KafkaClient, folder: Path) -> str:
     """A queue manager of its own with channels to two others, and two of MQ Everyplace."""
-    monkeypatch.chdir(tmp_path)
-    found = "QM" + unique_name("").rpartition("-")[2].strip(".")
-    (tmp_path / f"{found}.mqsc").write_text(SCRIPT.format(found))
+    found = kafka.queue_manager()
+    (folder / f"{found}.mqsc").write_text(SCRIPT.format(found))
     for other in "BC":
         script = f"DEFINE QLOCAL(Q)\nDEFINE CHANNEL(TO.{other}) CHLTYPE(RCVR)\n"
-        (tmp_path / f"{found}{other}.mqsc").write_text(script)
-    (tmp_path / "moons.yaml").write_text(MOONS.format(found))
-    (tmp_path / "redrive.toml").write_text(
-        f'[application]\nname = "app{found}"\n'
-        f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n[topology]\nfiles = ["."]\n'
-    )
+        (folder / f"{found}{other}.mqsc").write_text(script)
+    (folder / "moons.yaml").write_text(MOONS.format(found))
+    files = '[topology]\nfiles = ["."]\n'
+    write_settings(folder, application=f"app{found}", servers=kafka.bootstrap_servers, more=files)
     return found
 
 
 @pytest.fixture
-def entries(
-    read_all: Callable[..., list[Any]], bootstrap_servers: str
-) -> Callable[[str], dict[str, Any]]:
+def entries(kafka: KafkaClient) -> Entries:
     """The entries of what operators decided, as an independent reader finds them."""
 
     def end(topic: str, isolation_level: str) -> int:
         consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap_servers, isolation_level=isolation_level
+            bootstrap_servers=kafka.bootstrap_servers, isolation_level=isolation_level
         )
         found: int = consumer.end_offsets([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
         consumer.close()
@@ -88,37 +78,25 @@ def entries(
         eventually(
             lambda: end(topic, "read_committed") == end(topic, "read_uncommitted"), "markers"
         )
-        records = read_all(topic)
+        records = kafka.read(topic)
         return {record.key.decode(): json.loads(record.value) for record in records}
 
     return read
 
 
-def redrive(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments)
-
-
-def create(admin: KafkaAdminClient, *topics: str) -> None:
-    admin.create_topics([NewTopic(topic, 1, 1) for topic in topics], wait_for_metadata=True)
-
-
 # channel
 
 
-def test_a_channel_is_stopped_and_started(
-    name: str, entries: Callable[[str], dict[str, Any]]
-) -> None:
+def test_a_channel_is_stopped_and_started(name: str, entries: Entries) -> None:
     """The last word stands in the control topic, which is made if the job never ran."""
     stopped = redrive("channel", "stop", name, "TO.B")
     assert stopped.stdout == f"TO.B of {name} is stopped\n"
     assert entries(name) == {f"channel/{name}/TO.B": {"running": False}}
-    assert redrive("channel", "start", name, "TO.B").exit_code == 0
+    redrive("channel", "start", name, "TO.B", code=0)
     assert entries(name) == {f"channel/{name}/TO.B": {"running": True}}
 
 
-def test_without_a_name_all_channels_of_the_manager_are_meant(
-    name: str, entries: Callable[[str], dict[str, Any]]
-) -> None:
+def test_without_a_name_all_channels_of_the_manager_are_meant(name: str, entries: Entries) -> None:
     """Both are stopped in one transaction."""
     result = redrive("channel", "stop", name)
     assert result.stdout.splitlines() == [
@@ -128,19 +106,16 @@ def test_without_a_name_all_channels_of_the_manager_are_meant(
     assert set(entries(name)) == {f"channel/{name}/TO.B", f"channel/{name}/TO.C"}
 
 
-def test_status_shows_state_and_what_waits(
-    name: str, admin: KafkaAdminClient, produce: Callable[..., None], bootstrap_servers: str
-) -> None:
+def test_status_shows_state_and_what_waits(kafka: KafkaClient, name: str) -> None:
     """What the application has not taken waits, and the oldest of that has the age."""
     topic = f"{name}--{name}B"
-    create(admin, topic)
+    kafka.create(topic)
     now = int(time.time() * 1000)
     ages = (9_000, 300, 200)
-    produce(topic, [{"value": b"x", "timestamp_ms": now - age * 1000} for age in ages])
-    commit_offset(bootstrap_servers, f"app{name}", topic, 1)
-    assert redrive("channel", "stop", name, "TO.B").exit_code == 0
-    result = redrive("channel", "status", name, "--json")
-    assert result.exit_code == 0, result.output
+    kafka.produce(topic, [{"value": b"x", "timestamp_ms": now - age * 1000} for age in ages])
+    kafka.commit(f"app{name}", topic, 1)
+    redrive("channel", "stop", name, "TO.B", code=0)
+    result = redrive("channel", "status", name, "--json", code=0)
     first, second = json.loads(result.stdout)
     assert 300 <= first.pop("oldest_seconds") < 400
     assert first == {
@@ -162,55 +137,51 @@ def test_status_shows_state_and_what_waits(
     assert "redrive topology apply" in shown
 
 
-def test_a_channel_is_paused_while_its_receiver_tries_again(
-    name: str, admin: KafkaAdminClient, produce: Callable[..., None]
-) -> None:
+def test_a_channel_is_paused_while_its_receiver_tries_again(kafka: KafkaClient, name: str) -> None:
     """MQ's word for it (CHSTATUS, STATUS); what waits for the next try is counted by itself."""
     topic = f"{name}--{name}B"
     retries = message_retry_topic(f"app{name}", topic)
-    create(admin, topic, retries)
-    produce(topic, [{"value": b"behind"}] * 2)
-    produce(retries, [{"value": b"tried"}])
-    first, second = json.loads(redrive("channel", "status", name, "--json").stdout)
+    kafka.create(topic, retries)
+    kafka.produce(topic, [{"value": b"behind"}] * 2)
+    kafka.produce(retries, [{"value": b"tried"}])
+    first, second = told("channel", "status", name)
     assert (first["state"], first["waiting"], first["retried"]) == ("paused", 2, 1)
     assert (second["state"], second["retried"]) == ("running", 0)
-    assert redrive("channel", "stop", name, "TO.B").exit_code == 0
-    (first, _) = json.loads(redrive("channel", "status", name, "--json").stdout)
+    redrive("channel", "stop", name, "TO.B", code=0)
+    (first, _) = told("channel", "status", name)
     assert (first["state"], first["retried"]) == ("stopped", 1)
 
 
 def test_what_a_receiver_tries_again_is_on_its_transmission_queue(
-    name: str, admin: KafkaAdminClient, produce: Callable[..., None], bootstrap_servers: str
+    kafka: KafkaClient, name: str
 ) -> None:
     """As in IBM MQ: browse shows it there until the job took it, and topology show counts it."""
     topic = f"{name}--{name}B"
     retries = message_retry_topic(f"app{name}", topic)
-    create(admin, topic, retries)
-    produce(topic, [{"value": b"taken"}, {"value": b"behind"}])
-    produce(retries, [{"value": b"put at last"}, {"value": b"tried"}])
-    commit_offset(bootstrap_servers, f"app{name}", topic, 1)
-    commit_offset(bootstrap_servers, f"app{name}", retries, 1)
-    browsed = json.loads(redrive("browse", name, f"{name}B", "--json").stdout)
+    kafka.create(topic, retries)
+    kafka.produce(topic, [{"value": b"taken"}, {"value": b"behind"}])
+    kafka.produce(retries, [{"value": b"put at last"}, {"value": b"tried"}])
+    kafka.commit(f"app{name}", topic, 1)
+    kafka.commit(f"app{name}", retries, 1)
+    browsed = told("browse", name, f"{name}B")
     shown = {one["body"]: one["is_retried"] for one in browsed}
     assert shown == {"tried": True, "behind": False}
     assert "the receiver retries it" in redrive("browse", name, f"{name}B").stdout
-    depths = json.loads(redrive("topology", "show", "--json").stdout)["depths"]
+    depths = told("topology", "show")["depths"]
     assert depths == {topic: {"messages": 2, "is_exact": True}}
     remaining = redrive("browse", name, "--remaining")
     assert f"retries 1 of {name}B@{name}: redrive browse {name} {name}B" in remaining.stderr
     assert "0 undeliverable messages" in remaining.stdout
 
 
-def test_the_end_of_a_transaction_is_no_message(
-    name: str, admin: KafkaAdminClient, bootstrap_servers: str
-) -> None:
+def test_the_end_of_a_transaction_is_no_message(kafka: KafkaClient, name: str) -> None:
     """A topic on which only the mark of a transaction is left holds nothing."""
     topic = f"{name}--{name}B"
-    create(admin, topic)
-    with ControlTopic(Cluster(Connection(bootstrap_servers=bootstrap_servers)), topic) as control:
+    kafka.create(topic)
+    with ControlTopic(Cluster(kafka.connection), topic) as control:
         control.write({"x": {}})  # and the format of the topic
-    commit_offset(bootstrap_servers, f"app{name}", topic, 2)
-    (first, _) = json.loads(redrive("channel", "status", name, "--json").stdout)
+    kafka.commit(f"app{name}", topic, 2)
+    (first, _) = told("channel", "status", name)
     assert (first["waiting"], first["oldest_seconds"]) == (0, None)
 
 
@@ -228,8 +199,8 @@ def test_a_channel_without_a_receiver_tries_again(name: str, retries: str, state
     status = redrive("channel", "status", name, "TO.D")
     assert f"TO.D is {state}: {because}" in status.stdout
     assert f"TO.D of {name} is {state}: {because}" in redrive("topology", "show").stdout
-    assert redrive("channel", "stop", name, "TO.D").exit_code == 0
-    (stopped,) = json.loads(redrive("channel", "status", name, "TO.D", "--json").stdout)
+    redrive("channel", "stop", name, "TO.D", code=0)
+    (stopped,) = told("channel", "status", name, "TO.D")
     assert (stopped["state"], stopped["because"]) == ("stopped", "")
 
 
@@ -258,20 +229,16 @@ def test_names_are_checked_against_the_definitions(
     name: str, arguments: list[str], said: str
 ) -> None:
     """A name that nothing has is a usage error, and nothing is written."""
-    result = redrive(*(one.format(name) for one in arguments))
-    assert result.exit_code == 2
+    result = redrive(*(one.format(name) for one in arguments), code=2)
     assert said.format(name) in result.stderr
 
 
 def test_another_writer_is_waited_for(
-    name: str,
-    bootstrap_servers: str,
-    entries: Callable[[str], dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
+    kafka: KafkaClient, name: str, entries: Entries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever opens the topic in between fences the command, which tries again."""
-    assert redrive("channel", "stop", name, "TO.B").exit_code == 0
-    connection = Connection(bootstrap_servers=bootstrap_servers)
+    redrive("channel", "stop", name, "TO.B", code=0)
+    connection = kafka.connection
     original = StatesWriter.write
     interruptions = [None]
 
@@ -283,8 +250,7 @@ def test_another_writer_is_waited_for(
         original(self, written)
 
     monkeypatch.setattr(StatesWriter, "write", interrupted)
-    result = redrive("channel", "start", name, "TO.B")
-    assert result.exit_code == 0, result.output
+    redrive("channel", "start", name, "TO.B", code=0)
     assert not interruptions
     assert entries(name) == {f"channel/{name}/TO.B": {"running": True}}
 
@@ -293,14 +259,12 @@ def test_another_writer_is_waited_for(
 
 
 @pytest.mark.parametrize("queue", ["ORDERS", "OLD"])
-def test_puts_to_a_queue_are_disabled_and_enabled(
-    name: str, queue: str, entries: Callable[[str], dict[str, Any]]
-) -> None:
+def test_puts_to_a_queue_are_disabled_and_enabled(name: str, queue: str, entries: Entries) -> None:
     """Local queues and aliases alike."""
     result = redrive("queue", "disable", "put", name, queue)
     assert result.stdout == f"puts to {queue}@{name} are disabled\n"
     assert entries(name) == {f"queue/{name}/{queue}": {"put": False}}
-    assert redrive("queue", "enable", "put", name, queue).exit_code == 0
+    redrive("queue", "enable", "put", name, queue, code=0)
     assert entries(name) == {f"queue/{name}/{queue}": {"put": True}}
 
 
@@ -308,22 +272,19 @@ def test_puts_to_a_queue_are_disabled_and_enabled(
 
 
 def test_what_could_be_put_nowhere_is_released_by_name_or_with_its_channel(
-    name: str,
-    admin: KafkaAdminClient,
-    produce: Callable[..., None],
-    entries: Callable[[str], dict[str, Any]],
+    kafka: KafkaClient, name: str, entries: Entries
 ) -> None:
     """What is kept now is released, on the topics of the queue that was named."""
     kept = remaining_topic(f"app{name}", f"{name}--{name}B")
-    create(admin, kept)
+    kafka.create(kept)
     assert "0 messages" in redrive("queue", "release", name).stdout
-    produce(kept, [{"key": b"a", "value": b"1"}, {"key": b"b", "value": b"2"}])
-    produce(kept, [{"key": b"a", "value": None}])
+    kafka.produce(kept, [{"key": b"a", "value": b"1"}, {"key": b"b", "value": b"2"}])
+    kafka.produce(kept, [{"key": b"a", "value": None}])
     released = redrive("queue", "release", name, f"{name}B")
     assert released.stdout == f"1 message of {name}B@{name} released\n"
     assert entries(name) == {f"release/{kept}/0": {"offset": 3}}
-    produce(kept, [{"key": b"c", "value": b"3"}])
-    assert redrive("channel", "start", name, "TO.B").exit_code == 0
+    kafka.produce(kept, [{"key": b"c", "value": b"3"}])
+    redrive("channel", "start", name, "TO.B", code=0)
     assert entries(name) == {
         f"release/{kept}/0": {"offset": 4},
         f"channel/{name}/TO.B": {"running": True},
@@ -332,17 +293,14 @@ def test_what_could_be_put_nowhere_is_released_by_name_or_with_its_channel(
 
 
 def test_a_trigger_sets_free_what_waits_now(
-    name: str,
-    admin: KafkaAdminClient,
-    produce: Callable[..., None],
-    entries: Callable[[str], dict[str, Any]],
+    kafka: KafkaClient, name: str, entries: Entries
 ) -> None:
     """What asynchronous definitions keep, and what is pulled, up to the end as it is."""
     sent = transmission_topic(queue="ORDERS", queue_manager=f"{name}MOON", to=f"{name}SUN")
     pulled = transmission_topic(queue="HOME", queue_manager=f"{name}SUN", to=f"{name}MOON")
-    create(admin, sent, pulled)
-    produce(sent, [{"value": b"1"}, {"value": b"2"}])
-    produce(pulled, [{"value": b"3"}])
+    kafka.create(sent, pulled)
+    kafka.produce(sent, [{"value": b"1"}, {"value": b"2"}])
+    kafka.produce(pulled, [{"value": b"3"}])
     result = redrive("trigger", f"{name}MOON")
     assert result.stdout == f"3 messages released at {name}MOON\n"
     assert entries(name) == {
@@ -352,19 +310,15 @@ def test_a_trigger_sets_free_what_waits_now(
 
 
 def test_a_trigger_leaves_out_a_partition_without_a_leader_and_names_it(
-    name: str,
-    admin: KafkaAdminClient,
-    produce: Callable[..., None],
-    entries: Callable[[str], dict[str, Any]],
-    without_leader: Callable[..., None],
+    kafka: KafkaClient, name: str, entries: Entries, without_leader: Callable[..., None]
 ) -> None:
     """What waits on the others is released; so are undeliverable messages, which browse shows."""
     sent = transmission_topic(queue="ORDERS", queue_manager=f"{name}MOON", to=f"{name}SUN")
     pulled = transmission_topic(queue="HOME", queue_manager=f"{name}SUN", to=f"{name}MOON")
     kept = [remaining_topic(f"app{name}", f"{name}--{name}{other}") for other in "BC"]
-    create(admin, sent, pulled, *kept)
-    produce(sent, [{"value": b"1"}])
-    produce(kept[0], [{"key": b"a", "value": b"2"}])
+    kafka.create(sent, pulled, *kept)
+    kafka.produce(sent, [{"value": b"1"}])
+    kafka.produce(kept[0], [{"key": b"a", "value": b"2"}])
     without_leader(f"{pulled}:0", f"{kept[1]}:0")
     result = redrive("trigger", f"{name}MOON")
     assert result.stdout == f"1 message released at {name}MOON\n"
@@ -376,13 +330,11 @@ def test_a_trigger_leaves_out_a_partition_without_a_leader_and_names_it(
     assert set(entries(name)) == {f"release/{sent}/0", f"release/{kept[0]}/0"}
 
 
-def test_a_trigger_with_nothing_to_move_says_so(name: str, admin: KafkaAdminClient) -> None:
+def test_a_trigger_with_nothing_to_move_says_so(kafka: KafkaClient, name: str) -> None:
     """It is no error; a topic that is missing is one."""
-    missing = redrive("trigger", f"{name}MOON")
-    assert missing.exit_code == 1
+    missing = redrive("trigger", f"{name}MOON", code=1)
     assert "redrive topology apply" in missing.stderr
-    create(
-        admin,
+    kafka.create(
         transmission_topic(queue="ORDERS", queue_manager=f"{name}MOON", to=f"{name}SUN"),
         transmission_topic(queue="HOME", queue_manager=f"{name}SUN", to=f"{name}MOON"),
     )
@@ -392,13 +344,8 @@ def test_a_trigger_with_nothing_to_move_says_so(name: str, admin: KafkaAdminClie
 
 def test_settings_without_definitions_are_told(name: str) -> None:
     """Channels need queue managers; the hint says where they are named."""
-    Path("redrive.toml").write_text(
-        '[application]\nname = "a"\n[kafka]\nbootstrap_servers = "localhost:1"\n'
-        '[[handlers]]\nqueue = "A.DLQ"\nrules = "a.rul"\n'
-    )
-    Path("a.rul").write_text("ACTION(RETRY)\n")
-    result = redrive("channel", "stop", name)
-    assert result.exit_code == 2
+    write_settings(Path(), "A.DLQ")
+    result = redrive("channel", "stop", name, code=2)
     assert "as files in [topology]" in result.stderr
 
 
@@ -406,8 +353,7 @@ def test_a_dynamic_queue_is_opened_listed_renewed_and_closed(name: str) -> None:
     """The commands go together, and say what is wrong with the words of MQ."""
 
     def run(*arguments: str, code: int = 0) -> str:
-        result = CliRunner().invoke(main, ["queue", *arguments])
-        assert result.exit_code == code, result.output
+        result = redrive("queue", *arguments, code=code)
         return result.output
 
     assert "no dynamic queue is open" in run("list", name)
@@ -419,6 +365,6 @@ def test_a_dynamic_queue_is_opened_listed_renewed_and_closed(name: str) -> None:
     assert f"{queue}@{name}" in run("list")
     assert "MQRC_DYNAMIC_Q_NAME_ERROR, 2011" in run("open", name, model, "--name", "A*B", code=2)
     assert "30s, 10m, 2h" in run("open", name, model, "--lease", "soon", code=2)
-    assert "holds no message" in CliRunner().invoke(main, ["browse", name, queue]).output
+    assert "holds no message" in redrive("browse", name, queue).output
     assert "is deleted" in run("close", name, queue)
     assert "has no dynamic queue" in run("close", name, queue, code=2)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from tests.commands import redrive
 from tests.configurations import write_settings
 
-from redrive.command import main
 from redrive.command.finding_formats import FORMATS, FileFindings
 from redrive.diagnostics import Severity, SourceLocation
 
 GOOD = "REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(5)\nACTION(FWD) FWDQ(REALLY.DEAD.QUEUE)\n"
 
 
-def check(*arguments: str | Path, text: str | None = None) -> Result:
-    return CliRunner().invoke(main, ["check", *map(str, arguments)], input=text)
+check = partial(redrive, "check")
 
 
 @pytest.fixture
@@ -36,15 +35,13 @@ def bad(tmp_path: Path) -> Path:
 
 def test_a_good_table_has_nothing_to_report(good: Path) -> None:
     """Exit code 0, one line."""
-    result = check(good)
-    assert result.exit_code == 0
+    result = check(good, code=0)
     assert result.output == f"{good}: rules table, 2 rules: nothing to report\n"
 
 
 def test_every_error_is_shown_with_its_place(bad: Path) -> None:
     """Exit code 1; location, the line, a caret, a hint; and the sum."""
-    result = check(bad)
-    assert result.exit_code == 1
+    result = check(bad, code=1)
     assert f"{bad}:1:8: error: no constant of MQ" in result.output
     assert "           ^~~~~~~~~~\n" in result.output
     assert "hint: did you mean MQRC_Q_FULL" in result.output
@@ -53,8 +50,7 @@ def test_every_error_is_shown_with_its_place(bad: Path) -> None:
 
 def test_several_files_are_all_checked(good: Path, bad: Path) -> None:
     """One bad file does not hide the others."""
-    result = check(bad, good)
-    assert result.exit_code == 1
+    result = check(bad, good, code=1)
     assert f"{bad}: rules table: 2 errors" in result.output
     assert f"{good}: rules table, 2 rules" in result.output
 
@@ -73,7 +69,7 @@ def test_what_fails_the_check_is_a_choice(
     warned: Path, fail_on: str, code: int, shown: int
 ) -> None:
     """The table has a warning and a note; --quiet shows what fails."""
-    assert check("--fail-on", fail_on, warned).exit_code == code
+    check("--fail-on", fail_on, warned, code=code)
     assert "1 warning, 1 note\n" in check("--fail-on", fail_on, warned).output
     quiet = check("--fail-on", fail_on, "--quiet", warned)
     assert (quiet.exit_code, quiet.output.count(f"{warned}:")) == (code, shown)
@@ -132,19 +128,15 @@ def test_control_characters_never_reach_the_terminal(tmp_path: Path) -> None:
     """Neither from the table nor from its name; the caret stands where it did."""
     path = tmp_path / "evil\x1b[2J.rul"
     path.write_text("REASON('\x1b[31m\x9b\u202e') ACTION(RETRY)\n")
-    result = check(path)
-    assert result.exit_code == 1
+    result = check(path, code=1)
     assert not set(result.output) & {"\x1b", "\x9b", "\u202e"}
     assert "REASON('\u241b[31m\ufffd\ufffd')" in result.output
 
 
 @pytest.mark.parametrize("order", [["orders.rul", "redrive.toml"], ["redrive.toml", "orders.rul"]])
-def test_a_finding_is_told_once(
-    order: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finding_is_told_once(folder: Path, order: list[str]) -> None:
     """Also if a table is named beside its settings, in any order."""
-    monkeypatch.chdir(tmp_path)
-    write_settings(tmp_path, "orders.dlq", rules="REASON(1) ACTION(RETRY)\n")
+    write_settings(folder, "orders.dlq", rules="REASON(1) ACTION(RETRY)\n")
     for arguments in (["redrive.toml"], order):
         found = [
             finding["code"]
@@ -155,14 +147,11 @@ def test_a_finding_is_told_once(
 
 
 @pytest.mark.parametrize("allowed", ["true", "false"])
-def test_check_and_run_agree_about_authority(
-    allowed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_and_run_agree_about_authority(folder: Path, allowed: str) -> None:
     """PUTAUT(CTX) is refused unless the settings say otherwise; without settings it is."""
-    monkeypatch.chdir(tmp_path)
     allow = f"[job]\nallow_context_authority = {allowed}\n"
-    write_settings(tmp_path, "orders.dlq", rules="ACTION(RETRY) PUTAUT(CTX)\n", more=allow)
-    assert check("orders.rul").exit_code == 1
+    write_settings(folder, "orders.dlq", rules="ACTION(RETRY) PUTAUT(CTX)\n", more=allow)
+    check("orders.rul", code=1)
     assert "CONTEXT_AUTHORITY" in check("orders.rul").output
     for files in (["redrive.toml"], ["orders.rul", "redrive.toml"]):
         assert check(*files).exit_code == (0 if allowed == "true" else 1)
@@ -170,22 +159,21 @@ def test_check_and_run_agree_about_authority(
 
 def test_standard_input_can_be_checked() -> None:
     """A table need not be in a file."""
-    result = check("-", text="FOO(1) ACTION(IGNORE)\n")
-    assert result.exit_code == 1
+    result = check("-", typed="FOO(1) ACTION(IGNORE)\n", code=1)
     assert "<stdin>:1:1: error" in result.output
 
 
 def test_the_input_queue_may_be_given(good: Path) -> None:
     """What INPUTQ does not say the command line can."""
-    assert check("--input-queue", "REALLY.DEAD.QUEUE", good).exit_code == 1
-    assert check("--input-queue", "OTHER", good).exit_code == 0
+    check("--input-queue", "REALLY.DEAD.QUEUE", good, code=1)
+    check("--input-queue", "OTHER", good, code=0)
 
 
 def test_lenient_accepts_what_zos_reads() -> None:
     """Clauses without a separator."""
     text = "REASON(1)ACTION(RETRY)\nACTION(IGNORE)\n"
-    assert check("-", text=text).exit_code == 1
-    assert check("--lenient", "-", text=text).exit_code == 0
+    check("-", typed=text, code=1)
+    check("--lenient", "-", typed=text, code=0)
 
 
 def test_findings_as_json(bad: Path) -> None:
@@ -203,8 +191,7 @@ def test_findings_as_json(bad: Path) -> None:
 
 def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
     """Exit code 2, and what to do."""
-    result = check(tmp_path / "none.rul")
-    assert result.exit_code == 2
+    result = check(tmp_path / "none.rul", code=2)
     assert "cannot be read" in result.output
     assert "hint:" in result.output
 
@@ -227,11 +214,8 @@ ACTION(IGNORE)
 """
 
 
-def test_puts_of_rules_are_followed_through_a_topology(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_puts_of_rules_are_followed_through_a_topology(folder: Path) -> None:
     """Over aliases, with the reason code and a message; what the table does not tell is left."""
-    monkeypatch.chdir(tmp_path)
     Path("QM1.mqsc").write_text(MQSC)
     Path("dlq.rul").write_text(TARGETS)
     documents = json.loads(check("--json", "dlq.rul", "QM1.mqsc").output)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-
-from redrive.command import main
+from tests.commands import redrive
 
 QM1 = """\
 DEF QL(ORDERS)
@@ -48,9 +47,8 @@ Write = Callable[..., None]
 
 
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+def write(folder: Path) -> Write:
     """Two managers of IBM MQ and a network of MQ Everyplace; scripts get what is said besides."""
-    monkeypatch.chdir(tmp_path)
 
     def put(**texts: str) -> None:
         files = {"QM1.mqsc": QM1, "QM2.mqsc": QM2, "shops.yaml": MQE}
@@ -65,8 +63,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     return put
 
 
-def check(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["check", *arguments])
+check = partial(redrive, "check")
 
 
 def findings(*arguments: str) -> list[dict[str, Any]]:
@@ -77,8 +74,7 @@ def findings(*arguments: str) -> list[dict[str, Any]]:
 def test_a_sound_topology_has_nothing_to_report(write: Write) -> None:
     """Each file of a folder is named with what it is; exit code 0."""
     write()
-    result = check(".")
-    assert result.exit_code == 0
+    result = check(".", code=0)
     assert result.output.splitlines() == [
         "QM1.mqsc: MQSC script: nothing to report",
         "QM2.mqsc: MQSC script: nothing to report",
@@ -131,8 +127,7 @@ def test_a_definition_that_leads_nowhere_is_shown_with_its_line(
     assert (finding["code"], finding["file"], finding["line"]) == (code, "QM1.mqsc", number)
     assert (finding["source_line"], finding["column"], finding["length"]) == (last, 1, len(last))
     assert words in finding["message"]
-    shown = check("--fail-on", "warning", ".")
-    assert shown.exit_code == 1
+    shown = check("--fail-on", "warning", ".", code=1)
     assert f"QM1.mqsc:{number}:1: warning: " in shown.output
     assert f"    {last}\n    ^{'~' * (len(last) - 1)}\n" in shown.output
 
@@ -259,8 +254,7 @@ def test_a_file_that_cannot_be_used_is_one_clear_message(
     """With file and line, and exit code 1."""
     write()
     Path(name).write_bytes(content)
-    result = check(".")
-    assert result.exit_code == 1
+    result = check(".", code=1)
     assert words in result.output
     assert result.output.count("error:") == 1
 
@@ -280,26 +274,23 @@ def test_a_script_can_be_given_to_a_manager(write: Write) -> None:
     """``QM=FILE`` on the command line, as for ``redrive resolve``."""
     write()
     Path("QM2.mqsc").rename("second")
-    assert check("QM1.mqsc", "QM2=second").exit_code == 0
-    assert check("QM1.mqsc", "QM3=second").exit_code == 0
-    result = check("QM1.mqsc", "QM2=third")
-    assert result.exit_code == 2
+    check("QM1.mqsc", "QM2=second", code=0)
+    check("QM1.mqsc", "QM3=second", code=0)
+    result = check("QM1.mqsc", "QM2=third", code=2)
     assert "third cannot be read" in result.output
 
 
 def test_notes_alone_are_no_findings_for_a_program(write: Write) -> None:
     """Exit code 0: ``dmpmqcfg`` writes much that does not concern resolution."""
     write(QM1="SET AUTHREC PROFILE(A) OBJTYPE(QUEUE) PRINCIPAL('x') AUTHADD(PUT)\n")
-    result = check(".")
-    assert result.exit_code == 0
+    result = check(".", code=0)
     assert "QM1.mqsc: MQSC script: 1 note" in result.output
 
 
 def test_failed_commands_are_counted_as_runmqsc_does(write: Write) -> None:
     """Each is an error in its place, counted below the summary; the rest is checked."""
     write(QM1="ALTER QL(GONE) PUT(DISABLED)\nDEF QL(A) MAXDEPHT(5)\nDEF QA(B) TARGET(NONE)\n")
-    result = check(".")
-    assert result.exit_code == 1
+    result = check(".", code=1)
     assert "QM1.mqsc:7:7: error: AMQ8147E: there is no QLOCAL(GONE) [NOT_FOUND]" in result.output
     assert "[ALIAS_TARGET]" in result.output
     assert (
@@ -321,12 +312,11 @@ def test_lesser_findings_can_be_left_out(
 ) -> None:
     """``--fail-on`` says from which severity on findings count; ``--quiet`` shows only those."""
     write(QM1="DISPLAY QMGR\nDEF QA(B) TARGET(NONE)\nDEF QL(A) MAXDEPTH(x)\n")
-    result = check("--fail-on", level, "--quiet", "--json", ".")
-    assert result.exit_code == exit_code
+    result = check("--fail-on", level, "--quiet", "--json", ".", code=exit_code)
     found = [one["code"] for document in json.loads(result.output) for one in document["findings"]]
     assert sorted(found) == sorted(codes)
     write(QM1="DISPLAY QMGR\n")
-    assert check("--fail-on", "warning", "--quiet", ".").exit_code == 0
+    check("--fail-on", "warning", "--quiet", ".", code=0)
 
 
 def test_a_finding_about_a_shared_script_is_shown_once(write: Write) -> None:
@@ -341,7 +331,6 @@ def test_a_sender_without_a_receiver_is_told_with_its_name(write: Write) -> None
     """The message stays, although the transmission queue is called like a manager."""
     write()
     Path("QM2.mqsc").write_text("DEF QL(PAY)\n")
-    result = CliRunner().invoke(main, ["resolve", "PAY@QM2", "--at", "QM1", "--topology", "."])
-    assert result.exit_code == 1
+    result = redrive("resolve", "PAY@QM2", "--at", "QM1", "--topology", ".", code=1)
     assert "=> stays on a transmission queue: QM2@QM1 (topic QM1--QM2)" in result.output
     assert "no queue manager has a receiver for channel QM1.QM2 of QM1" in result.output

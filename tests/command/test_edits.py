@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
 from hypothesis import assume, given
+from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.engine.test_edits import contents
 
-from redrive.command import main, replay
+from redrive.command import replay
 from redrive.command.edits import edit_with, edited_file, read_edit, read_form, written_form
 from redrive.command.failures import why
 from redrive.command.replay_view import show_plan
@@ -41,17 +41,15 @@ ORDER = Content(b'{"amount":10.10,"id":7}', [("a", b"1"), ("b", b"\0"), ("a", No
     ],
 )
 def test_an_edit_that_is_not_of_its_form_is_refused(
-    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, words: list[str], told: str
 ) -> None:
     """Before anything is read of the cluster: exit code 2."""
-    monkeypatch.chdir(tmp_path)
     Path("text.json").write_text("currency")
     Path("op.json").write_text('[{"op": "fix"}]')
     Path("large.json").write_text(f'[{{"op": "test", "path": "", "value": {10**30}}}]')
     Path("long.json").write_text(f'[{{"op": "test", "path": "", "value": "{"x" * 2**20}"}}]')
     for verb in ("plan", "now", "dlq:0:1"):
-        result = CliRunner().invoke(main, ["replay", verb, *words])
-        assert result.exit_code == 2, result.output
+        result = redrive("replay", verb, *words, code=2)
         assert told in " ".join(result.output.split())
 
 
@@ -154,18 +152,17 @@ def test_an_editor_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     ],
 )
 def test_a_message_is_edited_and_sent_or_is_unchanged_and_stays(
+    folder: Path,
     editor: str,
     words: list[str],
     expected: bytes | None,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The plan that is applied has the edit; no file is left."""
-    monkeypatch.chdir(tmp_path)
-    write_settings(tmp_path, "dlq")
+    write_settings(folder, "dlq")
     monkeypatch.setenv("VISUAL", editor)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
     sent: list[Edit] = []
 
     def planned(settings: object, selection: Any, order: Order, edited: Any) -> ReplayPlan:
@@ -178,9 +175,8 @@ def test_a_message_is_edited_and_sent_or_is_unchanged_and_stays(
 
     monkeypatch.setattr(replay, "planned_message", planned)
     monkeypatch.setattr(replay, "plan_and_apply", applied)
-    result = CliRunner().invoke(main, ["replay", *words, "--because", "a ticket"])
-    assert result.exit_code == 0, result.output
-    assert not [*tmp_path.glob("redrive-edit-*")]
+    result = redrive("replay", *words, "--because", "a ticket", code=0)
+    assert not [*folder.glob("redrive-edit-*")]
     if expected is None:
         assert not sent
         assert result.output == "dlq:0:1 is unchanged: nothing is sent\n"
@@ -191,8 +187,7 @@ def test_a_message_is_edited_and_sent_or_is_unchanged_and_stays(
 
 def test_an_editor_and_options_do_not_go_together() -> None:
     """One says all that changes."""
-    result = CliRunner().invoke(main, ["replay", "--edit", "dlq:0:1", "--drop-header", "a"])
-    assert result.exit_code == 2
+    result = redrive("replay", "--edit", "dlq:0:1", "--drop-header", "a", code=2)
     assert "--edit does not go with" in result.output
 
 

@@ -9,25 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 import pytest
-from click.testing import CliRunner
+from tests.commands import redrive, told
+from tests.configurations import write_settings
 from tests.outcomes.samples import append, outcome, rows
 
 from redrive.command import SUBCOMMANDS, main
 from redrive.rules import parse
 from redrive.settings import read_settings
 
-SETTINGS = """\
-[application]
-name = "shop"
-[kafka]
-bootstrap_servers = "localhost:1"
-[[handlers]]
-queue = "orders.dlq"
-name = "payments"
-rules = "orders.rul"
-"""
 KAFKA = "DIALECT(KAFKA)\nACTION(RETRY)\n"
 FAILED: dict[str, Any] = {
     "origin": "orders.dlq:0:1",
@@ -45,19 +35,16 @@ FAILED: dict[str, Any] = {
 
 
 @pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def ledger(folder: Path) -> Path:
     """The settings of a job, without a broker, whose ledger has one dead letter."""
-    monkeypatch.chdir(tmp_path)
-    Path("redrive.toml").write_text(SETTINGS)
-    Path("orders.rul").write_text(KAFKA)
+    write_settings(folder, handlers={"payments": "orders.dlq"}, rules=KAFKA)
     append(read_settings(Path("redrive.toml")).job.ledger.path, rows([outcome(0, **FAILED)]))
-    return Path("orders.rul")
+    return Path("payments.rul")
 
 
 def shown(*arguments: str) -> list[str]:
     """The output in words, without line ends."""
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 0, result.output
+    result = redrive(*arguments, code=0)
     return result.stdout.split()
 
 
@@ -90,18 +77,18 @@ def test_a_parked_message_says_which_round_is_next_and_when(ledger: Path) -> Non
     ledger.write_text("DIALECT(KAFKA) RETRYINT(3600)\nACTION(RETRY) RETRY(5)\n")
     table = parse(ledger.read_text()).required().hash[:16]
     now, common = int(time.time() * 1000), {**FAILED, "handler": "payments", "reason": 0}
-    told = {**common, "table": table, "rule_line": 2, "reason_name": "", "detail": ""}
-    put = outcome(1, **told | {"result": "retried", "attempt": 1, "time": now - 60_000})
+    plain = {**common, "table": table, "rule_line": 2, "reason_name": "", "detail": ""}
+    put = outcome(1, **plain | {"result": "retried", "attempt": 1, "time": now - 60_000})
     back = {
         "result": "parked",
         "attempt": 2,
         "origin": "orders.dlq:0:2",
         "outcome": "orders.dlq:0:2",
     }
-    parked = outcome(2, **told | back | {"time": now})
+    parked = outcome(2, **plain | back | {"time": now})
     append(read_settings(Path("redrive.toml")).job.ledger.path, rows([put, parked]))
     assert "round 2 of 5 in" in " ".join(shown("ls", "--wide"))
-    (found,) = orjson.loads(CliRunner().invoke(main, ["ls", "--json"]).stdout)["dead_letters"]
+    (found,) = told("ls")["dead_letters"]
     assert (found["next"]["attempt"], found["next"]["rule_line"]) == ("round 2 of 5", 2)
 
 

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from tests.commands import redrive
 from tests.configurations import write_settings
+from tests.conftest import KafkaClient
 
 from redrive.checkpoints.control import ControlTopic, LostPosition
-from redrive.command import main
 from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
 from redrive.operations.states import ensure_topics, read_states
 from redrive.settings import read_settings
 
 
-def redrive(*arguments: str, code: int = 0) -> str:
-    """The output of a command that ends with an exit code."""
-    result = CliRunner().invoke(main, ["handler", *arguments])
-    assert result.exit_code == code, result.output
-    return result.output
+def handler(*arguments: str, code: int = 0) -> str:
+    """What ``redrive handler`` says, which ends with an exit code."""
+    return redrive("handler", *arguments, code=code).output
 
 
-def test_a_stopped_handler_is_listed_and_resumed(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    unique_name: Callable[[str], str],
-    bootstrap_servers: str,
-) -> None:
+def test_a_stopped_handler_is_listed_and_resumed(kafka: KafkaClient, folder: Path) -> None:
     """What is left out is printed, and who resumed it is kept; another handler is not resumed."""
-    monkeypatch.chdir(tmp_path)
-    name, queues = unique_name("app"), ("orders.dlq", "payments.dlq")
-    path = write_settings(tmp_path, *queues, application=name, servers=bootstrap_servers)
+    name, queues = kafka.unique_name("app"), ("orders.dlq", "payments.dlq")
+    path = write_settings(folder, *queues, application=name, servers=kafka.bootstrap_servers)
     job = read_settings(path).job
-    assert "stopped" not in redrive("list")  # the job never ran
+    assert "stopped" not in handler("list")  # the job never ran
     ensure_topics(job)
     lost = LostPosition(
         source="payments.dlq", found=17, identity="", committed=3, first=10, end=15,
@@ -46,12 +37,12 @@ def test_a_stopped_handler_is_listed_and_resumed(
     cluster = Cluster(job.connection)
     with ControlTopic(cluster, job.control_topic) as entries:
         entries.set_lost({lane: lost})
-    assert "payments is stopped: it is gone\nhint: find out why" in redrive("list")
-    states = {one["handler"]: one["is_stopped"] for one in json.loads(redrive("list", "--json"))}
+    assert "payments is stopped: it is gone\nhint: find out why" in handler("list")
+    states = {one["handler"]: one["is_stopped"] for one in json.loads(handler("list", "--json"))}
     assert states == {"orders": False, "payments": True}
-    assert "is not stopped" in redrive("resume", "orders", code=2)
-    assert "did you mean payments" in redrive("resume", "payment", code=2)
-    said = redrive("resume", "payments", "--from", "latest", "--because", "too late")
+    assert "is not stopped" in handler("resume", "orders", code=2)
+    assert "did you mean payments" in handler("resume", "payment", code=2)
+    said = handler("resume", "payments", "--from", "latest", "--because", "too late")
     assert (
         said
         == f"{lane} goes on from the latest: 7 offsets gone unread, 5 offsets or more skipped\n"
@@ -60,20 +51,17 @@ def test_a_stopped_handler_is_listed_and_resumed(
     assert answer.answers(lane, 17)
     assert not answer.answers(lane, 18)
     assert (answer.begin.value, answer.purpose) == ("latest", "too late")
-    assert "is about to go on" in redrive("list")
+    assert "is about to go on" in handler("list")
 
 
 def test_a_handler_whose_topic_may_not_be_read_is_stopped_with_what_to_do(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    unique_name: Callable[[str], str],
-    bootstrap_servers: str,
+    kafka: KafkaClient, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though there is nothing to resume."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Cluster, "unreadable", lambda *_: frozenset({"orders.dlq"}))
-    write_settings(tmp_path, "orders.dlq", application=unique_name("a"), servers=bootstrap_servers)
-    said = redrive("list")
+    name = kafka.unique_name("a")
+    write_settings(folder, "orders.dlq", application=name, servers=kafka.bootstrap_servers)
+    said = handler("list")
     assert "orders is stopped: this user may not read topic orders.dlq\nhint: grant Read" in said
-    (told,) = json.loads(redrive("list", "--json"))
+    (told,) = json.loads(handler("list", "--json"))
     assert (told["is_stopped"], told["is_denied"]) == (True, True)

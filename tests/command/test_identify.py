@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
+from tests.commands import redrive, told
 from tests.configurations import write_settings
+from tests.conftest import KafkaClient
 
-from redrive.command import main
 from redrive.rules import parse
 
 CONNECT = [
@@ -30,32 +29,20 @@ RETRY_TOPIC = [
 ]
 
 
-def redrive(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments)
-
-
 @pytest.fixture
-def topic(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    unique_name: Callable[[str], str],
-    admin: KafkaAdminClient,
-    produce: Callable[..., None],
-) -> str:
+def topic(kafka: KafkaClient, folder: Path) -> str:
     """Six dead letters of Connect's, three of Spring's, one of no scheme."""
-    monkeypatch.chdir(tmp_path)
-    name = unique_name("dlq")
-    admin.create_topics([NewTopic(name, 1, 1)], wait_for_metadata=True)
+    name = kafka.unique_name("dlq")
+    kafka.create(name)
     kinds = [CONNECT] * 6 + [RETRY_TOPIC] * 3
-    produce(name, [{"value": b"{}", "key": b"k", "headers": headers} for headers in kinds])
-    produce(name, [{"value": b"no dead letter", "headers": [("x-error", b"a.B: boom")]}])
+    kafka.produce(name, [{"value": b"{}", "key": b"k", "headers": headers} for headers in kinds])
+    kafka.produce(name, [{"value": b"no dead letter", "headers": [("x-error", b"a.B: boom")]}])
     return name
 
 
 def test_schemes_shares_and_examples_are_told(topic: str, bootstrap_servers: str) -> None:
     """For people in lines, for programs as JSON; the example is a message that is there."""
-    result = redrive("identify", topic, "--bootstrap-server", bootstrap_servers)
-    assert result.exit_code == 0, result.output
+    result = redrive("identify", topic, "--bootstrap-server", bootstrap_servers, code=0)
     assert f"{topic}: the newest 10 messages" in result.stdout
     assert "connect  6 (60.0%)" in result.stdout
     assert "spring-retry-topic  3 (30.0%)" in result.stdout
@@ -75,10 +62,7 @@ def test_the_newest_messages_are_looked_at(topic: str, bootstrap_servers: str) -
 
 
 def test_a_partition_without_a_leader_is_left_out_and_named(
-    topic: str,
-    bootstrap_servers: str,
-    admin: KafkaAdminClient,
-    without_leader: Callable[..., None],
+    topic: str, bootstrap_servers: str, admin: KafkaAdminClient, without_leader: Callable[..., None]
 ) -> None:
     """The sample is of the others; a record of its own can't be shown, and that is said."""
     admin.create_partitions({topic: 2})
@@ -94,10 +78,9 @@ def test_a_partition_without_a_leader_is_left_out_and_named(
 def test_a_table_is_written_once(topic: str, bootstrap_servers: str) -> None:
     """It has no error, and is never written over what somebody has changed."""
     arguments = ("identify", topic, "--bootstrap-server", bootstrap_servers, "--write", "a.rul")
-    assert redrive(*arguments).exit_code == 0
+    redrive(*arguments, code=0)
     assert parse(Path("a.rul").read_text()).table is not None
-    again = redrive(*arguments)
-    assert again.exit_code == 2
+    again = redrive(*arguments, code=2)
     assert "a.rul exists already" in again.stderr
 
 
@@ -105,38 +88,35 @@ def test_schemes_of_the_settings_are_known(topic: str, bootstrap_servers: str) -
     """With -c what was none is of a scheme of one's own."""
     mine = '[schemes.mine]\nrecognise = "x-error"\nerror.class = "x-error as class"\n'
     write_settings(Path(), topic, servers=bootstrap_servers, more=mine)
-    found = json.loads(redrive("identify", topic, "--json").stdout)
+    found = told("identify", topic)
     assert found["schemes"][-1]["scheme"] == "mine"
     assert found["schemes"][-1]["errors"] == {"a.B": 1}
 
 
 def test_a_topic_that_is_not_there_is_an_error(topic: str, bootstrap_servers: str) -> None:
     """With the name that was probably meant."""
-    result = redrive("identify", f"{topic}x", "--bootstrap-server", bootstrap_servers)
-    assert result.exit_code == 1
+    result = redrive("identify", f"{topic}x", "--bootstrap-server", bootstrap_servers, code=1)
     assert f"did you mean {topic}?" in result.stderr
 
 
 def test_one_record_is_shown_with_what_it_says(topic: str, bootstrap_servers: str) -> None:
     """A place behind the topic shows the record; an offset that is not there says which are."""
     server = ("--bootstrap-server", bootstrap_servers)
-    result = redrive("identify", f"{topic}:0:0", *server)
-    assert result.exit_code == 0, result.output
+    result = redrive("identify", f"{topic}:0:0", *server, code=0)
     assert "dead letter of connect" in result.stdout
     assert "origin           topic orders partition 3 offset 42" in result.stdout
     Path("t.rul").write_text("DIALECT(KAFKA)\nSCHEME(connect) PARTITION(3) ACTION(RETRY)\n")
     explained = redrive("explain", "t.rul", "--message", f"{topic}:0:0", *server)
     assert "+ SCHEME(connect): the message has 'connect'" in explained.stdout, explained.output
     by_key = ("explain", "t.rul", "--message", topic, "--key")
-    newest = json.loads(redrive(*by_key, "k", *server, "--json").stdout)
+    newest = told(*by_key, "k", *server)
     assert newest["message"]["TOPIC"] == "shipments", "the newest record with the key"
     assert "no record" in redrive(*by_key, "nobody", *server).stderr
-    told = json.loads(redrive("identify", f"{topic}:0:6", *server, "--json").stdout)
-    assert (told["scheme"], told["view"]["group"]) == ("spring-retry-topic", "ship")
-    gone = redrive("identify", f"{topic}:0:99", *server)
-    assert gone.exit_code == 1
+    shown = told("identify", f"{topic}:0:6", *server)
+    assert (shown["scheme"], shown["view"]["group"]) == ("spring-retry-topic", "ship")
+    gone = redrive("identify", f"{topic}:0:99", *server, code=1)
     assert "offsets 0 to 9" in gone.stderr
-    assert redrive("identify", f"{topic}:7:0", *server).exit_code == 1
+    redrive("identify", f"{topic}:7:0", *server, code=1)
 
 
 def test_a_topic_is_browsed_without_any_definitions(topic: str, bootstrap_servers: str) -> None:
@@ -146,7 +126,7 @@ def test_a_topic_is_browsed_without_any_definitions(topic: str, bootstrap_server
     assert f"{topic}:0:0" in text
     assert "dead letter (connect): MQRC_FORMAT_ERROR (2110), was for orders, by jdbc-sink" in text
     assert "error: org.apache.kafka.connect.errors.DataException" in text
-    last = json.loads(redrive("browse", topic, *server, "--from", "latest", "--json").stdout)
+    last = told("browse", topic, *server, "--from", "latest")
     assert [one["offset"] for one in last] == list(range(10))
     assert last[-1]["dead_letter"] is None
     wrong = redrive("browse", f"{topic}x", *server)

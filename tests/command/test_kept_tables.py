@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
-from click.testing import CliRunner, Result
 from tests.outcomes.conftest import small_job
 from tests.outcomes.small_job import SmallJob, dead_letter
 
 from redrive.checkpoints.control import ControlTopic, TableIdentity
 from redrive.checkpoints.own_topics import state_topic
 from redrive.checkpoints.tables import RunningTable, keep_tables
-from redrive.command import main
 from redrive.errors import ConfigurationError, RedriveError
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
@@ -59,17 +57,6 @@ def ran(
     return hashes
 
 
-def command(small_job: SmallJob, *words: str, answer: str = "") -> Result:
-    """What a command of the job says."""
-    arguments = [*words, "-c", small_job.config_file]
-    return CliRunner().invoke(main, arguments, input=answer)
-
-
-def json_of(result: Result) -> Any:
-    assert result.exit_code == 0, result.stderr
-    return orjson.loads(result.stdout)
-
-
 @contextmanager
 def running(small_job: SmallJob, refusal: RedriveError | None = None) -> Iterator[None]:
     """This process stands for the job: it answers a restart as the job does."""
@@ -103,50 +90,46 @@ def test_every_table_that_ran_is_listed_and_what_cannot_be_read_is_never_none(
     small_job: SmallJob,
 ) -> None:
     """Who ran it, and which decides; a topic without any, and a strange entry, are told."""
-    missing = command(small_job, "tables")
-    assert missing.exit_code == 1
+    missing = small_job.run("tables", code=1)
     assert "no tables are kept in" in missing.stderr
     now = small_job.configuration.handlers[0].rules
     first, second = ran(small_job, KEPT, now)
-    listed = json_of(command(small_job, "tables", "--json"))
+    listed = small_job.told("tables")
     assert listed["complete"]
     told = [(it["hash"], it["current"], it["last_by"], it["hits"]) for it in listed["tables"]]
     assert told == [(second, True, "ann@mars", None), (first, False, "ann@mars", None)]
-    shown = command(small_job, "tables").stdout
+    shown = small_job.run("tables").stdout
     assert first[:12] in shown
     assert second[:12] in shown
     job = small_job.configuration
     Cluster(job.connection).append(job.tables_topic, b"orders/x", b"nothing of ours")
-    strange = command(small_job, "tables", "--json")
-    assert not json_of(strange)["complete"]
+    strange = small_job.run("tables", "--json")
+    assert not orjson.loads(strange.stdout)["complete"]
     assert "the entry orders/x of" in strange.stdout
     # A broken table in the file is no reason not to find the one before it.
     rules_file(small_job).write_text("ACTION(\n")
-    assert command(small_job, "tables", "show", first[:6], "--raw").stdout == KEPT
-    wrong = command(small_job, "tables", "show", "f00")
-    assert wrong.exit_code == 2
+    assert small_job.run("tables", "show", first[:6], "--raw").stdout == KEPT
+    wrong = small_job.run("tables", "show", "f00", code=2)
     assert "no table with a hash that begins with 'f00' is kept" in wrong.stderr
 
 
-def test_hits_are_counted_by_rule_though_comments_moved_its_line(
-    small_job: SmallJob, produce: Callable[..., None]
-) -> None:
+def test_hits_are_counted_by_rule_though_comments_moved_its_line(small_job: SmallJob) -> None:
     """Outcomes name a line; the line belongs to the layout that the table had at their time."""
     text = small_job.configuration.handlers[0].rules
     ran(small_job, text)
     letters = [dead_letter(n, "2051") for n in range(2)]
-    produce(small_job.identity.topic, [*letters, dead_letter(3, "2053", "nowhere")])
+    small_job.produce([*letters, dead_letter(3, "2053", "nowhere")])
     small_job.step(now=_milliseconds())
-    unmoved = json_of(command(small_job, "tables", "--hits", "--json"))["tables"]
+    unmoved = small_job.told("tables", "--hits")["tables"]
     assert [one["hits"]["count"] for one in unmoved] == [3]
     moved = f"* a comment\n* and one more\n{text}"
     [same] = ran(small_job, moved)
-    listed = json_of(command(small_job, "tables", "--hits", "--json"))["tables"]
+    listed = small_job.told("tables", "--hits")["tables"]
     assert [one["hits"]["count"] for one in listed] == [3]
-    shown = json_of(command(small_job, "tables", "show", same, "--json"))
+    shown = small_job.told("tables", "show", same)
     assert [(it["line"], it["count"]) for it in shown["rules"]] == [(4, 1), (5, 0), (6, 2)]
     assert shown["text"] == moved
-    lines = command(small_job, "tables", "show", same).stdout.splitlines()
+    lines = small_job.run("tables", "show", same).stdout.splitlines()
     assert lines[-1].split()[0] == "2", "the number stands beside its rule"
     assert "ACTION(DISCARD)" in lines[-1]
 
@@ -164,18 +147,16 @@ def test_going_back_writes_the_file_after_asking_and_keeps_what_it_held(
     first, _ = ran(small_job, KEPT, mistake)
     words = ("restart", "--table", first[:8])
     with running(small_job):
-        declined = command(small_job, *words, answer="n\n")
-        assert declined.exit_code == 1
+        declined = small_job.run(*words, typed="n\n", code=1)
         assert "What it holds now is kept as orders.rul.2" in declined.stderr
         assert file.read_text() == mistake
         assert _beside(file) == {}
-        done = command(small_job, *words, answer="y\n")
-        assert done.exit_code == 0, done.stderr
+        done = small_job.run(*words, typed="y\n", code=0)
         assert "orders: what decides has changed; what is parked" in done.stdout
         assert "again; what it held is kept as orders.rul.2" in done.stdout
         assert file.read_text() == KEPT
         assert list(_beside(file).values()) == [mistake]
-        again = command(small_job, *words)
+        again = small_job.run(*words)
         assert "holds the table" in again.stdout
         assert "no table changed in meaning" in again.stdout
         assert "redrive replay now" in again.stdout
@@ -192,7 +173,7 @@ def test_a_job_that_refuses_gets_its_file_back(small_job: SmallJob) -> None:
     file.write_text("ACTION(\n")
     [first] = ran(small_job, KEPT)
     with running(small_job, ConfigurationError("a running job keeps its cores")):
-        refused = command(small_job, "restart", "--table", first, "--yes")
+        refused = small_job.run("restart", "--table", first, "--yes")
     assert refused.exit_code == 1
     assert "not restarted, the job goes on as before: a running job keeps" in refused.stderr
     assert file.read_text() == "ACTION(\n"
@@ -204,73 +185,66 @@ def test_without_a_job_nothing_is_written(small_job: SmallJob) -> None:
     file = rules_file(small_job)
     before = file.read_text()
     [first] = ran(small_job, KEPT)
-    result = command(small_job, "restart", "--table", first, "--yes")
-    assert result.exit_code == 1
+    result = small_job.run("restart", "--table", first, "--yes", code=1)
     assert "no job runs in" in result.stderr
     assert file.read_text() == before
 
 
 def test_a_plan_shows_what_the_new_table_does_against_the_one_that_decides(
-    small_job: SmallJob, produce: Callable[..., None]
+    small_job: SmallJob,
 ) -> None:
     """The old file is gone by then, but what decided is kept. Declined, nothing happens."""
     file = rules_file(small_job)
     ran(small_job, file.read_text())
-    produce(small_job.identity.topic, [dead_letter(n, "2052", "gone") for n in range(5)])
+    small_job.produce([dead_letter(n, "2052", "gone") for n in range(5)])
     small_job.step(now=_milliseconds())
     plan = ("restart", "--plan")
     with running(small_job):
-        same = command(small_job, *plan, answer="n\n")
+        same = small_job.run(*plan, typed="n\n")
         assert "no table changed in meaning" in same.stdout
         file.write_text(f"{file.read_text()}REASON(MQRC_Q_DELETED) ACTION(DISCARD)\n")
-        asked = command(small_job, *plan, answer="n\n")
-        assert asked.exit_code == 1
+        asked = small_job.run(*plan, typed="n\n", code=1)
         assert "5" in asked.stdout
         assert "discard" in asked.stdout.lower()
         assert "goes on with" not in asked.stdout
-        done = command(small_job, *plan, "--yes")
-        assert done.exit_code == 0, done.stderr
+        done = small_job.run(*plan, "--yes", code=0)
         assert "orders: what decides has changed" in done.stdout
         file.write_text("ACTION(FORWARD)\n")
-        wrong = command(small_job, *plan)
-        assert wrong.exit_code == 1
+        wrong = small_job.run(*plan, code=1)
         assert "not restarted, the job goes on as before: 1 error" in wrong.stderr
         assert "orders.rul:1:8: error" in wrong.stderr
         assert "^" in wrong.stderr
 
 
-def test_a_plan_shows_what_other_schemes_alone_do(
-    small_job: SmallJob, produce: Callable[..., None]
-) -> None:
+def test_a_plan_shows_what_other_schemes_alone_do(small_job: SmallJob) -> None:
     """A table of the same meaning decides otherwise about what is read otherwise."""
     file, settings = rules_file(small_job), Path(small_job.config_file)
     file.write_text(text := f"{file.read_text()}ACTION(DISCARD)\n")
     bare = settings.read_text()
     whys = [{"value": b"x", "headers": [("x-why", b"late")], "partition": n % 2} for n in range(5)]
-    produce(small_job.identity.topic, whys)
+    small_job.produce(whys)
     small_job.step(now=_milliseconds())
     ran(small_job, text)
     settings.write_text(f'{bare}[schemes.mine]\nrecognise = "x-why"\n')
     plan = ("restart", "--plan")
     with running(small_job):
-        shown = command(small_job, *plan, answer="n\n").stdout
+        shown = small_job.run(*plan, typed="n\n").stdout
         assert "[schemes.mine] of the settings is another one" in shown
         assert "the tables mean the same" not in shown
         assert "NEWLY DISCARDED: 5 messages: REMAINS becomes DISCARD" in shown
     mine = (OwnScheme(name="mine", recognise="x-why"),)
     ran(small_job, text, schemes=mine)
     with running(small_job):
-        same = command(small_job, *plan, answer="n\n").stdout
+        same = small_job.run(*plan, typed="n\n").stdout
         assert "no table changed in meaning" in same
     settings.write_text(bare)
     with running(small_job):
-        back = command(small_job, *plan, answer="n\n").stdout
+        back = small_job.run(*plan, typed="n\n").stdout
         assert "5 messages: DISCARD (line 5) becomes REMAINS" in back
     # As an earlier version kept it, which knew nothing of schemes.
     ran(small_job, text, schemes=mine, kept_schemes=())
     with running(small_job):
-        lost = command(small_job, *plan)
-        assert lost.exit_code == 1
+        lost = small_job.run(*plan, code=1)
         assert "the [schemes] that decide for orders are not kept" in lost.stderr
 
 
@@ -278,7 +252,7 @@ def test_who_asked_for_the_restart_is_told_to_the_job_once(small_job: SmallJob) 
     """A plain signal afterwards is nobody's in particular."""
     job = small_job.configuration
     with running(small_job):
-        assert command(small_job, "restart").exit_code == 0
+        small_job.run("restart", code=0)
     record = RestartRecord(job.directory, job.share)
     assert record.asked_by() == this_user()
     assert record.asked_by() == ""

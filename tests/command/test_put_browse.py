@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
-from tests.conftest import commit_offset
+from tests.commands import redrive, told
+from tests.configurations import write_settings
+from tests.conftest import KafkaClient
 
 from redrive.checkpoints.control import ControlTopic
-from redrive.command import main
 from redrive.engine.message import NO_ATTEMPTS, Message
 from redrive.engine.names import remaining_topic
 from redrive.engine.waiting import remaining
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterHeader, Headers, encode_header
 
 SCRIPT = """\
@@ -37,47 +36,26 @@ SECOND = "DEFINE QLOCAL(PAY)\nDEFINE CHANNEL(TO.B) CHLTYPE(RCVR)\n"
 
 
 @pytest.fixture
-def manager(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    unique_name: Callable[[str], str],
-    bootstrap_servers: str,
-    admin: KafkaAdminClient,
-) -> str:
+def manager(kafka: KafkaClient, folder: Path) -> str:
     """A queue manager of its own with its topics, and a second one that it knows."""
-    monkeypatch.chdir(tmp_path)
-    name = "QM" + unique_name("").rpartition("-")[2].strip(".")
-    (tmp_path / f"{name}.mqsc").write_text(SCRIPT.format(name))
-    (tmp_path / f"{name}B.mqsc").write_text(SECOND)
-    (tmp_path / "redrive.toml").write_text(
-        f'[application]\nname = "app{name}"\n'
-        f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n'
-        f'[topology]\nfiles = ["{name}.mqsc", "{name}B.mqsc"]\n'
-    )
-    topics = ("redrive-put", "ORDERS", "DLQ", f"{name}B")
-    admin.create_topics(
-        [NewTopic(f"{name}--{topic}", 1, 1) for topic in topics], wait_for_metadata=True
-    )
+    name = kafka.queue_manager()
+    (folder / f"{name}.mqsc").write_text(SCRIPT.format(name))
+    (folder / f"{name}B.mqsc").write_text(SECOND)
+    files = f'[topology]\nfiles = ["{name}.mqsc", "{name}B.mqsc"]\n'
+    write_settings(folder, application=f"app{name}", servers=kafka.bootstrap_servers, more=files)
+    kafka.create(*(f"{name}--{topic}" for topic in ("redrive-put", "ORDERS", "DLQ", f"{name}B")))
     return name
 
 
-def redrive(*arguments: str, data: str = "") -> Result:
-    return CliRunner().invoke(main, arguments, input=data)
-
-
-def browsed(*arguments: str) -> list[dict[str, Any]]:
-    """The messages that ``browse --json`` shows."""
-    result = redrive("browse", *arguments, "--json")
-    assert result.exit_code == 0, result.output
-    found: list[dict[str, Any]] = json.loads(result.stdout)
-    return found
+browsed = partial(told, "browse")
+"""The messages that ``browse --json`` shows."""
 
 
 # put
 
 
 def test_a_message_is_on_the_intake_as_an_application_writes_it(
-    manager: str, read_all: Callable[..., list[Any]]
+    kafka: KafkaClient, manager: str
 ) -> None:
     """Names, fields and properties are headers; the position that is told is the record's."""
     result = redrive(
@@ -96,7 +74,7 @@ def test_a_message_is_on_the_intake_as_an_application_writes_it(
         *("--property", "JMS_IBM_MQMD_MsgType=MQMT_REQUEST"),
     )
     assert result.exit_code == 0, result.output
-    (record,) = read_all(f"{manager}--redrive-put")
+    (record,) = kafka.read(f"{manager}--redrive-put")
     assert result.stdout == f"{record.topic}:0:{record.offset}\n"
     assert (record.key, record.value) == (b"k", b"two chairs")
     context = ("UserIdentifier", "PutApplType", "PutApplName")
@@ -115,11 +93,11 @@ def test_a_message_is_on_the_intake_as_an_application_writes_it(
 
 
 def test_a_put_without_options_leaves_everything_to_the_queue(
-    manager: str, read_all: Callable[..., list[Any]]
+    kafka: KafkaClient, manager: str
 ) -> None:
     """ObjectQMgrName is blank, there is no key; persistence and priority are as the queue says."""
-    assert redrive("put", "ORDERS", "--at", manager, data="from a pipe").exit_code == 0
-    (record,) = read_all(f"{manager}--redrive-put")
+    redrive("put", "ORDERS", "--at", manager, typed="from a pipe", code=0)
+    (record,) = kafka.read(f"{manager}--redrive-put")
     assert (record.key, record.value) == (None, b"from a pipe")
     assert list(record.headers)[:3] == [
         ("redrive.oq", b"ORDERS"),
@@ -128,13 +106,11 @@ def test_a_put_without_options_leaves_everything_to_the_queue(
     ]
 
 
-def test_a_file_is_put_byte_by_byte_as_often_as_wanted(
-    manager: str, read_all: Callable[..., list[Any]]
-) -> None:
+def test_a_file_is_put_byte_by_byte_as_often_as_wanted(kafka: KafkaClient, manager: str) -> None:
     """Each message is acknowledged and told."""
     Path("body").write_bytes(b"\xff\x00\r\n")
     result = redrive("put", "ORDERS", "--at", manager, "--file", "body", "--count", "3")
-    records = read_all(f"{manager}--redrive-put")
+    records = kafka.read(f"{manager}--redrive-put")
     assert [record.value for record in records] == [b"\xff\x00\r\n"] * 3
     assert result.stdout.split() == [f"{one.topic}:0:{one.offset}" for one in records]
 
@@ -152,19 +128,17 @@ def test_a_file_is_put_byte_by_byte_as_often_as_wanted(
     ],
 )
 def test_what_cannot_be_put_is_told_before_anything_is_written(
-    manager: str, arguments: list[str], said: str, read_all: Callable[..., list[Any]]
+    kafka: KafkaClient, manager: str, arguments: list[str], said: str
 ) -> None:
     """A command line that is wrong has exit code 2."""
-    result = redrive("put", *(one.format(manager) for one in arguments), data="x")
-    assert result.exit_code == 2
+    result = redrive("put", *(one.format(manager) for one in arguments), typed="x", code=2)
     assert said in result.stderr
-    assert read_all(f"{manager}--redrive-put") == []
+    assert kafka.read(f"{manager}--redrive-put") == []
 
 
 def test_a_missing_intake_says_what_creates_it(manager: str, admin: KafkaAdminClient) -> None:
     """The second manager has no topics yet; a put must not make one by accident."""
-    result = redrive("put", "PAY", "--at", f"{manager}B", "--data", "x")
-    assert result.exit_code == 1
+    result = redrive("put", "PAY", "--at", f"{manager}B", "--data", "x", code=1)
     assert f"there is no topic {manager}B--redrive-put" in result.stderr
     assert "redrive topology apply" in result.stderr
     assert f"{manager}B--redrive-put" not in {
@@ -175,8 +149,7 @@ def test_a_missing_intake_says_what_creates_it(manager: str, admin: KafkaAdminCl
 def test_a_body_that_the_intake_refuses_is_an_error(manager: str) -> None:
     """The broker's limit is a megabyte; what was not put is told."""
     Path("body").write_bytes(b"x" * 2_000_000)
-    result = redrive("put", "ORDERS", "--at", manager, "--file", "body")
-    assert result.exit_code == 1
+    result = redrive("put", "ORDERS", "--at", manager, "--file", "body", code=1)
     assert "0 of 1 messages are on" in result.stderr
     assert "MAXMSGL" in result.stderr
 
@@ -184,11 +157,11 @@ def test_a_body_that_the_intake_refuses_is_an_error(manager: str) -> None:
 # browse
 
 
-def test_messages_are_shown_and_stay(manager: str, produce: Callable[..., None]) -> None:
+def test_messages_are_shown_and_stay(kafka: KafkaClient, manager: str) -> None:
     """Position, time, key, properties and body; a second look shows the same."""
     headers = [("colour", b"blue")]
     at = 1_700_000_000_000
-    produce(
+    kafka.produce(
         f"{manager}--ORDERS",
         [
             {"key": b"k", "value": b"two\nchairs", "headers": headers, "timestamp_ms": at},
@@ -209,16 +182,12 @@ def test_messages_are_shown_and_stay(manager: str, produce: Callable[..., None])
 
 @pytest.mark.parametrize("start", ["waiting", "earliest", "latest"])
 def test_a_partition_without_a_leader_is_left_out_and_named(
-    manager: str,
-    admin: KafkaAdminClient,
-    produce: Callable[..., None],
-    without_leader: Callable[..., None],
-    start: str,
+    kafka: KafkaClient, manager: str, without_leader: Callable[..., None], start: str
 ) -> None:
     """The messages of the others are shown: of a queue, and of a topic by itself."""
     topic = f"{manager}--ORDERS"
-    admin.create_partitions({topic: 2})
-    produce(topic, [{"value": b"here", "partition": 0}])
+    kafka.admin.create_partitions({topic: 2})
+    kafka.produce(topic, [{"value": b"here", "partition": 0}])
     without_leader(f"{topic}:1")
     for place in ([manager, "ORDERS"], [topic]):
         result = redrive("browse", *place, "--from", start, "--json")
@@ -226,20 +195,16 @@ def test_a_partition_without_a_leader_is_left_out_and_named(
         assert f"no broker leads them: {topic}:1" in result.stderr
 
 
-def test_as_many_as_wanted_are_shown_from_either_end(
-    manager: str, produce: Callable[..., None]
-) -> None:
+def test_as_many_as_wanted_are_shown_from_either_end(kafka: KafkaClient, manager: str) -> None:
     """The oldest ones by default, the last ones in their order with --from latest."""
-    produce(f"{manager}--ORDERS", [{"value": b"%d" % number} for number in range(9)])
+    kafka.produce(f"{manager}--ORDERS", [{"value": b"%d" % number} for number in range(9)])
     shown = ("--count", "2")
     assert [one["body"] for one in browsed(manager, "ORDERS", *shown)] == ["0", "1"]
     latest = browsed(manager, "ORDERS", *shown, "--from", "latest")
     assert [one["body"] for one in latest] == ["7", "8"]
 
 
-def test_what_waits_is_shown_by_priority_then_as_it_came(
-    manager: str, produce: Callable[..., None]
-) -> None:
+def test_what_waits_is_shown_by_priority_then_as_it_came(kafka: KafkaClient, manager: str) -> None:
     """As MQGET would take it; from either end of the topic it is shown by time."""
     priorities = [None, b"3", b"9", b"3", None]
     messages = [
@@ -249,7 +214,7 @@ def test_what_waits_is_shown_by_priority_then_as_it_came(
         }
         for number, priority in enumerate(priorities)
     ]
-    produce(f"{manager}--ORDERS", messages)
+    kafka.produce(f"{manager}--ORDERS", messages)
     assert [one["body"] for one in browsed(manager, "ORDERS")] == ["2", "1", "3", "0", "4"]
     assert [one["body"] for one in browsed(manager, "ORDERS", "--count", "2")] == ["2", "1"]
     for start in ("earliest", "latest"):
@@ -257,11 +222,9 @@ def test_what_waits_is_shown_by_priority_then_as_it_came(
         assert [one["body"] for one in shown] == ["0", "1", "2", "3", "4"]
 
 
-def test_a_long_body_is_cut_with_a_note_but_not_in_json(
-    manager: str, produce: Callable[..., None]
-) -> None:
+def test_a_long_body_is_cut_with_a_note_but_not_in_json(kafka: KafkaClient, manager: str) -> None:
     """The terminal sees the beginning, a program all of it."""
-    produce(f"{manager}--ORDERS", [{"value": b"x" * 5000}])
+    kafka.produce(f"{manager}--ORDERS", [{"value": b"x" * 5000}])
     text = redrive("browse", manager, "ORDERS").stdout
     assert "body (5000 bytes)" in text
     assert "cut; --json shows all" in text
@@ -270,13 +233,15 @@ def test_a_long_body_is_cut_with_a_note_but_not_in_json(
     assert message["body"] == "x" * 5000
 
 
-def test_a_dead_letter_header_is_decoded(manager: str, produce: Callable[..., None]) -> None:
+def test_a_dead_letter_header_is_decoded(kafka: KafkaClient, manager: str) -> None:
     """Why, where to and by whom stand in words, and the body is what follows the header."""
     header = DeadLetterHeader(
         reason=2085, dest_q_name="NOPE", dest_q_mgr_name="QM9", put_appl_name="redrive"
     )
     value = encode_header(header) + b"hello"
-    produce(f"{manager}--DLQ", [{"value": value, "headers": [("JMS_IBM_MQMD_Format", b"MQDEAD")]}])
+    kafka.produce(
+        f"{manager}--DLQ", [{"value": value, "headers": [("JMS_IBM_MQMD_Format", b"MQDEAD")]}]
+    )
     text = redrive("browse", manager, "DLQ").stdout
     assert (
         "dead letter (mqdlh): MQRC_UNKNOWN_OBJECT_NAME (2085), was for NOPE@QM9, by redrive" in text
@@ -287,12 +252,12 @@ def test_a_dead_letter_header_is_decoded(manager: str, produce: Callable[..., No
 
 
 def test_a_transmission_queue_shows_what_the_job_has_not_taken(
-    manager: str, produce: Callable[..., None], bootstrap_servers: str
+    kafka: KafkaClient, manager: str
 ) -> None:
     """What the application's group has committed has left; --from earliest shows it still."""
     topic = f"{manager}--{manager}B"
-    produce(topic, [{"value": b"gone"}, {"value": b"waits"}])
-    commit_offset(bootstrap_servers, f"app{manager}", topic, 1)
+    kafka.produce(topic, [{"value": b"gone"}, {"value": b"waits"}])
+    kafka.commit(f"app{manager}", topic, 1)
     name = f"{manager}B"
     assert [one["body"] for one in browsed(manager, name)] == ["waits"]
     assert len(browsed(manager, name, "--from", "earliest")) == 2
@@ -300,8 +265,7 @@ def test_a_transmission_queue_shows_what_the_job_has_not_taken(
 
 def test_an_empty_queue_says_so(manager: str) -> None:
     """It is no error, and names the topic that was looked at."""
-    result = redrive("browse", manager, "ORDERS")
-    assert result.exit_code == 0
+    result = redrive("browse", manager, "ORDERS", code=0)
     assert f"ORDERS@{manager} holds no message that was not read yet" in result.stdout
     assert f"topic {manager}--ORDERS" in result.stdout
 
@@ -317,8 +281,7 @@ SAYS: Mapping[str, tuple[str, str]] = {
 @pytest.mark.parametrize("queue", SAYS)
 def test_a_name_that_keeps_no_messages_tells_where_they_are(manager: str, queue: str) -> None:
     """Aliases and remote definitions lead somewhere; unknown names are nearly some other."""
-    result = redrive("browse", manager, queue)
-    assert result.exit_code == 2
+    result = redrive("browse", manager, queue, code=2)
     for said in SAYS[queue]:
         assert said.format(manager) in result.stderr
 
@@ -326,19 +289,15 @@ def test_a_name_that_keeps_no_messages_tells_where_they_are(manager: str, queue:
 # topology show
 
 
-def test_the_topology_shows_messages_and_not_offsets(
-    manager: str, produce: Callable[..., None], bootstrap_servers: str
-) -> None:
+def test_the_topology_shows_messages_and_not_offsets(kafka: KafkaClient, manager: str) -> None:
     """The end of a transaction is none; of a transmission queue those that the job has taken."""
     orders, waiting = f"{manager}--ORDERS", f"{manager}--{manager}B"
     for topic in (orders, waiting):
-        produce(topic, [{"value": b"x"}] * 2)
-        with ControlTopic(
-            Cluster(Connection(bootstrap_servers=bootstrap_servers)), topic
-        ) as transaction:
+        kafka.produce(topic, [{"value": b"x"}] * 2)
+        with ControlTopic(Cluster(kafka.connection), topic) as transaction:
             transaction.write({"x": {}})  # and the format of the topic
-    commit_offset(bootstrap_servers, f"app{manager}", waiting, 1)
-    document = json.loads(redrive("topology", "show", "--json").stdout)
+    kafka.commit(f"app{manager}", waiting, 1)
+    document = told("topology", "show")
     assert document["depths"][orders] == {"messages": 4, "is_exact": True}
     assert document["depths"][waiting] == {"messages": 3, "is_exact": True}
     lines = [line.split() for line in redrive("topology", "show").stdout.splitlines()]
@@ -405,7 +364,7 @@ def test_a_channel_shows_what_its_receiver_could_put_nowhere(undelivered: str) -
     (head,) = browsed(undelivered, queue)
     assert (head["body"], head["is_undeliverable"]) == ("two chairs", True)
     assert "could put it nowhere" in redrive("browse", undelivered, queue).stdout
-    depths = json.loads(redrive("topology", "show", "--json").stdout)["depths"]
+    depths = told("topology", "show")["depths"]
     assert depths[f"{undelivered}--{queue}"] == {"messages": 1, "is_exact": True}
     shown = redrive("channel", "status", undelivered).stdout
     assert f"redrive browse {undelivered} --remaining shows" in shown
@@ -413,15 +372,14 @@ def test_a_channel_shows_what_its_receiver_could_put_nowhere(undelivered: str) -
 
 def test_a_queue_has_to_be_named(manager: str) -> None:
     """Unless what remains is asked for."""
-    result = redrive("browse", manager)
-    assert result.exit_code == 2
+    result = redrive("browse", manager, code=2)
     assert "--remaining" in result.stderr
 
 
-def test_an_expired_message_is_not_shown(manager: str, produce: Callable[..., None]) -> None:
+def test_an_expired_message_is_not_shown(kafka: KafkaClient, manager: str) -> None:
     """Expiry is in tenths of a second from the put; the others stay, in their number too."""
     expiries = {b"a": b"1", b"b": b"9999", b"c": None}
-    produce(
+    kafka.produce(
         f"{manager}--ORDERS",
         [
             {"value": body, "headers": [("JMS_IBM_MQMD_Expiry", expiry)] if expiry else []}
@@ -433,8 +391,8 @@ def test_an_expired_message_is_not_shown(manager: str, produce: Callable[..., No
     assert len(browsed(manager, "ORDERS", "--count", "1")) == 1
 
 
-def test_puts_of_one_open_carry_its_name(manager: str, read_all: Callable[..., list[Any]]) -> None:
+def test_puts_of_one_open_carry_its_name(kafka: KafkaClient, manager: str) -> None:
     """``--bind`` is a header of the intake, which the job takes off."""
-    assert redrive("put", "X", "--at", manager, "--data", "a", "--bind", "mine").exit_code == 0
-    (record,) = read_all(f"{manager}--redrive-put")
+    redrive("put", "X", "--at", manager, "--data", "a", "--bind", "mine", code=0)
+    (record,) = kafka.read(f"{manager}--redrive-put")
     assert ("redrive.bind", b"mine") in record.headers

@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
+from tests.commands import redrive
 from tests.configurations import write_settings
 
-from redrive.command import main, replay
+from redrive.command import replay
 from redrive.command.replay_view import accepted_before, question, show_plan, show_status
 from redrive.engine.commands import Replay, To
 from redrive.operations.replay.plan import Order, ReplayPlan, Warned
@@ -102,7 +102,7 @@ def test_a_plan_that_was_accepted_before_says_when_by_whom_and_why() -> None:
 @pytest.mark.parametrize("verb", ["replay", "discard"])
 def test_a_word_that_is_neither_command_nor_id_is_usage(verb: str) -> None:
     """It says what an ID looks like."""
-    result = CliRunner().invoke(main, [verb, "orders.dlq"])
+    result = redrive(verb, "orders.dlq")
     assert result.exit_code == click.UsageError.exit_code
     assert "topic:partition:offset" in result.stderr
 
@@ -112,15 +112,14 @@ def test_a_word_that_is_neither_command_nor_id_is_usage(verb: str) -> None:
     [((), "n\n", None), ((), "y\n", "ann"), (("--yes", "--because", "wrong"), "", "ann (wrong)")],
 )
 def test_cancelling_asks_and_tells_the_ledger_why(
+    folder: Path,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
     options: tuple[str, ...],
     typed: str,
     cancelled: str | None,
 ) -> None:
     """As every command that changes what becomes of messages."""
-    monkeypatch.chdir(tmp_path)
-    write_settings(tmp_path, "dlq")
+    write_settings(folder, "dlq")
     running = replace(status({}), waiting=3)
     told: list[str] = []
     monkeypatch.setattr(replay, "open_cluster", lambda _: nullcontext())
@@ -128,6 +127,6 @@ def test_cancelling_asks_and_tells_the_ledger_why(
     monkeypatch.setattr(replay, "statuses", lambda *_, **__: [running])
     monkeypatch.setattr(replay, "this_user", lambda: "ann")
     monkeypatch.setattr(replay, "cancel", lambda *words: told.append(words[-1]))
-    result = CliRunner().invoke(main, ["replay", "cancel", "5f2a", *options], input=typed)
+    result = redrive("replay", "cancel", "5f2a", *options, typed=typed)
     assert told == ([] if cancelled is None else [cancelled]), result.output
     assert result.exit_code == (1 if cancelled is None else 0)

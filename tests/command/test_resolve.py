@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from redrive.command import main
+from click.testing import Result
+from tests.commands import redrive
 
 QM1 = """\
 DEF QR(PAYROLL) RNAME(PAY) RQMNAME(QM2)
@@ -36,17 +35,16 @@ queue_managers:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "QM1.mqsc").write_text(QM1)
-    (tmp_path / "QM2.mqsc").write_text(QM2)
-    (tmp_path / "moon.yaml").write_text(MOON)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def folder(folder: Path) -> Path:
+    (folder / "QM1.mqsc").write_text(QM1)
+    (folder / "QM2.mqsc").write_text(QM2)
+    (folder / "moon.yaml").write_text(MOON)
+    return folder
 
 
-def resolve(*arguments: str) -> Result:
-    topology = () if "--topology" in arguments else ("--topology", ".")
-    return CliRunner().invoke(main, ["resolve", *arguments, *topology])
+def resolve(*words: str, code: int | None = None) -> Result:
+    topology = () if "--topology" in words else ("--topology", ".")
+    return redrive("resolve", *words, *topology, code=code)
 
 
 @pytest.mark.usefixtures("folder")
@@ -55,8 +53,7 @@ def test_the_way_is_shown_as_a_tree() -> None:
 
     Behind the steps of each manager stands what the job does, and at the end what was assumed.
     """
-    result = resolve("SALARY", "--at", "QM1")
-    assert result.exit_code == 0
+    result = resolve("SALARY", "--at", "QM1", code=0)
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     assert lines == [
         "QM1: SALARY",
@@ -219,8 +216,7 @@ def test_a_way_ends_as_on_the_job(folder: Path, case: str) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-    result = resolve(*arguments.split())
-    assert result.exit_code == code, result.output
+    result = resolve(*arguments.split(), code=code)
     assert [part for part in told if part not in result.output] == []
     assert ("=> " in result.output) is (code != 2 and "errors" not in case)
     if "shown once" in case:
@@ -238,8 +234,7 @@ def test_a_way_ends_as_on_the_job(folder: Path, case: str) -> None:
 )
 def test_options_ask_about_other_opens(arguments: list[str], reason: int) -> None:
     """Length, open options and the manager of the put."""
-    result = resolve(*arguments, "--json")
-    assert result.exit_code == 1
+    result = resolve(*arguments, "--json", code=1)
     assert json.loads(result.output)["problem"]["code"] == reason
 
 
@@ -259,8 +254,7 @@ def test_what_is_stored_is_shown_with_the_topic_that_keeps_it(
 def test_what_failed_commands_leave_is_resolved(folder: Path) -> None:
     """As after runmqsc: each command that failed is told on standard error, the rest stands."""
     (folder / "QM1.mqsc").write_text("DEF QL(A) MAXDEPTH(x)\nDEFINE\nALTER QL(GONE) GET(ENABLED)\n")
-    result = resolve("PAY", "--at", "QM2")
-    assert result.exit_code == 0
+    result = resolve("PAY", "--at", "QM2", code=0)
     assert "=> on a queue: PAY@QM2" in result.stdout
     told = [line for line in result.stderr.splitlines() if line.startswith("QM1.mqsc:")]
     assert [line.split(": ")[0] for line in told] == [

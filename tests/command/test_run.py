@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.commands import python, redrive
+from tests.configurations import write_settings
 from tests.conftest import PATIENCE
 
-from redrive.command import main
 from redrive.command.restart import restart
 from redrive.kafka import access
 from redrive.kafka.rights import Resource, Right
@@ -22,16 +23,6 @@ from redrive.settings import read_settings
 
 PRETEND = Path(__file__).with_name("pretend_job.py")
 RULES = "ACTION(FWD) FWDQ(REALLY.DEAD)\n"
-SETTINGS = """\
-[application]
-name = "orders"
-[kafka]
-bootstrap_servers = "{}"
-[[handlers]]
-queue = "orders.dlq"
-rules = "orders.rul"
-"""
-
 AS_ALICE = """\
 security_protocol = "SASL_PLAINTEXT"
 sasl_mechanism = "PLAIN"
@@ -41,11 +32,10 @@ sasl_password_file = "password"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(folder: Path) -> Path:
     """The working directory, with a rules table in it."""
-    monkeypatch.chdir(tmp_path)
     Path("orders.rul").write_text(RULES)
-    return tmp_path
+    return folder
 
 
 @pytest.fixture
@@ -57,14 +47,17 @@ def closed_port() -> int:
     return port
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments)
+def settings_file(servers: str, more: str = "") -> Path:
+    """Settings of the handler ``orders``; ``more`` may belong to it."""
+    return write_settings(
+        Path(), "orders.dlq", rules=RULES, application="orders", servers=servers, more=more
+    )
 
 
-def run_on(port: int | str, *more: str) -> Result:
+def run_on(port: int | str, *more: str, code: int | None = None) -> Result:
     address = f"127.0.0.1:{port}" if isinstance(port, int) else port
     options = ("--bootstrap-server", address, "--dlq", "orders.dlq", "--rules", "orders.rul")
-    return run("run", *options, *more)
+    return redrive("run", *options, *more, code=code)
 
 
 @pytest.mark.parametrize(
@@ -81,24 +74,22 @@ def run_on(port: int | str, *more: str) -> Result:
 )
 def test_a_command_line_that_does_not_exist_is_usage(arguments: list[str], said: str) -> None:
     """Exit code 2, and what would be right."""
-    result = run("run", *arguments)
-    assert result.exit_code == 2
+    result = redrive("run", *arguments, code=2)
     assert said in result.stderr
 
 
 def test_the_settings_of_the_folder_are_the_default(folder: Path) -> None:
     """As for every other command, unless an option says what they would."""
     (folder / "redrive.toml").write_text("x = 1\n")
-    assert "redrive.toml:1:1" in run("run").stderr
-    assert "redrive.toml:1:1" in run("run", "--log-level", "debug").stderr
-    assert "redrive.toml" not in run("run", "--rules", "a.rul").stderr
+    assert "redrive.toml:1:1" in redrive("run").stderr
+    assert "redrive.toml:1:1" in redrive("run", "--log-level", "debug").stderr
+    assert "redrive.toml" not in redrive("run", "--rules", "a.rul").stderr
 
 
 def test_wrong_options_and_tables_are_told_together(folder: Path, closed_port: int) -> None:
     """Every finding at once, with its place in the command line or in the table."""
     Path("orders.rul").write_text("REASON(1)\n")
-    result = run_on(closed_port, "--instance", "3/2")
-    assert result.exit_code == 1
+    result = run_on(closed_port, "--instance", "3/2", code=1)
     assert "<command line>:1:" in result.stderr
     assert "orders.rul:1:1: error: the rule has no ACTION" in result.stderr
     assert result.stderr.count("error: ") == 3
@@ -119,15 +110,13 @@ def test_what_is_not_there_is_named(
     folder: Path, arguments: list[str], code: int, said: str
 ) -> None:
     """A missing settings file is a usage error, a missing table an error of the settings."""
-    result = run("run", *arguments)
-    assert result.exit_code == code
+    result = redrive("run", *arguments, code=code)
     assert said in result.stderr
 
 
 def test_an_unreachable_broker_starts_nothing(folder: Path, closed_port: int) -> None:
     """One message with the address and the reason, no stack trace, no folder."""
-    result = run_on(closed_port)
-    assert result.exit_code == 1
+    result = run_on(closed_port, code=1)
     assert (
         f"no broker can be reached (127.0.0.1:{closed_port}: connection refused)" in result.stderr
     )
@@ -140,9 +129,8 @@ def test_all_that_keeps_a_job_from_starting_is_told_at_once(folder: Path, closed
     """A broker that is away, and an address for metrics that somebody else has."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}"
-        settings = SETTINGS.format(f"127.0.0.1:{closed_port}")
-        Path("redrive.toml").write_text(f'{settings}[observe]\nlisten = "{listen}"\n')
-        result = run("run", "-c", "redrive.toml")
+        settings_file(f"127.0.0.1:{closed_port}", f'[observe]\nlisten = "{listen}"\n')
+        result = redrive("run", "-c", "redrive.toml")
     assert result.exit_code == 1
     assert "the job can't start: 2 problems" in result.stderr
     assert "no broker can be reached" in result.stderr
@@ -155,14 +143,12 @@ def test_a_job_that_runs_is_named_and_not_its_port(folder: Path) -> None:
     """Whoever starts it a second time looks for the process."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}"
-        Path("redrive.toml").write_text(
-            f'{SETTINGS.format("localhost:1")}[observe]\nlisten = "{listen}"\n'
-        )
-        job = read_settings(Path("redrive.toml")).job
+        path = settings_file("localhost:1", f'[observe]\nlisten = "{listen}"\n')
+        job = read_settings(path).job
         job.directory.mkdir(parents=True)
         with PidFile.held(job), pytest.MonkeyPatch.context() as patch:
             patch.setattr("redrive.command.run.check_start", lambda _: None)
-            result = run("run", "-c", "redrive.toml")
+            result = redrive("run", "-c", "redrive.toml")
     assert result.exit_code == 1
     assert f"process {os.getpid()} already runs this job" in result.stderr
 
@@ -171,7 +157,7 @@ def test_debug_shows_the_stack_trace(folder: Path, closed_port: int) -> None:
     """With --debug the message has its stack trace in front of it."""
     address = f"127.0.0.1:{closed_port}"
     options = ["--bootstrap-server", address, "--dlq", "q", "--rules", "orders.rul"]
-    result = run("--debug", "run", *options)
+    result = redrive("--debug", "run", *options)
     assert "Traceback" in result.stderr
     assert result.exit_code == 1
 
@@ -209,10 +195,9 @@ def test_a_cluster_that_does_not_let_us_in_is_told(
 ) -> None:
     """The reason, whom we came as, and a hint at the settings; the password stays secret."""
     Path("password").write_text("hunter2")
-    text = SETTINGS.format(bootstrap_servers).replace("[[", f"{sign_in}\n[[")
-    Path("redrive.toml").write_text(text)
-    result = run("run", "-c", "redrive.toml")
-    assert result.exit_code == 1
+    path = settings_file(bootstrap_servers)
+    path.write_text(path.read_text().replace("[[", f"{sign_in}\n[["))
+    result = redrive("run", "-c", "redrive.toml", code=1)
     assert said in result.stderr
     assert "see security_protocol" in result.stderr
     assert "hunter2" not in result.stderr
@@ -221,16 +206,9 @@ def test_a_cluster_that_does_not_let_us_in_is_told(
 def test_a_folder_that_cannot_be_written_is_told(folder: Path, bootstrap_servers: str) -> None:
     """The job's folder is tried before anything starts."""
     Path("file").write_text("")
-    result = run_on(bootstrap_servers, "--directory", "file/state")
-    assert result.exit_code == 1
+    result = run_on(bootstrap_servers, "--directory", "file/state", code=1)
     assert "the job's folder" in result.stderr
     assert "can't be written: not a directory" in result.stderr
-
-
-def settings_file(bootstrap_servers: str, more: str = "") -> Path:
-    path = Path("redrive.toml")
-    path.write_text(SETTINGS.format(bootstrap_servers) + more)
-    return path
 
 
 def test_a_second_process_with_the_same_share_is_refused(
@@ -240,7 +218,7 @@ def test_a_second_process_with_the_same_share_is_refused(
     job = read_settings(settings_file(bootstrap_servers)).job
     job.directory.mkdir(parents=True)
     with PidFile.held(job):
-        result = run("run", "-c", "redrive.toml")
+        result = redrive("run", "-c", "redrive.toml")
     assert result.exit_code == 1
     assert f"process {os.getpid()} already runs this job" in result.stderr
     assert not list(job.directory.iterdir())
@@ -408,12 +386,6 @@ def test_an_error_that_ends_the_job_is_in_its_log(folder: Path, bootstrap_server
     fault = "from redrive.errors import FatalFault\n"
     fault += "def fail(configuration, control, **_):\n    raise FatalFault('fenced')\n"
     program = f"from redrive.command import main, run\n{fault}run._job = lambda: fail\nmain()\n"
-    ended = subprocess.run(
-        [sys.executable, "-c", program, "run", "-c", str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 1
+    ended = python("-c", program, "run", "-c", path, code=1)
     assert ended.stderr == "error: fenced\n"
     assert "ERROR   ended by an error: fenced" in Path("redrive.log").read_text()

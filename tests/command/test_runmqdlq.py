@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.conftest import PATIENCE, TopicFactory
+from tests.commands import redrive
+from tests.conftest import PATIENCE, KafkaClient
 
 from redrive.command import main
 from redrive.command.runmqdlq import Arguments, Report, read_input, settings_for
@@ -26,15 +27,14 @@ PASSWORD = "hunter2"  # noqa: S105 - what must be shown nowhere
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run in a folder of its own, without variables of ours."""
-    monkeypatch.chdir(tmp_path)
     for name in ("BOOTSTRAP_SERVERS", "DEADQ", "SETTINGS", "DIRECTORY", "SECURITY_PROTOCOL"):
         monkeypatch.delenv(f"REDRIVE_{name}", raising=False)
 
 
-def run(*arguments: str, table: str = RULES) -> Result:
-    return CliRunner().invoke(main, ["runmqdlq", *arguments], input=table)
+def run(*words: str, table: str = RULES, code: int | None = None) -> Result:
+    return redrive("runmqdlq", *words, typed=table, code=code)
 
 
 @pytest.mark.parametrize(
@@ -63,16 +63,14 @@ def test_options_that_do_not_exist_are_usage(words: list[str]) -> None:
     """There are no -m and -q; the usage text follows, and the exit code is 2."""
     with pytest.raises(UsageError):
         Arguments.parse(words)
-    result = run(*words)
-    assert result.exit_code == 2
+    result = run(*words, code=2)
     assert "Usage: redrive runmqdlq [QName [QMgrName]]" in result.stderr
 
 
 @pytest.mark.parametrize("word", ["?", "-?", "-h"])
 def test_a_question_mark_shows_the_usage(word: str) -> None:
     """Asked for, the usage text goes to standard output and is no error."""
-    result = run(word)
-    assert result.exit_code == 0
+    result = run(word, code=0)
     assert result.stdout.startswith("Usage: redrive runmqdlq [QName [QMgrName]] [-u UserID] [-c]")
 
 
@@ -210,8 +208,7 @@ def test_a_wrong_variable_is_shown_where_it_was_set() -> None:
 
 def test_a_table_with_errors_starts_nothing() -> None:
     """Every error is told with its line of standard input, the password's line included."""
-    result = run("Q", "-u", "alice", table="hunter2\nREASON(1)\nACTION(FWD)\n")
-    assert result.exit_code == 1
+    result = run("Q", "-u", "alice", table="hunter2\nREASON(1)\nACTION(FWD)\n", code=1)
     assert "<stdin>:2:1: error: the rule has no ACTION" in result.stderr
     assert "<stdin>:3:" in result.stderr
     assert PASSWORD not in result.stderr + result.stdout
@@ -220,8 +217,7 @@ def test_a_table_with_errors_starts_nothing() -> None:
 
 def test_no_table_at_all_is_an_error() -> None:
     """Empty standard input is no table (AMQ8750)."""
-    result = run("Q", table="")
-    assert result.exit_code == 1
+    result = run("Q", table="", code=1)
     assert "the table has no rule" in result.stderr
 
 
@@ -298,14 +294,12 @@ def test_an_error_ends_the_report_with_a_summary_too() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_in_order(
-    bootstrap_servers: str, number: signal.Signals, topics: TopicFactory
-) -> None:
+def test_a_signal_ends_it_in_order(kafka: KafkaClient, number: signal.Signals) -> None:
     """The table cannot be read twice, so SIGHUP too ends the running batch and then the process."""
-    queue = topics("dlq")
+    queue = kafka.topic("dlq")
     with subprocess.Popen(
         [sys.executable, str(PRETEND), "runmqdlq", queue],
-        env={"REDRIVE_BOOTSTRAP_SERVERS": bootstrap_servers},
+        env={"REDRIVE_BOOTSTRAP_SERVERS": kafka.bootstrap_servers},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -328,7 +322,6 @@ def test_a_signal_ends_it_in_order(
 def test_a_table_in_a_dialect_is_refused() -> None:
     """IBM's command has IBM's language; also a table with other mistakes is refused for this."""
     for table in ("DIALECT(KAFKA)\nTOPIC(a) ACTION(RETRY)\n", "dialect( kafka ) TOPIC(\n"):
-        result = run("Q", table=table)
-        assert result.exit_code == 2
+        result = run("Q", table=table, code=2)
         assert "DIALECT(KAFKA)" in result.stderr
         assert "redrive run" in result.stderr

@@ -6,17 +6,17 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from click.testing import CliRunner, Result
+from tests.commands import redrive
 from tests.configurations import write_settings
-from tests.conftest import TopicFactory
+from tests.conftest import KafkaClient
 
 from redrive.checkpoints.instances import Share
-from redrive.command import main
 from redrive.engine.breaker import BreakerState
 from redrive.operations.retention import Waiting
 from redrive.operations.supervision import Activity, SupervisionState, supervision_file, write
@@ -26,16 +26,10 @@ AGO = 242
 
 
 @pytest.fixture
-def config(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    bootstrap_servers: str,
-    unique_name: Callable[[str], str],
-) -> Path:
+def config(kafka: KafkaClient, folder: Path) -> Path:
     """The settings of a job, in the working directory."""
-    monkeypatch.chdir(tmp_path)
-    name = unique_name("status").replace("_", "-")
-    return write_settings(Path(), "orders.dlq", application=name, servers=bootstrap_servers)
+    name = kafka.unique_name("status").replace("_", "-")
+    return write_settings(Path(), "orders.dlq", application=name, servers=kafka.bootstrap_servers)
 
 
 @pytest.fixture
@@ -72,8 +66,7 @@ def say(
     write(supervision_file(read_settings(other).job), said)
 
 
-def status(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["status", *arguments])
+status = partial(redrive, "status")
 
 
 def test_an_open_breaker_is_shown_and_is_no_problem_of_the_job(config: Path, member: None) -> None:
@@ -81,8 +74,7 @@ def test_an_open_breaker_is_shown_and_is_no_problem_of_the_job(config: Path, mem
     since = time.time() - AGO
     shown = BreakerState("orders", 2, "ORDERS", "billing", "open", since, "20 of 20 came back")
     say(config, Activity.RUNNING, breakers=(shown,))
-    result = status("--check")
-    assert result.exit_code == 0, result.output
+    result = status("--check", code=0)
     line = "breaker open: retries by the rule at line 2 of orders to ORDERS for group billing wait"
     assert line in result.output
     (told,) = json.loads(status("--json").output)["supervision"]["breakers"]
@@ -92,8 +84,7 @@ def test_an_open_breaker_is_shown_and_is_no_problem_of_the_job(config: Path, mem
 def test_a_job_that_runs_is_well(config: Path, member: None) -> None:
     """Then there is nothing to say about it."""
     say(config, Activity.RUNNING)
-    result = status("--check")
-    assert result.exit_code == 0, result.output
+    result = status("--check", code=0)
     assert "because" not in result.stdout
 
 
@@ -103,8 +94,7 @@ def test_a_job_that_waits_or_stops_is_well_and_says_why(
 ) -> None:
     """It is as it should be, and whoever looks wants to know."""
     say(config, state)
-    result = status("--check")
-    assert result.exit_code == 0
+    result = status("--check", code=0)
     assert f"{state} since" in result.stdout
 
 
@@ -112,8 +102,7 @@ def test_a_stall_is_told_with_its_place_and_cause(config: Path, member: None) ->
     """Only --check makes an exit code of it."""
     say(config, Activity.STALLED)
     for arguments, code in (((), 0), (("--check",), 1)):
-        result = status(*arguments)
-        assert result.exit_code == code
+        result = status(*arguments, code=code)
         told = r"\(4 min \d+ s\), orders.dlq:2 at step commit, because the coordinator"
         assert re.search(told, result.stdout)
 
@@ -121,8 +110,7 @@ def test_a_stall_is_told_with_its_place_and_cause(config: Path, member: None) ->
 def test_json_has_the_state_and_the_problem(config: Path, member: None) -> None:
     """A program gets the parts, and the line for people."""
     say(config, Activity.STALLED)
-    result = status("--check", "--json")
-    assert result.exit_code == 1
+    result = status("--check", "--json", code=1)
     content = json.loads(result.stdout)
     assert content["problem"].startswith("stalled since ")
     said = content["supervision"]
@@ -133,16 +121,14 @@ def test_json_has_the_state_and_the_problem(config: Path, member: None) -> None:
 def test_a_job_that_is_silent_is_dead(config: Path, member: None) -> None:
     """Even if the broker has not noticed yet."""
     say(config, Activity.RUNNING, age=61)
-    result = status("--check")
-    assert result.exit_code == 1
+    result = status("--check", code=1)
     assert "dead since" in result.stdout
 
 
 def test_a_job_that_nobody_runs_is_not_well(config: Path) -> None:
     """Plain status has no opinion on it."""
-    assert status().exit_code == 0
-    result = status("--check", "--json")
-    assert result.exit_code == 1
+    status(code=0)
+    result = status("--check", "--json", code=1)
     content = json.loads(result.stdout)
     assert (content["problem"], content["supervision"]) == ("no process runs the job", None)
 
@@ -151,7 +137,7 @@ def test_a_job_on_another_machine_is_well_while_the_broker_knows_it(
     config: Path, member: None
 ) -> None:
     """Its own words are out of reach."""
-    assert status("--check").exit_code == 0
+    status("--check", code=0)
 
 
 def test_without_a_broker_nothing_is_well(config: Path) -> None:
@@ -160,17 +146,15 @@ def test_without_a_broker_nothing_is_well(config: Path) -> None:
     lines[3] = 'bootstrap_servers = "localhost:1"'
     config.write_text("\n".join(lines))
     say(config, Activity.RUNNING)
-    result = status("--check", "--json")
-    assert result.exit_code == 1
+    result = status("--check", "--json", code=1)
     assert json.loads(result.stdout)["problem"] == "the broker can't be asked"
 
 
 def test_each_instance_speaks_for_itself(config: Path, member: None) -> None:
     """--instance says which one is meant."""
     say(config, Activity.STALLED, share="2/2")
-    assert status("--check").exit_code == 0
-    result = status("--check", "--instance", "2/2")
-    assert result.exit_code == 1
+    status("--check", code=0)
+    result = status("--check", "--instance", "2/2", code=1)
     assert "stalled since" in result.stdout
 
 
@@ -208,8 +192,7 @@ def test_what_a_topic_will_delete_is_told(
         first=time.time() + 12_000,
     )  # fmt: skip
     monkeypatch.setattr("redrive.command.status.expiring_of", lambda *_: (soon,))
-    result = status("--check")
-    assert result.exit_code == 0
+    result = status("--check", code=0)
     said = " ".join(result.stdout.split())
     assert "orders.dlq deletes up to 1,204 messages before they are handled, the first in" in said
     assert "it keeps them for 7 d" in said
@@ -219,9 +202,9 @@ def test_what_a_topic_will_delete_is_told(
     assert told["handler"] == handler["handler"]
 
 
-def test_what_waits_is_in_sight_while_a_table_is_broken(config: Path, topics: TopicFactory) -> None:
+def test_what_waits_is_in_sight_while_a_table_is_broken(config: Path, kafka: KafkaClient) -> None:
     """Of the topics of an expression too; those beyond its bound are named."""
-    first, second = topics("one"), topics("two")
+    first, second = kafka.topic("one"), kafka.topic("two")
     expression = f"/{first.rpartition('-')[0]}-.*/"
     named = 'name = "orders"\nqueue = "orders.dlq"'
     bounded = f'queue = "{expression}"\nmax_topics = 1'
@@ -232,12 +215,10 @@ def test_what_waits_is_in_sight_while_a_table_is_broken(config: Path, topics: To
         told = json.loads(status("--json").stdout)
         assert [one["topic"] for one in told["handlers"]] == [first]
         assert note in told["notes"]
-        listed = CliRunner().invoke(main, ["handler", "list"])
-        assert (listed.exit_code, first in listed.stdout) == (0, True), listed.output
+        assert first in redrive("handler", "list", code=0).stdout
 
 
 def test_a_check_looks_once(config: Path) -> None:
     """It has one exit code to give."""
-    result = status("--check", "--watch")
-    assert result.exit_code == 2
+    result = status("--check", "--watch", code=2)
     assert "--check runs once" in result.stderr

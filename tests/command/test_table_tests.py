@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from redrive.command import main
+from tests.commands import redrive
 
 TABLE = """RETRYINT(60)
 REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(5)
@@ -32,16 +31,14 @@ tests:
 """
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["test", *arguments])
+run = partial(redrive, "test")
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "orders.rul").write_text(TABLE)
-    (tmp_path / "t.yaml").write_text(TESTS)
-    return tmp_path
+def folder(folder: Path) -> Path:
+    (folder / "orders.rul").write_text(TABLE)
+    (folder / "t.yaml").write_text(TESTS)
+    return folder
 
 
 def test_expectations_that_hold_pass(folder: Path) -> None:
@@ -54,8 +51,7 @@ def test_expectations_that_hold_pass(folder: Path) -> None:
 def test_a_failure_shows_both_sides(folder: Path) -> None:
     """The message, and step by step what was expected and what is."""
     (folder / "orders.rul").write_text(TABLE.replace("RETRY(5)", "RETRY(3)"))
-    result = run("t.yaml")
-    assert result.exit_code == 1
+    result = run("t.yaml", code=1)
     assert result.output == (
         "t.yaml:4:11: failed: a full queue is tried again\n"
         "    message: DESTQ=billing REASON=MQRC_Q_FULL\n"
@@ -79,7 +75,7 @@ def test_update_writes_what_is_and_leaves_the_rest(folder: Path) -> None:
         "header: false, at: 0, attempts: 5}\n      - {action: REMAINS, at: 240}",
         "header: false, attempts: 3, at: 0}\n      - {action: REMAINS, at: 120}",
     )
-    assert run("t.yaml").exit_code == 0
+    run("t.yaml", code=0)
 
 
 def test_update_writes_a_first_expectation(folder: Path) -> None:
@@ -87,14 +83,14 @@ def test_update_writes_a_first_expectation(folder: Path) -> None:
     more = "  - name: security is for people\n    message:\n      REASON: 2035\n"
     (folder / "t.yaml").write_text(TESTS.replace("# the end", more + "# the end"))
     assert "nothing is expected yet" in run("t.yaml").output
-    assert run("--update", "t.yaml").exit_code == 0
+    run("--update", "t.yaml", code=0)
     assert (folder / "t.yaml").read_text() == TESTS.replace(
         "# the end",
         more
         + "    expect:\n      - {rule: 4, action: FWD, target: security.manual@QM2, header: true,"
         " attempts: 1, at: 0}\n      - {action: REMAINS, at: 0}\n# the end",
     )
-    assert run("t.yaml").exit_code == 0
+    run("t.yaml", code=0)
 
 
 def test_a_message_may_be_a_file(folder: Path) -> None:
@@ -102,7 +98,7 @@ def test_a_message_may_be_a_file(folder: Path) -> None:
     (folder / "m.json").write_text('{"md": {}, "dlh": {"Reason": 1, "DestQName": "quotes.x"}}')
     text = TESTS.replace("message:\n      DESTQ: quotes.old", "message: m.json")
     (folder / "t.yaml").write_text(text)
-    assert run("t.yaml").exit_code == 0
+    run("t.yaml", code=0)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +125,7 @@ def test_a_test_in_braces_is_not_updated(folder: Path) -> None:
     """Nothing is written, and what to do is told."""
     text = "table: orders.rul\ntests:\n  - {name: x, message: {REASON: 1}}\n"
     (folder / "t.yaml").write_text(text)
-    result = run("--update", "t.yaml")
-    assert result.exit_code == 2
+    result = run("--update", "t.yaml", code=2)
     assert "lines of their own" in result.output
     assert (folder / "t.yaml").read_text() == text
 
@@ -148,7 +143,7 @@ def test_a_message_in_a_file_has_the_fields_of_the_dialect(folder: Path) -> None
     (folder / "t.yaml").write_text(
         "table: orders.rul\ntests:\n  - name: orders stay\n    message: m.json\n"
     )
-    assert run("--update", "t.yaml").exit_code == 0
+    run("--update", "t.yaml", code=0)
     assert "action: QUARANTINE" in (folder / "t.yaml").read_text()
     assert run("t.yaml").output == "t.yaml: 1 passed\n"
 
@@ -157,8 +152,7 @@ def test_a_file_that_is_no_dead_letter_is_told(folder: Path) -> None:
     """No rule is asked about such a message, so there is nothing to expect."""
     (folder / "m.json").write_text('{"headers": {}, "value": "x"}')
     (folder / "t.yaml").write_text("table: orders.rul\ntests:\n  - name: it\n    message: m.json\n")
-    result = run("t.yaml")
-    assert result.exit_code == 2
+    result = run("t.yaml", code=2)
     assert "m.json is not a dead letter" in result.output
 
 
@@ -166,7 +160,7 @@ def test_an_update_keeps_line_ends_and_reads_what_a_table_may_be_written_in(fold
     """A file of Windows stays one, and a byte order mark is no error."""
     text = TESTS.replace("at: 240", "at: 1").replace("\n", "\r\n")
     (folder / "t.yaml").write_bytes(b"\xef\xbb\xbf" + text.encode())
-    assert run("--update", "t.yaml").exit_code == 0
+    run("--update", "t.yaml", code=0)
     written = (folder / "t.yaml").read_bytes()
     assert written.count(b"\r\n") == written.count(b"\n")
-    assert run("t.yaml").exit_code == 0
+    run("t.yaml", code=0)

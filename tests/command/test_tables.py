@@ -6,15 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from redrive.command import main
+from tests.commands import redrive
 
 OLD = "REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(5)\nACTION(FWD) FWDQ(REST)\n"
-
-
-def redrive(*arguments: str | Path, text: str | bytes | None = None) -> Result:
-    return CliRunner().invoke(main, [*map(str, arguments)], input=text)
 
 
 @pytest.fixture
@@ -39,8 +33,7 @@ def test_a_difference_is_shown_by_a_message(old: Path, tmp_path: Path) -> None:
     """Exit code 1; what both tables make of it, with the lines of their rules."""
     new = tmp_path / "new.rul"
     new.write_text("RETRYINT(30)\n" + OLD.replace("RETRY(5)", "RETRY(2)"))
-    result = redrive("diff", old, new)
-    assert result.exit_code == 1
+    result = redrive("diff", old, new, code=1)
     assert result.output == (
         "RETRYINT: 60 becomes 30\n"
         "a message such as DESTQ=OTHER REASON=MQRC_Q_FULL\n"
@@ -58,8 +51,8 @@ def test_a_table_with_errors_is_not_compared(old: Path, tmp_path: Path) -> None:
     """Its findings are shown."""
     new = tmp_path / "new.rul"
     new.write_text("FOO\n")
-    assert redrive("diff", old, new).exit_code == 1
-    assert redrive("diff", old, tmp_path / "none.rul").exit_code == 2
+    redrive("diff", old, new, code=1)
+    redrive("diff", old, tmp_path / "none.rul", code=2)
 
 
 def test_fmt_rewrites_what_is_not_formatted(tmp_path: Path) -> None:
@@ -67,24 +60,24 @@ def test_fmt_rewrites_what_is_not_formatted(tmp_path: Path) -> None:
     path = tmp_path / "orders.rul"
     path.write_bytes(b"* \xe4\r\nreason(2053)   ACTION(RETRY)\r\n")
     path.chmod(0o640)
-    assert redrive("fmt", "--check", path).exit_code == 1
+    redrive("fmt", "--check", path, code=1)
     assert redrive("fmt", path).output == f"{path}: formatted\n"
     assert path.read_bytes() == b"* \xe4\r\nREASON(MQRC_Q_FULL) ACTION(RETRY)\r\n"
     assert path.stat().st_mode & 0o777 == 0o640
-    assert redrive("fmt", "--check", path).exit_code == 0
+    redrive("fmt", "--check", path, code=0)
     assert not redrive("fmt", path).output
     assert [it.name for it in tmp_path.iterdir()] == ["orders.rul"]
 
 
 def test_fmt_is_a_filter_too() -> None:
     """Standard input goes to standard output."""
-    assert redrive("fmt", "-", text="action(ignore)").output == "ACTION(IGNORE)\n"
+    assert redrive("fmt", "-", typed="action(ignore)").output == "ACTION(IGNORE)\n"
 
 
 def test_fmt_leaves_a_table_with_errors_alone(tmp_path: Path) -> None:
     """Exit code 1 with the findings; a file that is not there is 2."""
     path = tmp_path / "orders.rul"
     path.write_text("FOO\n")
-    assert redrive("fmt", path).exit_code == 1
+    redrive("fmt", path, code=1)
     assert path.read_text() == "FOO\n"
-    assert redrive("fmt", tmp_path / "none.rul").exit_code == 2
+    redrive("fmt", tmp_path / "none.rul", code=2)

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from redrive.command import main
+from click.testing import Result
+from tests.commands import redrive
 
 QM1 = """\
 ALTER QMGR DEADQ(DLQ) DEFXMITQ(QM2)
@@ -51,19 +50,18 @@ queue_managers:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "QM1.mqsc").write_text(QM1)
-    (tmp_path / "QM2.mqsc").write_text(QM2)
-    (tmp_path / "shops.yaml").write_text(SHOPS)
-    (tmp_path / "bind.yaml").write_text(
+def folder(folder: Path) -> Path:
+    (folder / "QM1.mqsc").write_text(QM1)
+    (folder / "QM2.mqsc").write_text(QM2)
+    (folder / "shops.yaml").write_text(SHOPS)
+    (folder / "bind.yaml").write_text(
         "kind: bindings\nqueue_managers:\n  QM2:\n    queues:\n      PAY: {topic: payroll}\n"
     )
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return folder
 
 
-def topology(command: str, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["topology", command, "--topology", ".", *arguments])
+def topology(command: str, *words: str, code: int | None = None) -> Result:
+    return redrive("topology", command, "--topology", ".", *words, code=code)
 
 
 def rows(*arguments: str) -> list[str]:
@@ -119,8 +117,7 @@ def test_one_queue_manager_can_be_shown() -> None:
     assert shown[0] == "1 queue manager, 1 queue, 2 channels and connections"
     assert not any("SALARY" in row for row in shown)
     assert rows("--queue-manager", "QM*", "--queue-manager", "HUB")[0].startswith("3 queue")
-    result = topology("show", "--queue-manager", "NONE")
-    assert result.exit_code == 2
+    result = topology("show", "--queue-manager", "NONE", code=2)
     assert "the topology has no queue manager NONE" in result.output
     assert "QM1, QM2, SHOP" in result.output
 
@@ -140,8 +137,7 @@ def test_json_holds_everything() -> None:
 
 def test_without_its_broker_the_topology_is_shown_with_a_note() -> None:
     """Messages are not counted then, and nothing looks like a number of them."""
-    result = topology("show", "--bootstrap-server", "localhost:1")
-    assert result.exit_code == 0
+    result = topology("show", "--bootstrap-server", "localhost:1", code=0)
     assert "note: no messages are counted" in result.stderr
     assert " MESSAGES " not in result.stdout.replace("MAX MESSAGES", "")
 
@@ -182,8 +178,7 @@ def test_a_part_of_a_topology_can_be_drawn() -> None:
 
 def test_a_file_that_cannot_be_written_is_a_usage_error() -> None:
     """The message says which and why."""
-    result = topology("draw", "--output", "none/network.dot")
-    assert result.exit_code == 2
+    result = topology("draw", "--output", "none/network.dot", code=2)
     assert "none/network.dot cannot be written: No such file or directory" in result.output
 
 
@@ -191,8 +186,7 @@ def test_a_file_that_cannot_be_written_is_a_usage_error() -> None:
 def test_commands_that_failed_are_all_told(command: str, folder: Path) -> None:
     """On standard error, each with its place; what the others define is shown."""
     (folder / "QM1.mqsc").write_text("DEF QL(A) MAXDEPTH(x)\nDEFINE\n")
-    result = topology(command)
-    assert result.exit_code == 0
+    result = topology(command, code=0)
     assert "QM1" in result.stdout
     assert "QM1.mqsc:1:20: error:" in result.stderr
     assert "QM1.mqsc:2:" in result.stderr

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from tests.conftest import TopicFactory
-
-from redrive.command import main
+from tests.commands import redrive
+from tests.conftest import KafkaClient
 
 
 @pytest.fixture
-def manager(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique_name: Callable[[str], str]
-) -> str:
+def manager(kafka: KafkaClient, folder: Path) -> str:
     """A queue manager of its own, defined in the working directory."""
-    monkeypatch.chdir(tmp_path)
-    name = "QM" + unique_name("").rpartition("-")[2].strip(".")
-    (tmp_path / f"{name}.mqsc").write_text(
+    name = kafka.queue_manager()
+    (folder / f"{name}.mqsc").write_text(
         "DEFINE QLOCAL(DLQ) MAXMSGL(2000000)\nALTER QMGR DEADQ(DLQ)\n"
     )
     return name
@@ -32,11 +29,8 @@ def manager(
 def run(bootstrap_servers: str, manager: str) -> Callable[..., Result]:
     """``redrive topology apply`` for that manager."""
 
-    def call(*arguments: str) -> Result:
-        where = ("--bootstrap-server", bootstrap_servers, "--topology", ".")
-        return CliRunner().invoke(main, ["topology", "apply", *where, *arguments])
-
-    return call
+    where = ("--bootstrap-server", bootstrap_servers, "--topology", ".")
+    return partial(redrive, "topology", "apply", *where)
 
 
 def ours(admin: KafkaAdminClient, manager: str) -> dict[str, int]:
@@ -52,8 +46,7 @@ def test_a_dry_run_shows_the_plan_only(
     run: Callable[..., Result], admin: KafkaAdminClient, manager: str
 ) -> None:
     """What would be created is told with its settings, and nothing is there afterwards."""
-    result = run("--dry-run")
-    assert result.exit_code == 0, result.output
+    result = run("--dry-run", code=0)
     assert f"{manager}--DLQ" in result.stdout
     assert "retention.ms=-1" in result.stdout
     assert ours(admin, manager) == {}
@@ -63,8 +56,7 @@ def test_nothing_is_created_unasked(
     run: Callable[..., Result], admin: KafkaAdminClient, manager: str
 ) -> None:
     """Without a terminal nobody can be asked: --yes has to be said."""
-    result = run()
-    assert result.exit_code == 2
+    result = run(code=2)
     assert "--yes" in result.stderr
     assert ours(admin, manager) == {}
 
@@ -73,15 +65,13 @@ def test_what_is_missing_is_created_once(
     run: Callable[..., Result], admin: KafkaAdminClient, manager: str
 ) -> None:
     """The topics are there with their settings, and a second time there is nothing to do."""
-    first = run("--yes", "--partitions", "2")
-    assert first.exit_code == 0, first.output
+    first = run("--yes", "--partitions", "2", code=0)
     assert first.stdout.endswith("created 2 topics\n")
     assert ours(admin, manager) == {f"{manager}--redrive-put": 2, f"{manager}--DLQ": 2}
     resource = ConfigResource(ConfigResourceType.TOPIC, f"{manager}--DLQ")
     described = json.dumps(str(admin.describe_configs([resource])))
     assert str(2_000_000 + 65_536) in described
-    second = run("--yes")
-    assert second.exit_code == 0
+    second = run("--yes", code=0)
     assert second.stdout.endswith("nothing to do\n")
     assert ours(admin, manager) == {f"{manager}--redrive-put": 2, f"{manager}--DLQ": 2}
 
@@ -103,8 +93,7 @@ def test_a_binding_to_a_missing_topic_stops_everything(
     Path("bindings.yaml").write_text(
         f"kind: bindings\nqueue_managers: {{{manager}: {{queues: {{DLQ: {{topic: nowhere}}}}}}}}\n"
     )
-    result = run("--yes")
-    assert result.exit_code == 1
+    result = run("--yes", code=1)
     assert "bindings.yaml:2" in result.stderr
     assert "nowhere" in result.stderr
     assert ours(admin, manager) == {}
@@ -114,22 +103,20 @@ def test_what_the_cluster_refuses_is_found_before_anything_is_created(
     run: Callable[..., Result], admin: KafkaAdminClient, manager: str
 ) -> None:
     """One broker cannot hold three replicas; that is told at the first step."""
-    result = run("--yes", "--replication-factor", "3")
-    assert result.exit_code == 1
+    result = run("--yes", "--replication-factor", "3", code=1)
     assert "(0 were created)" in result.stderr
     assert ours(admin, manager) == {}
 
 
 def test_a_bound_topic_is_listed_with_what_differs(
-    run: Callable[..., Result], topics: TopicFactory, manager: str
+    kafka: KafkaClient, run: Callable[..., Result], manager: str
 ) -> None:
     """A topic that others made is left as it is; that it forgets messages is told."""
-    topic = topics("lost", config={"retention.ms": "1000"})
+    topic = kafka.topic("lost", config={"retention.ms": "1000"})
     Path("bindings.yaml").write_text(
         f"kind: bindings\nqueue_managers: {{{manager}: {{queues: {{DLQ: {{topic: {topic}}}}}}}}}\n"
     )
-    result = run("--dry-run")
-    assert result.exit_code == 0, result.output
+    result = run("--dry-run", code=0)
     assert "retention.ms is 1000 instead of -1" in result.stdout
 
 
@@ -143,7 +130,6 @@ def test_many_topics_are_created_in_several_requests(
     monkeypatch.setattr("redrive.kafka.administration._PARTITIONS_AT_ONCE", 3)
     with Path(f"{manager}.mqsc").open("a") as script:
         script.writelines(f"DEFINE QLOCAL(Q{number})\n" for number in range(5))
-    result = run("--yes")
-    assert result.exit_code == 0, result.output
+    result = run("--yes", code=0)
     assert result.stderr.splitlines() == [f"{done} of 7 topics created" for done in (3, 6, 7)]
     assert len(ours(admin, manager)) == 7

@@ -197,11 +197,8 @@ def foretold(vector: Vector) -> list[tuple[str, str]]:
     ],
     ids=lambda vector: vector["id"],
 )
-def test_resolve_foretells_copies_and_reports(
-    vector: Vector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resolve_foretells_copies_and_reports(folder: Path, vector: Vector) -> None:
     """Where the vector has them; what is asked for in vain is told to be not made."""
-    monkeypatch.chdir(tmp_path)
     expect = vector["expect"]
     # Names in a vector have the number that keeps its managers apart from those of others.
     numbers = numbered("mq_routes", vector, 0).vector["expect"]

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from tests.commands import redrive
 from tests.conformance.decided_network import HOPS, DecidedNetwork
 from tests.conformance.mq_notation import matches
 from tests.conformance.traffic_networks import InexpressibleError, Numbered, network_text, numbered
 from tests.conformance.vectors import Vector
 
-from redrive.command import main
 from redrive.command import put as put_module
 from redrive.engine.attempts import LOOP
 from redrive.engine.outcome import Result as Became
@@ -86,7 +86,7 @@ def descriptor(one: Numbered) -> Sequence[str]:
 
 def invoke(*arguments: str) -> Result:
     """Run the command line."""
-    result = CliRunner().invoke(main, arguments)
+    result = redrive(*arguments)
     assert result.exit_code in {0, 1}, result.output
     return result
 
@@ -147,13 +147,12 @@ def why_left_out(stem: str, vector: Vector) -> str:
 
 @pytest.mark.vectors("mq_open", "mq_routes", "mqe_puts", leave_out=why_left_out)
 def test_a_put_has_one_answer(
-    stem: str, vector: Vector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, stem: str, vector: Vector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``resolve``, ``put`` and the job lead to one topic, or to one refusal.
 
     In MQ Everyplace also where the message is stored, and after each move that lets it go on.
     """
-    monkeypatch.chdir(tmp_path)
     one = numbered(stem, vector, 0)
     record, is_warned = written_by_put(one, monkeypatch)
     topology = one.topology

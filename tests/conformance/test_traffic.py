@@ -11,7 +11,7 @@ import itertools
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,18 +29,17 @@ from tests.conformance.traffic_networks import (
 )
 from tests.conformance.traffic_traces import MessageTrace, message_trace, put_of
 from tests.conformance.vectors import FURTHER_PUTS, FURTHER_ROUTES, Vector, load, vector_id
-from tests.conftest import PATIENCE
-from tests.streaming.conftest import RunningJob
+from tests.conftest import PATIENCE, read_records
+from tests.streaming.conftest import RunningJob, configuration_of
 
 from redrive.checkpoints.control import read_entries
-from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import topology_of
 from redrive.engine.commands import channel_entry, states_of
 from redrive.engine.names import remaining_topic
 from redrive.engine.outcome import Result
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.connection import Connection
 from redrive.messages import decode_dead_letter
 from redrive.messages.dead_letters import remove_header
 from redrive.messages.fields import Headers, read_text
@@ -118,7 +117,6 @@ def traffic(
     vectors_directory: Path,
     bootstrap_servers: str,
     admin: KafkaAdminClient,
-    read_all: Callable[..., list[Any]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Traffic]:
     """All vectors that can be traffic, on one job; every message has come to rest."""
@@ -133,13 +131,8 @@ def traffic(
     topics = {one.topic: one for one in topics_of(topology_of(sources))}
     create(admin, topics)
     directory = tmp_path_factory.mktemp("traffic")
-    configuration = JobConfiguration(
-        application="traffic",
-        connection=Connection(bootstrap_servers=bootstrap_servers),
-        handlers=(),
-        directory=directory,
-        ledger=LedgerConfiguration(path=directory / "ledger", enabled=False),
-        topology=sources,
+    configuration = configuration_of(
+        directory, bootstrap_servers, {}, application="traffic", topology=sources
     )
     set_channels(configuration, traces)
     put_all(bootstrap_servers, ones)
@@ -148,8 +141,9 @@ def traffic(
     wait_until_at_rest(job, awaited)
     job.stop()
     read = [remaining_topic("traffic", name) for name, one in topics.items() if one.is_read]
-    records = read_all(*topics, *read)
-    outcomes = [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
+    records = read_records(bootstrap_servers, *topics, *read)
+    told = read_records(bootstrap_servers, configuration.outcomes_topic)
+    outcomes = [json.loads(record.value) for record in told]
     entries = read_entries(Cluster(configuration.connection), configuration.tables_topic)
     seen = seen_of(records, outcomes)
     yield Traffic(cases, topics, seen, caused_by(topics, records), states_of(entries).discovered)

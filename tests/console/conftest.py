@@ -8,48 +8,30 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from tests.configurations import write_settings
 
 from redrive.console.server import console_application
 from redrive.settings import read_settings
 
 CONFIG = Path("redrive.toml")
-SETTINGS = """\
-[application]
-name = "{name}"
-[kafka]
-bootstrap_servers = "{servers}"
-[[handlers]]
-name = "orders"
-queue = "{mine}"
-rules = "orders.rul"
-[[handlers]]
-name = "billing"
-queue = "{other}"
-rules = "billing.rul"
-"""
 TABLE = "DIALECT(KAFKA)\nTOPIC('no*') ACTION(IGNORE)\nACTION(RETRY)\n"
 
 
 def settings_file(servers: str, name: str, mine: str, other: str) -> None:
     """Settings of a job with two handlers, and their rules tables."""
-    Path("orders.rul").write_text(TABLE)
+    handlers = {"orders": mine, "billing": other}
+    write_settings(Path(), handlers=handlers, rules=TABLE, application=name, servers=servers)
     Path("billing.rul").write_text(TABLE.replace("no*", "HIDDEN*"))
-    CONFIG.write_text(SETTINGS.format(name=name, servers=servers, mine=mine, other=other))
 
 
 @pytest.fixture
-def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def away(folder: Path) -> None:
     """The settings of a job whose broker is away."""
-    monkeypatch.chdir(tmp_path)
     settings_file("127.0.0.1:1", "away", "mine.dlq", "other.dlq")
 
 
 def console(
-    access: Any,
-    *,
-    address: str = "https://here",
-    four_eyes_above: int | None = None,
-    **more: Any,
+    access: Any, *, address: str = "https://here", four_eyes_above: int | None = None, **more: Any
 ) -> TestClient:
     """Somebody's browser, or a script, which follows no redirect."""
     application = console_application(

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from starlette.testclient import TestClient
+from tests.commands import redrive
 from tests.console.conftest import CONFIG, audited, console
 
-from redrive.command import main
 from redrive.console.access import Grant, Role, Scope, SignedInBy, User
 from redrive.console.login_files import read_access, read_tokens
 from redrive.console.logins import SESSION_SECONDS, Grants, Limit, Logins, Proxy, Sessions
@@ -113,9 +112,7 @@ def test_a_session_begins_with_a_token_and_ends_at_the_sign_out(
     ]
 
 
-def test_a_cookie_is_secure_behind_a_proxy_that_ends_tls(
-    client: Callable[..., TestClient],
-) -> None:
+def test_a_cookie_is_secure_behind_a_proxy_that_ends_tls(client: Callable[..., TestClient]) -> None:
     """All of them: of the session, of forms, of the language."""
     browser = client(Logins(TOKENS), scheme="http")
     page = browser.get("/sign-in")
@@ -315,6 +312,5 @@ def test_options_that_would_leave_the_door_open_are_refused(
     options: list[str], problem: str
 ) -> None:
     Path("f").touch(mode=0o600)
-    found = CliRunner().invoke(main, ["console", *options])
-    assert found.exit_code == 2, found.output
+    found = redrive("console", *options, code=2)
     assert problem in found.stderr

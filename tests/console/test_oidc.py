@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -71,6 +71,19 @@ class Mock:
     rotates: bool = False
     """Whether it takes another key before the next token."""
 
+    @property
+    def settings(self) -> OidcSettings:
+        """What a console knows of it."""
+        return OidcSettings(
+            issuer=self.address, client_id="redrive", client_secret=SECRET, address="https://here"
+        )
+
+    def browser(self, limits: Mapping[str, Any] | None = None, **changed: Any) -> TestClient:
+        """A browser before a console without brokers that knows it, by settings with changes."""
+        known = IdentityProvider(replace(self.settings, **changed))
+        logins = Logins({}, provider=known, grants=GROUPS, **(limits or {}))
+        return console(logins, headers=PAGE)
+
     def before(self) -> None:
         """Looks at a request."""
         if flask.request.path == "/oauth2/token":
@@ -106,7 +119,7 @@ class Mock:
 
 
 @pytest.fixture
-def provider() -> Iterator[Mock]:
+def provider(away: None) -> Iterator[Mock]:
     """An identity provider on this machine."""
     mock, app = Mock(), oidc_provider_mock.app(user_claims=USERS)
     app.before_request_funcs.setdefault(None, []).append(mock.before)
@@ -121,24 +134,6 @@ def provider() -> Iterator[Mock]:
     server.server_close()
 
 
-@pytest.fixture
-def settings(provider: Mock) -> OidcSettings:
-    return OidcSettings(
-        issuer=provider.address, client_id="redrive", client_secret=SECRET, address="https://here"
-    )
-
-
-@pytest.fixture
-def door(away: None) -> Callable[..., TestClient]:
-    """Makes a browser before a console without brokers that knows an identity provider."""
-
-    def make(settings: OidcSettings, **more: Any) -> TestClient:
-        logins = Logins({}, provider=IdentityProvider(settings), grants=GROUPS, **more)
-        return console(logins, headers=PAGE)
-
-    return make
-
-
 def leave(browser: TestClient, sub: str) -> str:
     """Goes to the identity provider, signs in there, and gives the address that leads back."""
     started = browser.get("/sign-in/start")
@@ -151,11 +146,9 @@ def sign_in(browser: TestClient, sub: str = ANN) -> Any:
     return browser.get(leave(browser, sub))
 
 
-def test_somebody_signs_in_and_out(
-    provider: Mock, settings: OidcSettings, door: Callable[..., TestClient]
-) -> None:
+def test_somebody_signs_in_and_out(provider: Mock) -> None:
     """The whole way, with PKCE, the client's secret, the highest role of the groups, and back."""
-    browser = door(settings)
+    browser = provider.browser()
     assert browser.get("/groups").headers["Location"] == "/sign-in"
     assert f"Sign in by {provider.address}" in browser.get("/sign-in").text
     done = sign_in(browser)
@@ -180,10 +173,10 @@ def test_somebody_signs_in_and_out(
 
 
 def test_a_code_is_asked_for_with_a_challenge_that_only_this_browser_can_meet(
-    provider: Mock, settings: OidcSettings, door: Callable[..., TestClient]
+    provider: Mock,
 ) -> None:
     """PKCE by S256; state, nonce and verifier differ each time and are long."""
-    browser, seen = door(settings), []
+    browser, seen = provider.browser(), []
     for _ in range(2):
         place = browser.get("/sign-in/start").headers["Location"]
         asked = {name: one for name, (one,) in parse_qs(urlsplit(place).query).items()}
@@ -227,11 +220,9 @@ WRONG: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_token_with_anything_wrong_signs_nobody_in(
-    provider: Mock, settings: OidcSettings, door: Callable[..., TestClient], what: str
-) -> None:
+def test_a_token_with_anything_wrong_signs_nobody_in(provider: Mock, what: str) -> None:
     provider.change, problem = WRONG[what]
-    browser = door(settings)
+    browser = provider.browser()
     done = sign_in(browser)
     assert done.status_code == 401
     assert problem in done.text
@@ -241,31 +232,22 @@ def test_a_token_with_anything_wrong_signs_nobody_in(
 
 @pytest.mark.parametrize(
     ("algorithm", "key"),
-    [
-        ("RS256", RSAKey.generate_key(2048)),
-        ("HS256", OctKey.import_key(SECRET * 4)),
-    ],
+    [("RS256", RSAKey.generate_key(2048)), ("HS256", OctKey.import_key(SECRET * 4))],
 )
 def test_a_token_that_somebody_else_signed_signs_nobody_in(
-    provider: Mock,
-    settings: OidcSettings,
-    door: Callable[..., TestClient],
-    algorithm: str,
-    key: Any,
+    provider: Mock, algorithm: str, key: Any
 ) -> None:
     """Another key, and what both sides know."""
     provider.key, provider.change = key, lambda it, _: it.update(alg=algorithm)
-    done = sign_in(door(settings))
+    done = sign_in(provider.browser())
     assert done.status_code == 401
     assert "the signature of the ID token is wrong" in done.text
 
 
-def test_clocks_may_differ_a_little(
-    provider: Mock, settings: OidcSettings, door: Callable[..., TestClient]
-) -> None:
+def test_clocks_may_differ_a_little(provider: Mock) -> None:
     provider.change = lambda _, it: it.update(exp=time.time() - 30, iat=time.time() + 30)
-    assert sign_in(door(settings)).status_code == 200
-    assert sign_in(door(replace(settings, clock_skew=5.0))).status_code == 401
+    assert sign_in(provider.browser()).status_code == 200
+    assert sign_in(provider.browser(clock_skew=5.0)).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -280,12 +262,9 @@ def test_clocks_may_differ_a_little(
     ],
 )
 def test_an_answer_that_is_not_to_this_browser_signs_nobody_in(
-    settings: OidcSettings,
-    door: Callable[..., TestClient],
-    changed: dict[str, str],
-    problem: str,
+    provider: Mock, changed: dict[str, str], problem: str
 ) -> None:
-    browser = door(settings)
+    browser = provider.browser()
     parameters = {n: one for n, (one,) in parse_qs(urlsplit(leave(browser, ANN)).query).items()}
     done = browser.get("/sign-in/callback", params=parameters | changed)
     assert done.status_code == 401
@@ -295,11 +274,9 @@ def test_an_answer_that_is_not_to_this_browser_signs_nobody_in(
     assert "redrive-session" not in browser.cookies
 
 
-def test_an_answer_counts_once_and_in_one_browser_only(
-    provider: Mock, settings: OidcSettings, door: Callable[..., TestClient]
-) -> None:
+def test_an_answer_counts_once_and_in_one_browser_only(provider: Mock) -> None:
     """Again with the same cookie, and in a browser that began nothing, or something else."""
-    browser, other = door(settings), door(settings)
+    browser, other = provider.browser(), provider.browser()
     assert "has not begun" in other.get(leave(browser, ANN)).text
     back = leave(browser, ANN)
     leave(other, ANN)
@@ -311,18 +288,16 @@ def test_an_answer_counts_once_and_in_one_browser_only(
 
 
 def test_a_sign_in_that_takes_too_long_is_forgotten(
-    settings: OidcSettings, door: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch
+    provider: Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("redrive.console.sign_in.STARTED", 0.0)
-    browser = door(settings)
+    browser = provider.browser()
     back = leave(browser, ANN)
     assert "took too long" in browser.get(back).text
 
 
-def test_who_is_in_no_group_is_told_so_by_name(
-    settings: OidcSettings, door: Callable[..., TestClient]
-) -> None:
-    browser = door(settings)
+def test_who_is_in_no_group_is_told_so_by_name(provider: Mock) -> None:
+    browser = provider.browser()
     done = sign_in(browser, "eve")
     assert done.status_code == 403
     assert "eve is in no group that has a role." in done.text
@@ -342,43 +317,37 @@ def test_who_is_in_no_group_is_told_so_by_name(
     ],
 )
 def test_a_user_without_a_usable_name_does_not_come_in(
-    settings: OidcSettings, door: Callable[..., TestClient], sub: str, claim: str, problem: str
+    provider: Mock, sub: str, claim: str, problem: str
 ) -> None:
     """Neither can a line end of a name begin a line of a log."""
-    done = sign_in(door(replace(settings, user_claim=claim)), sub)
+    done = sign_in(provider.browser(user_claim=claim), sub)
     assert done.status_code == 401
     assert problem in done.text
     assert audited() == []
 
 
-def test_users_and_groups_come_from_other_claims_too(
-    settings: OidcSettings, door: Callable[..., TestClient]
-) -> None:
+def test_users_and_groups_come_from_other_claims_too(provider: Mock) -> None:
     """A claim with one group need not be a list."""
-    browser = door(replace(settings, user_claim="nickname"))
+    browser = provider.browser(user_claim="nickname")
     assert sign_in(browser).status_code == 200
     assert "Ann, operator" in browser.get("/tables/orders").text
-    browser = door(settings)
+    browser = provider.browser()
     assert sign_in(browser, "bob:2").status_code == 200
     assert "bob:2, viewer" in browser.get("/tables/orders").text
-    assert sign_in(door(replace(settings, groups_claim="roles"))).status_code == 403
+    assert sign_in(provider.browser(groups_claim="roles")).status_code == 403
 
 
-def test_keys_are_read_again_once_they_are_rotated(
-    provider: Mock, settings: OidcSettings, door: Callable[..., TestClient]
-) -> None:
-    browser = door(settings)
+def test_keys_are_read_again_once_they_are_rotated(provider: Mock) -> None:
+    browser = provider.browser()
     assert sign_in(browser).status_code == 200
     provider.rotates = True
     assert sign_in(browser).status_code == 200
     assert not provider.rotates
 
 
-def test_a_session_of_before_the_sign_in_does_not_go_on(
-    settings: OidcSettings, door: Callable[..., TestClient]
-) -> None:
+def test_a_session_of_before_the_sign_in_does_not_go_on(provider: Mock) -> None:
     """Nor does an id that somebody else planted."""
-    browser = door(settings)
+    browser = provider.browser()
     sign_in(browser, "bob:2")
     before = browser.cookies["redrive-session"]
     sign_in(browser)
@@ -391,13 +360,10 @@ def test_a_session_of_before_the_sign_in_does_not_go_on(
 
 
 def test_no_secret_of_a_sign_in_is_written_or_shown(
-    provider: Mock,
-    settings: OidcSettings,
-    door: Callable[..., TestClient],
-    caplog: pytest.LogCaptureFixture,
+    provider: Mock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither tokens nor code, verifier, state, or the client's secret; also if it fails."""
-    browser = door(settings)
+    browser = provider.browser()
     pages, back = [], ""
     with caplog.at_level(logging.DEBUG):
         for provider.change in (None, WRONG["audience"][0]):
@@ -413,7 +379,7 @@ def test_no_secret_of_a_sign_in_is_written_or_shown(
     logs = [it for it in logs if "/oauth2/authorize" not in it and "https://here/" not in it]
     assert any("the audience" in it for it in logs)
     assert any("/oauth2/token" in it for it in logs)
-    for text in (*pages, *logs, json.dumps(audited()), repr(settings)):
+    for text in (*pages, *logs, json.dumps(audited()), repr(provider.settings)):
         assert not [one for one in hidden if one in text]
 
 
@@ -428,23 +394,17 @@ def test_no_secret_of_a_sign_in_is_written_or_shown(
     ],
 )
 def test_an_identity_provider_that_is_set_up_wrong_says_so_on_the_page(
-    provider: Mock,
-    settings: OidcSettings,
-    door: Callable[..., TestClient],
-    metadata: dict[str, Any],
-    problem: str,
+    provider: Mock, metadata: dict[str, Any], problem: str
 ) -> None:
     provider.metadata = metadata
-    done = door(settings).get("/sign-in/start")
+    done = provider.browser().get("/sign-in/start")
     assert done.status_code == 503
     assert problem in done.text
 
 
-def test_a_client_that_the_identity_provider_does_not_take_is_told_so(
-    provider: Mock, settings: OidcSettings, door: Callable[..., TestClient]
-) -> None:
+def test_a_client_that_the_identity_provider_does_not_take_is_told_so(provider: Mock) -> None:
     """This one takes no public clients, which name themselves in the form."""
-    done = sign_in(door(replace(settings, client_secret="")))
+    done = sign_in(provider.browser(client_secret=""))
     assert done.status_code == 503
     assert "it says invalid_client" in done.text
     assert "see to client_id and client_secret" in done.text
@@ -452,22 +412,18 @@ def test_a_client_that_the_identity_provider_does_not_take_is_told_so(
     assert provider.credentials == [""]
 
 
-def test_the_secret_goes_the_way_that_the_identity_provider_offers(
-    provider: Mock, settings: OidcSettings, door: Callable[..., TestClient]
-) -> None:
+def test_the_secret_goes_the_way_that_the_identity_provider_offers(provider: Mock) -> None:
     provider.metadata = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
-    done = sign_in(door(settings))
+    done = sign_in(provider.browser())
     assert done.status_code == 200
     assert provider.forms[-1]["client_secret"] == SECRET
     assert provider.credentials == [""]
 
 
-def test_an_identity_provider_that_is_away_says_so_on_the_page(
-    settings: OidcSettings, door: Callable[..., TestClient]
-) -> None:
+def test_an_identity_provider_that_is_away_says_so_on_the_page(provider: Mock) -> None:
     with socket.create_server(("localhost", 0)) as taken:
         port = taken.getsockname()[1]
-    done = door(replace(settings, issuer=f"http://localhost:{port}")).get("/sign-in/start")
+    done = provider.browser(issuer=f"http://localhost:{port}").get("/sign-in/start")
     assert done.status_code == 503
     assert "it can&#39;t be reached (ConnectError)" in done.text
     assert "try again in a minute" in done.text
@@ -476,10 +432,7 @@ def test_an_identity_provider_that_is_away_says_so_on_the_page(
 
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n\r\n"])
 def test_an_answer_that_never_comes_or_never_ends_has_a_bound(
-    settings: OidcSettings,
-    door: Callable[..., TestClient],
-    monkeypatch: pytest.MonkeyPatch,
-    sent: bytes,
+    provider: Mock, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     """Nothing at all, and a body that trickles: each byte is in time, and the whole never is."""
     monkeypatch.setattr(oidc, "ANSWER", 1.0)
@@ -499,18 +452,16 @@ def test_an_answer_that_never_comes_or_never_ends_has_a_bound(
         thread = threading.Thread(target=trickle, args=(server,))
         thread.start()
         port = server.getsockname()[1]
-        done = door(replace(settings, issuer=f"http://127.0.0.1:{port}")).get("/sign-in/start")
+        done = provider.browser(issuer=f"http://127.0.0.1:{port}").get("/sign-in/start")
         over.set()
         thread.join()
     assert done.status_code == 503
     assert "it gives no answer in 1 s" in done.text
 
 
-def test_too_many_wrong_answers_of_an_address_are_refused(
-    settings: OidcSettings, door: Callable[..., TestClient]
-) -> None:
+def test_too_many_wrong_answers_of_an_address_are_refused(provider: Mock) -> None:
     """Before the identity provider is asked; so is another beginning."""
-    browser = door(settings, failures=Limit(2))
+    browser = provider.browser({"failures": Limit(2)})
     for _ in range(2):
         assert browser.get("/sign-in/callback?code=1").status_code == 401
     found = browser.get("/sign-in/callback?code=1")
@@ -519,11 +470,9 @@ def test_too_many_wrong_answers_of_an_address_are_refused(
     assert browser.get("/sign-in/start").status_code == 429
 
 
-def test_an_address_begins_so_many_sign_ins_and_no_more(
-    settings: OidcSettings, door: Callable[..., TestClient]
-) -> None:
+def test_an_address_begins_so_many_sign_ins_and_no_more(provider: Mock) -> None:
     """Each takes a place of those that may wait for the identity provider."""
-    browser = door(settings, sign_ins=Limit(3))
+    browser = provider.browser({"sign_ins": Limit(3)})
     for _ in range(3):
         leave(browser, ANN)
     assert browser.get("/sign-in/start").status_code == 429

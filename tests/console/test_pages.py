@@ -14,7 +14,7 @@ import time
 import tomllib
 import urllib.request
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
@@ -23,18 +23,18 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.testclient import TestClient
 from tests.command.test_terminal import EVIL
-from tests.conftest import PATIENCE, eventually, send_records
-from tests.console.conftest import CONFIG, console
-from tests.outcomes.samples import append, outcome, rows
+from tests.commands import redrive
+from tests.configurations import write_settings
+from tests.conftest import PATIENCE, KafkaClient, eventually, send_records
+from tests.console.conftest import CONFIG, TABLE, console
+from tests.outcomes.samples import append, remaining, rows
 
 from redrive.broker.ports import free_port
-from redrive.command import main
 from redrive.command.console import open_listener
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, User
 from redrive.console.rendering import curve
@@ -47,18 +47,6 @@ HOSTILE = f"<script>alert(1)</script>'\"><img src=x onerror=alert(2)>{{{{7*7}}}}
 BODY = json.dumps({"note": HOSTILE}).encode()
 BY_SCRIPT = {"HX-Request": "true"}
 """What a page adds when it asks for its list."""
-SETTINGS = """\
-[application]
-name = "{name}"
-[kafka]
-bootstrap_servers = "{servers}"
-[[handlers]]
-name = "orders"
-queue = "{topic}"
-rules = "orders.rul"
-[mask]
-patterns = ["secret"]
-"""
 
 
 @dataclass
@@ -80,44 +68,23 @@ def user() -> SomeUser:
 
 
 @pytest.fixture
-def topic(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    bootstrap_servers: str,
-    unique_name: Callable[[str], str],
-    topics: Callable[..., Any],
-) -> str:
+def topic(kafka: KafkaClient, folder: Path) -> str:
     """The dead-letter topic of a job with three messages that remain, two with hostile texts."""
-    monkeypatch.chdir(tmp_path)
-    name = unique_name("console").replace("_", "-")
-    dead = topics("dlq")
-    send_records(
-        bootstrap_servers,
-        dead,
-        [
-            {
-                "value": BODY,
-                "key": HOSTILE.encode(),
-                "headers": [("__connect.errors.exception.message", HOSTILE.encode())],
-            }
-        ]
-        * 3,
-    )
-    Path("orders.rul").write_text("DIALECT(KAFKA)\nTOPIC('no*') ACTION(IGNORE)\nACTION(RETRY)\n")
-    CONFIG.write_text(SETTINGS.format(name=name, servers=bootstrap_servers, topic=dead))
+    name = kafka.unique_name("console").replace("_", "-")
+    dead = kafka.topic("dlq")
+    told = [("__connect.errors.exception.message", HOSTILE.encode())]
+    kafka.produce(dead, [{"value": BODY, "key": HOSTILE.encode(), "headers": told}] * 3)
+    write_settings(
+        folder, handlers={"orders": dead}, rules=TABLE, application=name,
+        servers=kafka.bootstrap_servers, more='[mask]\npatterns = ["secret"]\n',
+    )  # fmt: skip
     letters = [
-        {
-            **outcome(
-                number, origin=place, outcome=place, message=place, result="remains",
-                handler="orders", action="IGNORE", rule_line=2, source_topic=dead,
-                source_offset=number, message_offset=number, detail=HOSTILE if number else "secret",
-                error_class=f"com.{HOSTILE}" if number else "com.secret", consumer_group=HOSTILE,
-                form="connect", reason=0, reason_name="", attempt=0, hop=0,
-                size=len(BODY), key=b64encode(HOSTILE.encode()).decode(),
-            ),
-            "fields": {"DESTQ": HOSTILE, "REASON": 2195},
-        }
-        for number, place in enumerate(f"{dead}:0:{number}" for number in range(3))
+        remaining(
+            dead, number, detail=HOSTILE if number else "secret", consumer_group=HOSTILE,
+            error_class=f"com.{HOSTILE}" if number else "com.secret", size=len(BODY),
+            key=b64encode(HOSTILE.encode()).decode(), fields={"DESTQ": HOSTILE, "REASON": 2195},
+        )
+        for number in range(3)
     ]  # fmt: skip
     append(read_settings(CONFIG).job.ledger.path, rows(letters, partitions=1))
     return str(dead)
@@ -141,8 +108,7 @@ def post(browser: TestClient, path: str, **form: str) -> Any:
 
 def command(*arguments: str) -> Any:
     """What a command says in JSON."""
-    done = CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    done = redrive(*arguments, "--json", code=0)
     return json.loads(done.stdout)
 
 
@@ -153,16 +119,9 @@ def api(browser: TestClient, path: str, **parameters: str) -> Any:
     return answer.json()
 
 
-def append_letter(
-    number: int, topic: str, error: str | None, *, result: str = "remains", **more: Any
-) -> None:
+def append_letter(number: int, topic: str, error: str | None, **more: Any) -> None:
     """Appends a dead letter to the ledger of ``topic``: at an offset from 3 on."""
-    place = f"{topic}:0:{number}"
-    letter = outcome(
-        number, origin=place, outcome=place, message=place, result=result, action="IGNORE",
-        handler="orders", form="connect", reason_name="", error_class=error, fields={}, **more,
-    )  # fmt: skip
-    (row,) = rows([letter], partitions=1)
+    (row,) = rows([remaining(topic, number, error_class=error, **more)], partitions=1)
     append(read_settings(CONFIG).job.ledger.path, [{**row, "outcomes_offset": number}])
 
 
@@ -215,7 +174,7 @@ def test_now_has_what_is_held_and_what_is_deleted_soon(
     assert told["expiring"][0]["handler"] == handler["handler"]
     assert 'href="/groups?handler=orders&amp;status=held">1 behind others of their key' in page
     assert f"<td><p>up to 1,204 of {topic}<br>" in page
-    shown = CliRunner().invoke(main, ["status"], catch_exceptions=False).stdout
+    shown = redrive("status").stdout
     assert "held" in shown
 
 
@@ -333,9 +292,7 @@ def test_a_list_that_fails_says_why_in_its_place(browser: TestClient) -> None:
     assert re.search(r'<div id="live">\s*<p class="bad" role="alert">[^<]*no_column', found.text)
 
 
-def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(
-    browser: TestClient,
-) -> None:
+def test_a_group_leads_to_its_messages_unless_that_would_show_a_secret(browser: TestClient) -> None:
     groups = api(browser, "/groups")["groups"]
     assert sorted((one["count"], bool(one["condition"])) for one in groups) == [
         (1, False), (2, True)
@@ -356,12 +313,12 @@ def test_a_message_leads_to_all_with_its_cause(browser: TestClient, topic: str) 
 
 
 def test_ten_megabytes_of_json_are_shown_and_harmless(
-    browser: TestClient, topics: Callable[..., Any], bootstrap_servers: str
+    kafka: KafkaClient, browser: TestClient
 ) -> None:
     """The page has the beginning, the download has it all."""
-    large = topics("large", config={"max.message.bytes": str(16 << 20)})
+    large = kafka.topic("large", config={"max.message.bytes": str(16 << 20)})
     body = json.dumps({"notes": [HOSTILE] * (10_000_000 // len(HOSTILE))}).encode()
-    send_records(bootstrap_servers, large, [{"value": body}])
+    kafka.produce(large, [{"value": body}])
     page = browser.get(f"/messages/{large}:0:0")
     assert page.status_code == 200
     assert len(page.content) < 1_000_000
@@ -406,21 +363,6 @@ def test_every_answer_forbids_scripts_of_others_and_frames(browser: TestClient) 
         text = browser.get(page).text
         assert not re.search(r"(src|href)=\"(https?:)?//", text)
         assert not re.search(r"<[^>]+ (on[a-z]+|style)=", text)
-
-
-def test_a_name_that_is_not_the_consoles_is_refused(browser: TestClient) -> None:
-    """A page of another site can't have its own name lead here."""
-    assert browser.get("/", headers={"Host": "evil.example"}).status_code == 421
-
-
-@pytest.mark.parametrize("headers", [{}, {"Origin": "http://evil.example"}])
-def test_a_form_of_another_site_is_refused(browser: TestClient, headers: dict[str, str]) -> None:
-    """Without the word of a page, and with the origin of another one."""
-    browser.get("/")
-    word = browser.cookies["redrive-form"] if headers else "guessed"
-    done = browser.post("/api/plans", data={"word": word}, headers=headers)
-    assert done.status_code == 403
-    assert api(browser, "/plans")["plans"] == []
 
 
 def test_each_role_may_do_what_the_document_says(browser: TestClient, user: SomeUser) -> None:
@@ -618,10 +560,10 @@ def change(folder: Path, **form: str) -> list[str]:
     ],
 )
 def test_a_plan_changes_messages_as_that_of_the_command(
-    browser: TestClient, topics: Callable[..., Any], tmp_path: Path, form: dict[str, str]
+    kafka: KafkaClient, browser: TestClient, tmp_path: Path, form: dict[str, str]
 ) -> None:
     """The same parser, the same changes in single messages, the same warnings."""
-    repair = topics("repair")
+    repair = kafka.topic("repair")
     made = post(browser, "/api/plans", to="queue", queue=repair, **form)
     assert made.status_code == 303, made.text
     shown = api(browser, made.headers["Location"])["plan"]
@@ -647,28 +589,15 @@ def test_a_wrong_change_says_what_is_wrong(browser: TestClient) -> None:
 
 
 def test_one_message_is_edited_as_a_text(
-    browser: TestClient, topic: str, bootstrap_servers: str, topics: Callable[..., Any]
+    kafka: KafkaClient, browser: TestClient, topic: str
 ) -> None:
     """Unchanged, with a secret, or with line ends that a form does not keep, there is no plan."""
     bodies = (b'{"note": 1}', b"two\r\nlines")
-    send_records(bootstrap_servers, topic, [{"value": one} for one in bodies])
-    letters = [
-        outcome(
-            number, origin=place, outcome=place, message=place, result="remains",
-            handler="orders", action="IGNORE", source_topic=topic, source_offset=number,
-            message_offset=number, form="connect", reason=0, reason_name="", attempt=0, hop=0,
-            key=None, size=len(body), fields={},
-        )
-        for number, body in enumerate(bodies, start=3)
-        for place in (f"{topic}:0:{number}",)
-    ]  # fmt: skip
-    later = [
-        {**row, "outcomes_offset": row["outcomes_offset"] + 3}
-        for row in rows(letters, partitions=1)
-    ]
-    append(read_settings(CONFIG).job.ledger.path, later)
+    kafka.produce(topic, [{"value": one} for one in bodies])
+    for number, body in enumerate(bodies, start=3):
+        append_letter(number, topic, None, size=len(body))
     message = f"{topic}:0:3"
-    order = {"message": message, "to": "queue", "queue": topics("repair")}
+    order = {"message": message, "to": "queue", "queue": kafka.topic("repair")}
     text = page_text(post(browser, "/api/plans/text", **order).text)
     refused = post(browser, "/api/plans", edited=text.replace("\n", "\r\n"), **order)
     assert "is unchanged" in refused.text
@@ -714,6 +643,7 @@ def test_a_job_without_queue_managers_has_the_ways_of_its_dead_letters(
     assert browser.get("/resolve?put=A").status_code == 400
 
 
+TOPOLOGY = '[topology]\nfiles = ["."]\n'
 MQ = """\
 DEFINE QLOCAL(ORDERS)
 DEFINE QALIAS(OLD) TARGET(ORDERS)
@@ -723,21 +653,12 @@ DEFINE CHANNEL(TO/B) CHLTYPE(SDR) CONNAME('b') XMITQ(B)
 
 
 @pytest.fixture
-def manager(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    bootstrap_servers: str,
-    unique_name: Callable[[str], str],
-) -> str:
+def manager(kafka: KafkaClient, folder: Path) -> str:
     """The queue manager A of a job that moves puts, beside B; its name."""
-    monkeypatch.chdir(tmp_path)
-    name = "A" + unique_name("").rpartition("-")[2].strip(".")
+    name = kafka.queue_manager()
     Path(f"{name}.mqsc").write_text(MQ)
     Path("B.mqsc").write_text("DEFINE QLOCAL(PAYROLL)\nDEFINE CHANNEL(TO/B) CHLTYPE(RCVR)\n")
-    CONFIG.write_text(
-        f'[application]\nname = "app{name}"\n[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n'
-        '[topology]\nfiles = ["."]\n'
-    )
+    write_settings(folder, application=f"app{name}", servers=kafka.bootstrap_servers, more=TOPOLOGY)
     return name
 
 
@@ -767,7 +688,7 @@ def test_the_network_is_that_of_the_commands(clerk: TestClient, manager: str) ->
 
 @pytest.mark.parametrize("put", ["OLD", "PAYROLL@B", "NOTHING", "X@NOWHERE"])
 def test_the_way_of_a_put_is_that_of_the_command(clerk: TestClient, manager: str, put: str) -> None:
-    told = CliRunner().invoke(main, ["resolve", put, "--at", manager, "--topology", ".", "--json"])
+    told = redrive("resolve", put, "--at", manager, "--topology", ".", "--json")
     shown = api(clerk, "/resolve", put=put, at=manager)
     content = json.loads(told.stdout)
     assert content == {name: shown[name] for name in content}
@@ -836,8 +757,7 @@ def test_an_address_that_others_reach_is_refused(tmp_path: Path, listen: str) ->
     """There is no login: everyone who reaches the console may do everything."""
     (tmp_path / "redrive.toml").touch()
     arguments = ("console", "-c", str(tmp_path / "redrive.toml"), "--listen", listen)
-    found = CliRunner().invoke(main, arguments)
-    assert found.exit_code == 2
+    found = redrive(*arguments, code=2)
     assert f"--listen {listen}" in found.stderr
 
 
@@ -852,11 +772,11 @@ def test_a_table_is_tried_before_it_goes_live(browser: TestClient, user: SomeUse
     Path("new.rul").write_text(text)
     headers = {"Accept": "application/json", "X-Redrive-Form": browser.cookies["redrive-form"]}
     tried = browser.post("/api/tables/orders/try", data={"text": text}, headers=headers).json()
-    told = CliRunner().invoke(main, ["diff", "orders.rul", "new.rul"])
+    told = redrive("diff", "orders.rul", "new.rul")
     assert told.stdout.splitlines() == tried["difference"]
     assert any("orders.rul, as edited" in line for line in tried["plan"])
     planned = ("plan", "new.rul", "--over", "remaining", "--over", "parked", "--json")
-    told = json.loads(CliRunner().invoke(main, planned).stdout)
+    told = json.loads(redrive(*planned).stdout)
     kept = {"messages", "changed", "changes", "matrix", "rules", "newly_discarded"}
     assert {name: told[name] for name in kept} == {name: tried["what_if"][name] for name in kept}
     user.role = Role.APPROVER

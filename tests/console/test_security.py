@@ -11,23 +11,22 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
-from click.testing import CliRunner
 from kafka.admin import NewTopic
 from starlette.testclient import TestClient
-from tests.conftest import PATIENCE, eventually, send_records
-from tests.console.conftest import CONFIG, SETTINGS, TABLE, console, settings_file
+from tests.commands import redrive
+from tests.conftest import PATIENCE, KafkaClient, eventually
+from tests.console.conftest import CONFIG, TABLE, console, settings_file
 from tests.console.test_pages import SomeUser, api, command, post
-from tests.outcomes.samples import append, outcome, rows
+from tests.outcomes.samples import append, remaining, rows
 
 from redrive.checkpoints.tables import KeptTable, Layout
-from redrive.command import main
 from redrive.console import live, security
 from redrive.console.access import EVERYTHING, Grant, Role, Scope, SignedInBy, User
 from redrive.console.logins import Limit, Logins
@@ -264,18 +263,12 @@ def test_a_body_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.fixture
-def topics_of_two(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    bootstrap_servers: str,
-    unique_name: Callable[[str], str],
-    topics: Callable[..., Any],
-    admin: Any,
-) -> tuple[str, str]:
+def topics_of_two(kafka: KafkaClient, folder: Path) -> tuple[str, str]:
     """The dead-letter topics of two handlers, with messages that remain: three and two."""
-    monkeypatch.chdir(tmp_path)
-    mine, other = topics("mine"), topics("other")
-    settings_file(bootstrap_servers, unique_name("scope").replace("_", "-"), mine, other)
+    mine, other = kafka.topic("mine"), kafka.topic("other")
+    settings_file(
+        kafka.bootstrap_servers, kafka.unique_name("scope").replace("_", "-"), mine, other
+    )
     letters = []
     for handler, topic, count in (("orders", mine, 3), ("billing", other, 2)):
         is_hidden = handler == "billing"
@@ -283,22 +276,18 @@ def topics_of_two(
             "value": b"hidden body" if is_hidden else b"{}",
             "headers": [("__connect.errors.exception.message", b"")],
         }
-        send_records(bootstrap_servers, topic, [dead] * count)
+        kafka.produce(topic, [dead] * count)
         letters += [
-            outcome(
-                number, origin=place, outcome=place, message=place, result="remains",
-                handler=handler, action="IGNORE", rule_line=2, source_topic=topic,
-                source_offset=number, message_offset=number, form="connect", reason=0,
-                reason_name="", attempt=0, hop=0, key=None, size=2, fields={}, detail="",
+            remaining(
+                topic, number, handler=handler,
                 error_class="com.Hidden" if is_hidden else "com.Seen",
                 consumer_group="hidden-group" if is_hidden else "group",
             )
-            for number, place in enumerate(f"{topic}:0:{number}" for number in range(count))
+            for number in range(count)
         ]  # fmt: skip
     job = read_settings(CONFIG).job
-    admin.create_topics([NewTopic(job.outcomes_topic, 1, 1)], wait_for_metadata=True)
-    send_records(
-        bootstrap_servers,
+    kafka.create(job.outcomes_topic)
+    kafka.produce(
         job.outcomes_topic,
         [{"value": json.dumps(it).encode()} for it in letters],
     )
@@ -312,7 +301,7 @@ def topics_of_two(
         for one in job.handlers
     ]  # fmt: skip
     tables = [{"key": one.key.encode(), "value": one.entry()} for one in kept]
-    send_records(bootstrap_servers, job.tables_topic, tables)
+    kafka.produce(job.tables_topic, tables)
     report(supervision_file(job), told_of(other))
     # The last one is on the topic only, where the ledger has not read it yet.
     append(job.ledger.path, rows(letters[:-1], partitions=1))
@@ -683,14 +672,14 @@ def test_replays_are_those_of_the_handlers_in_scope(
 
 
 def test_within_its_scope_a_user_sees_and_tries_what_others_do(
+    kafka: KafkaClient,
     browser: TestClient,
     chief: TestClient,
     user: SomeUser,
     topics_of_two: tuple[str, str],
-    topics: Callable[..., Any],
 ) -> None:
     """One message, its body, its text to edit, and another table on what waits."""
-    repair = topics("repair")
+    repair = kafka.topic("repair")
     user.scope |= Scope(frozenset({repair}))
     message = f"{topics_of_two[0]}:0:0"
     for path in (f"/messages/{message}", "/tables/orders"):
@@ -767,16 +756,10 @@ def test_a_user_of_several_scopes_may_in_each_what_its_role_may(
     assert "may see some topics only" in stopped.text
 
 
-def test_the_command_takes_an_identity_provider(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("away")
+def test_the_command_takes_an_identity_provider() -> None:
     """Errors of its file come before anything is served, all at once."""
-    (tmp_path / "redrive.toml").write_text(
-        SETTINGS.format(name="a", servers="127.0.0.1:1", mine="a.dlq", other="b.dlq")
-    )
-    for name in ("orders", "billing"):
-        (tmp_path / f"{name}.rul").write_text(TABLE)
-    (tmp_path / "access.toml").write_text('[oidc]\nissuer = "https://id.example"\n')
-    line = ["console", "-c", str(tmp_path / "redrive.toml"), "--access"]
-    found = CliRunner().invoke(main, [*line, str(tmp_path / "access.toml")])
-    assert found.exit_code == 1
+    Path("access.toml").write_text('[oidc]\nissuer = "https://id.example"\n')
+    found = redrive("console", "-c", CONFIG, "--access", "access.toml", code=1)
     assert "[oidc] needs client_id" in found.stderr
     assert "[oidc] needs address" in found.stderr

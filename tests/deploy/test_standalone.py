@@ -7,10 +7,11 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import KafkaClient
 
 from redrive.broker.process import is_alive
 
@@ -59,21 +60,17 @@ def _pid(directory: Path, name: str) -> int:
 
 
 def test_two_workers_run_python_on_the_records_that_they_read_from_kafka(
-    directory: Path,
-    master: str,
-    bootstrap_servers: str,
-    topics: Callable[..., str],
-    produce: Callable[..., None],
+    kafka: KafkaClient, directory: Path, master: str
 ) -> None:
     """A job gets its jars and its Python to both; a stale pid file is no obstacle."""
     (directory / "worker-2.pid").write_text(f"{os.getpid()}\n")
     assert "worker-2  died" in _daemon(directory, "status").stdout
     _start_worker(directory, master, 1)
     _start_worker(directory, master, 2)
-    topic = topics(partitions=2)
-    produce(topic, [{"value": b"x", "partition": number % 2} for number in range(10)])
+    topic = kafka.topic(partitions=2)
+    kafka.produce(topic, [{"value": b"x", "partition": number % 2} for number in range(10)])
     job = subprocess.run(
-        [sys.executable, JOB, master, bootstrap_servers, topic],
+        [sys.executable, JOB, master, kafka.bootstrap_servers, topic],
         capture_output=True,
         text=True,
         check=False,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from redrive.engine.facts import Facts
@@ -89,6 +90,11 @@ def dead_letter(reason: int, queue: str = "") -> Headers:
 
 def record(value: bytes | None, headers: Headers, key: bytes | None = b"k") -> Records:
     return Records([key], [value], [headers], [77], [0])
+
+
+def outcomes_in(outputs: Iterable[tuple[int, OutputRecord]]) -> list[dict[str, Any]]:
+    """What became of each input."""
+    return [json.loads(one.value or b"") for _, one in outputs if one.topic == "OUT"]
 
 
 def written(outputs: list[tuple[int, OutputRecord]], topic: str) -> list[OutputRecord]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from base64 import b64decode
@@ -18,6 +17,7 @@ from tests.engine.samples import (
     NOW,
     TABLE,
     handler_of,
+    outcomes_in,
     record,
     resolve_anything,
     slice_of,
@@ -27,23 +27,13 @@ from tests.engine.samples import (
 from redrive.engine.facts import TopicFacts
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import SourceKind
-from redrive.messages import (
-    DeadLetterHeader,
-    Headers,
-    OutputRecord,
-    Records,
-    encode_header,
-)
+from redrive.messages import DeadLetterHeader, Headers, OutputRecord, Records, encode_header
 from redrive.messages.own_headers import read_own
 from redrive.topology.put import Destination, QueueLimits, Refusal
 
 
 def outputs_of(
-    records: Records,
-    handler: RulesDecider,
-    *,
-    cluster: KnownCluster = OPEN,
-    **more: Any,
+    records: Records, handler: RulesDecider, *, cluster: KnownCluster = OPEN, **more: Any
 ) -> list[tuple[int, OutputRecord]]:
     """What one attempt on some records writes."""
     return cluster.decided(slice_of(records, handler, **more))
@@ -201,8 +191,7 @@ def test_counts_begin_again_when_a_table_comes_back_that_another_had_replaced(
     )
     copy = record(b"x", parked.headers or [])
     again = slice_of(copy, handler_of(), kind=SourceKind.RETRIES, released=released)
-    outcome = json.loads(written(OPEN.decided(again), "OUT")[0].value or b"")
-    assert outcome["attempt"] == attempt
+    assert outcome_of(OPEN.decided(again))["attempt"] == attempt
 
 
 def test_a_remaining_copy_keeps_null_keys_and_null_values_apart_from_empty_ones() -> None:
@@ -254,8 +243,7 @@ def test_a_full_queue_takes_no_more_than_its_depth_in_one_slice() -> None:
 def outcome_of(outputs: list[tuple[int, OutputRecord]]) -> dict[str, Any]:
     (outcome,) = written(outputs, "OUT")
     assert len(outcome.value or b"") < 64 * 1024
-    members: dict[str, Any] = json.loads(outcome.value or b"")
-    return members
+    return outcomes_in(outputs)[0]
 
 
 def test_an_outcome_of_a_long_key_is_small_and_tells_length_and_hash() -> None:
@@ -325,9 +313,7 @@ def test_a_topic_that_takes_nothing_now_refuses_with_the_reason_why() -> None:
 
 
 @pytest.mark.parametrize("field", ["timestamp_before_max", "timestamp_after_max"])
-def test_a_message_from_too_long_ago_or_the_future_is_refused_before_it_is_sent(
-    field: str,
-) -> None:
+def test_a_message_from_too_long_ago_or_the_future_is_refused_before_it_is_sent(field: str) -> None:
     """With MQRC_FORMAT_ERROR, and only where its topic says so; the others are put."""
     limits: dict[str, Any] = {field: 50_000}
     offset = 50_001 if field == "timestamp_after_max" else -50_001
@@ -337,7 +323,7 @@ def test_a_message_from_too_long_ago_or_the_future_is_refused_before_it_is_sent(
     cluster = KnownCluster({"Q1": TopicFacts(**limits)})
     outputs = outputs_of(records, handler_of(), cluster=cluster)
     assert [put.timestamp for put in written(outputs, "Q1")] == [NOW, NOW]
-    refused = [json.loads(one.value or b"") for one in written(outputs, "OUT")][1]
+    refused = outcomes_in(outputs)[1]
     assert (refused["offset"], refused["reason"]) == (1, 2110)
     assert f"a timestamp of {NOW + offset}" in refused["detail"]
 

@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.samples import handler_of, record, slice_of
 
-from redrive.engine.breaker import (
-    BreakerCounts,
-    BreakerKey,
-    Breakers,
-    BreakerSettings,
-    OpenBreaker,
-)
+from redrive.engine.breaker import BreakerCounts, BreakerKey, Breakers, BreakerSettings, OpenBreaker
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import SourceKind
 from redrive.messages import Headers, Records

@@ -15,12 +15,13 @@ from tests.engine.samples import (
     dead_letter,
     handler_of,
     identity_of,
+    outcomes_in,
     record,
     resolve_anything,
     slice_of,
     written,
 )
-from tests.engine.test_replays import ORIGINS, carried_out, instructions, outcomes_in
+from tests.engine.test_replays import ORIGINS, carried_out, instructions
 
 from redrive.engine.commands import Replay, To, read_replays
 from redrive.engine.context import Entry

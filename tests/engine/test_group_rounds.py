@@ -10,13 +10,7 @@ from tests.conformance.rules_driver import IDENTITY
 from tests.engine.failed_processing import GROUPS, smallrye, spring, streams
 from tests.engine.test_rounds import BEGIN, Application
 
-from redrive.messages import (
-    DeadLetterDecoder,
-    Headers,
-    OutputRecord,
-    Records,
-    decode_dead_letter,
-)
+from redrive.messages import DeadLetterDecoder, Headers, OutputRecord, Records, decode_dead_letter
 from redrive.messages import own_headers as own
 from redrive.rules import group_topic
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.conformance.rules_driver import IDENTITY
 from tests.engine.known_cluster import KnownCluster
-from tests.engine.samples import handler_of, record, slice_of, written
+from tests.engine.samples import handler_of, outcomes_in, record, slice_of, written
 
 from redrive.engine.facts import Answers, Gone, Original, RecordQuestion, TopicFacts
 from redrive.engine.rule_targets import Resolvers
@@ -52,8 +52,8 @@ def decided(
     """What is written for the dead letter, and its outcome."""
     cluster = KnownCluster(records={PLACE: answer})
     outputs = cluster.decided(pointing(handler_of(table, **options)))
-    (outcome,) = written(outputs, "OUT")
-    return outputs, json.loads(outcome.value or b"")
+    (outcome,) = outcomes_in(outputs)
+    return outputs, outcome
 
 
 def test_a_retry_puts_the_original_back_as_it_was() -> None:
@@ -174,8 +174,8 @@ def test_what_is_too_large_to_be_copied_waits_as_a_pointer_to_its_original(
             continue
         gone = KnownCluster(SMALL, records={RecordQuestion("DLQ", 0, 0): found})
         outputs = gone.decided(work_on(BACK, kind, kept))
-        outcome = json.loads(written(outputs, "OUT")[0].value or b"")
-        assert (outcome["result"], why in outcome["detail"]) == ("remains", True)
+        (became,) = outcomes_in(outputs)
+        assert (became["result"], why in became["detail"]) == ("remains", True)
         assert own.CUT in dict(written(outputs, "REMAINING")[0].headers or [])
 
 
@@ -213,7 +213,7 @@ def test_a_dead_letter_that_does_not_say_where_its_payload_is_remains() -> None:
     """There is nothing to ask for."""
     work = pointing(handler_of(BACK), TOLD[:1])
     outputs = KnownCluster().decided(work)
-    outcome = json.loads(written(outputs, "OUT")[0].value or b"")
+    outcome = outcomes_in(outputs)[0]
     assert outcome["result"] == "remains"
     assert "does not say where" in outcome["detail"]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.known_cluster import OPEN, KnownCluster
-from tests.engine.samples import identity_of, slice_of
+from tests.engine.samples import identity_of, outcomes_in, slice_of
 
 from redrive.engine.commands import states_of
 from redrive.engine.facts import Gone, Original, RecordQuestion, TopicFacts
@@ -90,9 +90,9 @@ def work_on(
 
 def results(work: Slice) -> tuple[list[OutputRecord], dict[str, Any]]:
     """What is written besides the outcome, and the outcome."""
-    outputs = [output for _, output in OPEN.decided(work)]
-    (outcome,) = [one for one in outputs if one.topic == "OUT"]
-    return [one for one in outputs if one.topic != "OUT"], json.loads(outcome.value or b"")
+    outputs = OPEN.decided(work)
+    (outcome,) = outcomes_in(outputs)
+    return [one for _, one in outputs if one.topic != "OUT"], outcome
 
 
 def names(queue: str, queue_manager: str = "", **fields: str) -> Headers:

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.failed_processing import spring
 from tests.engine.known_cluster import KnownCluster
-from tests.engine.samples import NOW, dead_letter, handler_of, record, slice_of, written
+from tests.engine.samples import (
+    NOW,
+    dead_letter,
+    handler_of,
+    outcomes_in,
+    record,
+    slice_of,
+    written,
+)
 
 from redrive.engine.commands import Replay, Span, To, free_by_order, read_replays
 from redrive.engine.context import Entry
@@ -61,10 +69,6 @@ def carried_out(
         copies=there, replays={one.plan: one for one in replays}, replayed=replayed
     )
     return cluster.decided(slice_of(records, handler or handler_of(), kind=SourceKind.REPLAYS))
-
-
-def outcomes_in(entries: list[Entry]) -> list[dict[str, Any]]:
-    return [json.loads(one.value or b"") for one in written(entries, "OUT")]
 
 
 ORIGINAL = Replay(plan="p", to=To.ORIGINAL, operator="ann", purpose="it is there again")

@@ -189,10 +189,7 @@ def test_what_another_queue_counts_is_a_loop_in_the_end() -> None:
     application.topics.topics["DLQ"][:] = [spring(record, 1, 1000)]
     application.driver.step(BEGIN)
     (outcome,) = application.outcomes
-    assert (outcome["action"], outcome["reason_name"]) == (
-        "QUARANTINE",
-        "MQRC_LOOPING_PUBLICATION",
-    )
+    assert (outcome["action"], outcome["reason_name"]) == ("QUARANTINE", "MQRC_LOOPING_PUBLICATION")
 
 
 def test_a_changed_table_counts_from_the_beginning() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.known_cluster import OPEN, KnownCluster
-from tests.engine.samples import dead_letter, handler_of, resolve_anything
+from tests.engine.samples import dead_letter, handler_of, outcomes_in, resolve_anything
 
 from redrive.engine.context import Entry
 from redrive.engine.facts import MISSING, Answers, DepthQuestion, Facts, Questions, TopicFacts
@@ -53,12 +52,11 @@ def slice_of(*parts: PartitionRecords, facts: Facts | None = None) -> Slice:
 
 def places(outputs: Sequence[Entry]) -> list[tuple[int, int]]:
     """Partition and offset of the inputs, as their outcomes tell."""
-    outcomes = [json.loads(one.value or b"") for _, one in outputs if one.topic == "OUT"]
-    return [(one["partition"], one["offset"]) for one in outcomes]
+    return [(one["partition"], one["offset"]) for one in outcomes_in(outputs)]
 
 
 def results(outputs: Sequence[Entry]) -> list[str]:
-    return [json.loads(one.value or b"")["result"] for _, one in outputs if one.topic == "OUT"]
+    return [one["result"] for one in outcomes_in(outputs)]
 
 
 def puts(outputs: Sequence[Entry]) -> dict[int, OutputRecord]:

@@ -6,7 +6,6 @@ triggering does not work" (q026950).
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conformance.decided_network import put_deciders
 from tests.engine.known_cluster import KnownCluster
-from tests.engine.samples import dead_letter, handler_of, slice_of
+from tests.engine.samples import dead_letter, handler_of, outcomes_in, slice_of
 
 from redrive.engine.facts import DepthQuestion, Facts, TopicFacts
 from redrive.engine.slice import Slice
@@ -75,7 +74,7 @@ def written(work: Slice, cluster: KnownCluster, topic: str) -> list[OutputRecord
 
 
 def details(work: Slice, cluster: KnownCluster) -> list[str]:
-    return [json.loads(one.value or b"")["detail"] for one in written(work, cluster, "OUT")]
+    return [one["detail"] for one in outcomes_in(cluster.decided(work))]
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,7 @@ from tests.engine.samples import handler_of, slice_of, written
 
 from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.sources import SourceKind
-from redrive.messages import (
-    DeadLetterHeader,
-    Headers,
-    Records,
-    encode_header,
-)
+from redrive.messages import DeadLetterHeader, Headers, Records, encode_header
 from redrive.messages import own_headers as own
 
 Record = tuple[bytes | None, bytes | None, Headers]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.conftest import TopicFactory, eventually
+from tests.conftest import KafkaClient, eventually
 
 from redrive.errors import EnvironmentFault
 from redrive.kafka.administration import NewTopic, TopicAdministration
@@ -27,12 +27,10 @@ def retention(bootstrap_servers: str) -> Callable[[str], str]:
 
 
 def test_what_is_missing_is_created_with_its_settings(
-    administration: TopicAdministration,
-    unique_name: Callable[[str], str],
-    retention: Callable[[str], str],
+    kafka: KafkaClient, administration: TopicAdministration, retention: Callable[[str], str]
 ) -> None:
     """The second time there is nothing to do."""
-    topic = NewTopic(unique_name("kept"), 3, {"retention.ms": "-1"}, replication_factor=1)
+    topic = NewTopic(kafka.unique_name("kept"), 3, {"retention.ms": "-1"}, replication_factor=1)
     assert administration.ensure([topic]) == [topic.name]
     assert administration.partitions()[topic.name] == 3
     assert retention(topic.name) == "-1"
@@ -40,10 +38,10 @@ def test_what_is_missing_is_created_with_its_settings(
 
 
 def test_partitions_are_added_and_never_taken(
-    administration: TopicAdministration, topics: TopicFactory, retention: Callable[[str], str]
+    kafka: KafkaClient, administration: TopicAdministration, retention: Callable[[str], str]
 ) -> None:
     """Settings of a topic that exists are left as they are."""
-    name = topics("grown", partitions=2, config={"retention.ms": "1000"})
+    name = kafka.topic("grown", partitions=2, config={"retention.ms": "1000"})
     assert administration.ensure([NewTopic(name, 4, {"retention.ms": "-1"})]) == []
     administration.ensure([NewTopic(name, 1)])
     _await(lambda: administration.partitions()[name] == 4)
@@ -51,17 +49,17 @@ def test_partitions_are_added_and_never_taken(
 
 
 def test_a_topic_that_exists_by_now_is_as_good(
-    administration: TopicAdministration, topics: TopicFactory
+    kafka: KafkaClient, administration: TopicAdministration
 ) -> None:
     """Another instance may have been quicker."""
-    administration.create([NewTopic(topics("there"), 1)])
+    administration.create([NewTopic(kafka.topic("there"), 1)])
 
 
 def test_a_refusal_says_which_topic_and_why(
-    administration: TopicAdministration, unique_name: Callable[[str], str]
+    kafka: KafkaClient, administration: TopicAdministration
 ) -> None:
     """The cluster can be asked before anything is created."""
-    topic = NewTopic(unique_name("odd"), 1, {"cleanup.policy": "sometimes"})
+    topic = NewTopic(kafka.unique_name("odd"), 1, {"cleanup.policy": "sometimes"})
     with pytest.raises(EnvironmentFault, match=f"does not create topic {topic.name}.*sometimes"):
         administration.create([topic], validate_only=True)
     assert topic.name not in administration.partitions()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartition
-from tests.conftest import RawName
+from tests.conftest import KafkaClient, RawName
 
 from redrive.engine.facts import Gone, Original, RecordQuestion
 from redrive.kafka import originals
@@ -36,25 +34,24 @@ def transactional(servers: str, name: str) -> Producer:
 
 
 def test_what_is_there_is_found_and_of_the_rest_it_is_told_why(
-    cluster: Cluster, bootstrap_servers: str, topics: Any, produce: Any,
-    unique_name: Callable[[str], str],
-) -> None:  # fmt: skip
+    kafka: KafkaClient, cluster: Cluster
+) -> None:
     """Committed ones; aborted, deleted, open ones and places that never were are told apart."""
-    name = topics("jobs", partitions=2)
+    name = kafka.topic("jobs", partitions=2)
     letters = [
         {"value": b"v%d" % n, "key": b"k", "headers": [("n", b"%d" % n)], "timestamp_ms": 1000 + n}
         for n in range(200)
     ]
-    produce(name, [{**one, "partition": 0} for one in letters])
-    aborted = transactional(bootstrap_servers, unique_name("aborted"))
+    kafka.produce(name, [{**one, "partition": 0} for one in letters])
+    aborted = transactional(kafka.bootstrap_servers, kafka.unique_name("aborted"))
     aborted.produce(name, b"never", partition=1)
     aborted.flush()
     aborted.abort_transaction()
-    produce(name, [{"value": b"after", "partition": 1}])
-    KafkaAdminClient(bootstrap_servers=bootstrap_servers).delete_records(
+    kafka.produce(name, [{"value": b"after", "partition": 1}])
+    KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers).delete_records(
         {TopicPartition(name, 0): 3}
     )
-    hanging = transactional(bootstrap_servers, unique_name("open"))
+    hanging = transactional(kafka.bootstrap_servers, kafka.unique_name("open"))
     hanging.produce(name, b"not yet", partition=1)
     hanging.flush()
     try:
@@ -64,7 +61,7 @@ def test_what_is_there_is_found_and_of_the_rest_it_is_told_why(
             RecordQuestion(name, 1, 0): "never committed",
             RecordQuestion(name, 1, 3): "open transaction",
             RecordQuestion(name, 2, 0): "no partition",
-            RecordQuestion(unique_name("absent"), 0, 0): "no partition",
+            RecordQuestion(kafka.unique_name("absent"), 0, 0): "no partition",
         }
         found = originals.fetch_originals(cluster, set(places))
     finally:
@@ -91,20 +88,20 @@ AS_READ = [
 
 
 def test_a_record_with_header_names_that_are_not_utf_8_is_read_by_every_reader(
-    cluster: Cluster, bootstrap_servers: str, topics: Any, produce: Any
+    kafka: KafkaClient, cluster: Cluster
 ) -> None:
     """What can be read is there, and which headers can't; the records beside it are as they are.
 
     There are many of them: what Python has called often it calls in another way.
     """
-    name, good = topics("jobs"), [("b", b"5")]
+    name, good = kafka.topic("jobs"), [("b", b"5")]
     written = [BAD_NAMES, *[good] * 300, BAD_NAMES, good]
-    produce(name, [{"value": b"v", "key": b"k", "headers": it} for it in written])
+    kafka.produce(name, [{"value": b"v", "key": b"k", "headers": it} for it in written])
     place = RecordQuestion(name, 0, 0)
     found = originals.fetch_originals(cluster, [place])[place]
     assert isinstance(found, Original)
     assert (found.key, found.value, found.headers) == (b"k", b"v", AS_READ)
-    connection = Connection(bootstrap_servers=bootstrap_servers)
+    connection = kafka.connection
     asked = [OffsetRange(name, 0, 0, len(written))]
     with closing(CompactedTopic(cluster, Lane(name, 0))) as topic:
         readers: list[list[Headers]] = [
@@ -119,12 +116,12 @@ def test_a_record_with_header_names_that_are_not_utf_8_is_read_by_every_reader(
 
 
 def test_an_answer_holds_what_there_is_room_for_and_the_first_at_least(
-    cluster: Cluster, topics: Any, produce: Any, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaClient, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rest is left out, and not told to be gone."""
     monkeypatch.setattr(originals, "LARGEST_ANSWER", 250)
-    name = topics("large")
-    produce(name, [{"value": b"x" * size} for size in (100, 100, 100, 1000)])
+    name = kafka.topic("large")
+    kafka.produce(name, [{"value": b"x" * size} for size in (100, 100, 100, 1000)])
     every = [RecordQuestion(name, 0, n) for n in range(4)]
     found = originals.fetch_originals(cluster, every)
     assert list(found) == every[:3]

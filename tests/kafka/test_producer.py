@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
+from tests.conftest import KafkaClient
 
 from redrive.errors import FencedFault, TransientFault
 from redrive.kafka.cluster import Cluster
@@ -20,18 +20,16 @@ LARGE = OutputRecord("", b"k", os.urandom(20_000), [("h", b"1")], 1_700_000_000_
 
 
 @pytest.fixture
-def small_topic(topics: Callable[..., str]) -> str:
+def small_topic(kafka: KafkaClient) -> str:
     """A topic that refuses records of more than 2,000 bytes."""
-    return topics("small", partitions=2, config={"max.message.bytes": "2000"})
+    return kafka.topic("small", partitions=2, config={"max.message.bytes": "2000"})
 
 
 @pytest.fixture
-def producer(
-    bootstrap_servers: str, unique_name: Callable[[str], str], small_topic: str
-) -> Iterator[KafkaProducer]:
+def producer(kafka: KafkaClient, small_topic: str) -> Iterator[KafkaProducer]:
     """A transactional producer, in the middle of a transaction."""
-    client = Connection(bootstrap_servers=bootstrap_servers).librdkafka()
-    opened = KafkaProducer(client, unique_name("id"), "test-producer")
+    client = kafka.connection.librdkafka()
+    opened = KafkaProducer(client, kafka.unique_name("id"), "test-producer")
     opened.initialise()
     opened.begin()
     yield opened
@@ -39,10 +37,7 @@ def producer(
 
 
 def test_a_refusal_without_a_report_keeps_the_transaction_from_being_committed(
-    producer: KafkaProducer,
-    small_topic: str,
-    bootstrap_servers: str,
-    read_all: Callable[..., list[Any]],
+    kafka: KafkaClient, producer: KafkaProducer, small_topic: str
 ) -> None:
     """Nobody is told which record it was, but neither offsets nor records are committed."""
     # On partitions of their own: a broker refuses a batch whole.
@@ -56,7 +51,7 @@ def test_a_refusal_without_a_report_keeps_the_transaction_from_being_committed(
     assert not producer.send_offsets({lane: 7}).may_commit
     assert not producer.commit().may_commit
     producer.abort()
-    assert not read_all(small_topic)
+    assert not kafka.read(small_topic)
     producer.begin()
     producer.produce(enumerate(records), with_reports=True)
     report = producer.flush()
@@ -70,20 +65,20 @@ def test_a_refusal_without_a_report_keeps_the_transaction_from_being_committed(
     assert producer.flush().may_commit
     assert producer.send_offsets({lane: 7}).may_commit
     assert producer.commit().may_commit
-    assert [record.value for record in read_all(small_topic)] == [b"small"]
-    cluster = Cluster(Connection(bootstrap_servers=bootstrap_servers))
+    assert kafka.values(small_topic) == [b"small"]
+    cluster = Cluster(kafka.connection)
     assert cluster.committed("test-producer", [lane], stable=True) == {lane: 7}
 
 
 def test_a_refusal_after_the_offsets_were_sent_keeps_it_from_being_committed_too(
-    producer: KafkaProducer, small_topic: str, read_all: Callable[..., list[Any]]
+    kafka: KafkaClient, producer: KafkaProducer, small_topic: str
 ) -> None:
     """The client counts what was not delivered, whenever it comes to know of it."""
     producer.send_offsets({TopicPartition(small_topic, 0): 7})
     producer.produce([(0, LARGE._replace(topic=small_topic))], with_reports=False)
     assert not producer.commit().may_commit
     producer.abort()
-    assert not read_all(small_topic)
+    assert not kafka.read(small_topic)
 
 
 def test_a_refusal_in_the_middle_of_produce_names_the_culprit_and_nobody_else(
@@ -100,19 +95,18 @@ def test_a_refusal_in_the_middle_of_produce_names_the_culprit_and_nobody_else(
 
 
 def test_a_producer_of_the_same_id_fences_an_older_one(
-    producer: KafkaProducer, small_topic: str, bootstrap_servers: str,
-    read_all: Callable[..., list[Any]],
-) -> None:  # fmt: skip
+    kafka: KafkaClient, producer: KafkaProducer, small_topic: str
+) -> None:
     """What the older one left open is aborted, and it can commit nothing any more."""
     producer.produce([(0, SMALL._replace(topic=small_topic))])
     producer.flush()
-    client = Connection(bootstrap_servers=bootstrap_servers).librdkafka()
+    client = kafka.connection.librdkafka()
     newer = KafkaProducer(client, producer.transactional_id, "test-producer")
     newer.initialise()
     with pytest.raises(FencedFault):
         producer.commit()
     newer.close()
-    assert not read_all(small_topic)
+    assert not kafka.read(small_topic)
 
 
 def test_whoever_waits_for_stable_offsets_is_told_of_the_transaction_that_holds_them(

@@ -12,6 +12,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
     AdminClient,
     ListOffsetsResultInfo,
 )
+from tests.conftest import KafkaClient
 
 from redrive.errors import TransientFault
 from redrive.kafka import reader
@@ -20,12 +21,10 @@ from redrive.kafka.connection import Connection
 from redrive.messages import OffsetRange, TopicPartition
 
 
-def test_each_range_is_read_whole_in_order_and_no_further(
-    bootstrap_servers: str, topics: Any, produce: Any
-) -> None:
+def test_each_range_is_read_whole_in_order_and_no_further(kafka: KafkaClient) -> None:
     """Short, long and empty ones, from the middle of their partitions, with the same consumer."""
-    name = topics("ranges", partitions=4)
-    produce(
+    name = kafka.topic("ranges", partitions=4)
+    kafka.produce(
         name,
         [
             {"value": b"%d" % n, "partition": p}
@@ -33,14 +32,14 @@ def test_each_range_is_read_whole_in_order_and_no_further(
             for n in range(count)
         ],
     )
-    produce(name, [{"value": b"0", "partition": 2}])
+    kafka.produce(name, [{"value": b"0", "partition": 2}])
     asked = [
         OffsetRange(name, 0, 2, 4),
         OffsetRange(name, 1, 10, 2500),
         OffsetRange(name, 2, 0, 1),
         OffsetRange(name, 3, 0, 0),
     ]
-    connection = Connection(bootstrap_servers=bootstrap_servers)
+    connection = kafka.connection
     for _ in range(2):
         found: dict[int, list[int]] = {}
         for lane, records in reader.read_parts(connection, asked):
@@ -49,14 +48,14 @@ def test_each_range_is_read_whole_in_order_and_no_further(
 
 
 def test_a_range_that_is_not_there_is_not_passed_over(
-    bootstrap_servers: str, topics: Any, produce: Any, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are read, and then it is said which is missing."""
     monkeypatch.setattr(reader, "SILENCE", 1.0)
-    name = topics("ranges", partitions=2)
-    produce(name, [{"value": b"x", "partition": 0}])
+    name = kafka.topic("ranges", partitions=2)
+    kafka.produce(name, [{"value": b"x", "partition": 0}])
     asked = [OffsetRange(name, 0, 0, 1), OffsetRange(name, 1, 0, 2)]
-    connection = Connection(bootstrap_servers=bootstrap_servers)
+    connection = kafka.connection
     read = reader.read_parts(connection, asked)
     assert next(read)[1].values == [b"x"]
     with pytest.raises(TransientFault, match=f"{name}:1 gave nothing from offset 0 on"):
@@ -118,11 +117,11 @@ def test_no_run_of_a_partition_is_lost_if_the_client_takes_turns(
 
 
 def test_an_offset_that_the_client_does_not_know_is_asked_for_again(
-    bootstrap_servers: str, topics: Any, produce: Any, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says -1001 then, without an error, which would make a full topic look empty."""
-    lane = TopicPartition(topics("full"), 0)
-    produce(lane.topic, [{"value": b"%d" % number} for number in range(3)])
+    lane = TopicPartition(kafka.topic("full"), 0)
+    kafka.produce(lane.topic, [{"value": b"%d" % number} for number in range(3)])
     asked: list[Any] = []
     list_offsets = AdminClient.list_offsets
 
@@ -136,6 +135,6 @@ def test_an_offset_that_the_client_does_not_know_is_asked_for_again(
         return dict.fromkeys(answers, unknown)
 
     monkeypatch.setattr(AdminClient, "list_offsets", forgetful)
-    with Cluster(Connection(bootstrap_servers=bootstrap_servers)) as cluster:
+    with Cluster(kafka.connection) as cluster:
         assert cluster.ends([lane]) == {lane: 3}
     assert len(asked) == 2

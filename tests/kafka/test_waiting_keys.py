@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from kafka import KafkaProducer
-from tests.conftest import TopicFactory, commit_offset
+from tests.conftest import KafkaClient
 
 from redrive.engine.facts import WaitingQuestion
 from redrive.engine.ordering import Place, Round, Waiting, position_of
@@ -27,10 +27,10 @@ def cluster(bootstrap_servers: str) -> Iterator[Cluster]:
 
 
 def test_parked_copies_wait_until_the_job_is_past_them_and_others_until_they_are_taken_away(
-    cluster: Cluster, topics: TopicFactory, bootstrap_servers: str
+    kafka: KafkaClient, cluster: Cluster
 ) -> None:
     """Every question sees what was written before it."""
-    retry, remaining, group = topics("retry"), topics("remaining"), topics("job")
+    retry, remaining, group = kafka.topic("retry"), kafka.topic("remaining"), kafka.topic("job")
     question = WaitingQuestion(
         TopicPartition(retry, 0),
         (TopicPartition("no-such-topic", 0),),
@@ -38,7 +38,7 @@ def test_parked_copies_wait_until_the_job_is_past_them_and_others_until_they_are
     )
     order = LiveOrder(cluster, group)
     assert order.waiting(question) == {}
-    producer = KafkaProducer(bootstrap_servers=bootstrap_servers)
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
     for number in range(2):
         headers = [(own.ID, b"DLQ:0:%d" % number)]
         producer.send(retry, b"v", b"k", headers=headers, timestamp_ms=SINCE)
@@ -50,23 +50,23 @@ def test_parked_copies_wait_until_the_job_is_past_them_and_others_until_they_are
         place: Waiting(position_of(f"DLQ:0:{at}"), SINCE) for at, place in enumerate(places)
     }
     assert order.waiting(question) == {b"k": everything}
-    commit_offset(bootstrap_servers, group, retry, 1)
+    kafka.commit(group, retry, 1)
     assert order.waiting(question) == {b"k": dict(list(everything.items())[1:])}
     assert LiveOrder(cluster, group).waiting(question) == order.waiting(question)
     producer.send(remaining, None, b"DLQ:0:2")
     producer.flush()
     assert order.waiting(question) == {b"k": {places[1]: everything[places[1]]}}
-    commit_offset(bootstrap_servers, group, retry, 2)
+    kafka.commit(group, retry, 2)
     assert order.waiting(question) == {}
     producer.close()
 
 
 def test_a_round_is_over_once_the_group_and_then_the_job_have_passed_it(
-    cluster: Cluster, topics: TopicFactory, bootstrap_servers: str
+    kafka: KafkaClient, cluster: Cluster
 ) -> None:
     """A dead letter that came back while the group was behind has to be read first."""
-    target, letters, group, job = (topics(it) for it in ("orders", "DLQ", "group", "job"))
-    producer = KafkaProducer(bootstrap_servers=bootstrap_servers)
+    target, letters, group, job = (kafka.topic(it) for it in ("orders", "DLQ", "group", "job"))
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
     for topic in (target, target, letters):
         producer.send(topic, b"v")
     producer.flush()
@@ -75,11 +75,11 @@ def test_a_round_is_over_once_the_group_and_then_the_job_have_passed_it(
     (first,) = order.rounds([began]).values()
     assert first == began._replace(processed=((0, 2),))  # the group has no offsets at all
     assert order.rounds([first._replace(put_at=1)])[first._replace(put_at=1)].returned == 1
-    commit_offset(bootstrap_servers, group, target, 1)
+    kafka.commit(group, target, 1)
     assert order.rounds([first])[first] == first
-    commit_offset(bootstrap_servers, group, target, 2)
+    kafka.commit(group, target, 2)
     second = order.rounds([first])[first]
     assert second == first._replace(returned=1)
-    commit_offset(bootstrap_servers, job, letters, 1)
+    kafka.commit(job, letters, 1)
     assert order.rounds([second])[second].is_over
     producer.close()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from tests.conftest import PATIENCE
+from tests.conftest import PATIENCE, KafkaClient
 
 from redrive.kafka.connection import Connection
 from redrive.kafka.watch import Watch
@@ -31,16 +31,14 @@ def waited(watch: Watch, ends: dict[TopicPartition, int], seconds: float) -> flo
     return time.monotonic() - before
 
 
-def test_a_record_that_arrives_ends_the_wait(
-    watch: Watch, topics: Callable[..., str], produce: Callable[..., None]
-) -> None:
+def test_a_record_that_arrives_ends_the_wait(kafka: KafkaClient, watch: Watch) -> None:
     """On any of the partitions, and long before the time is over."""
-    topic = topics(partitions=2)
+    topic = kafka.topic(partitions=2)
     is_sent = threading.Event()
 
     def send() -> None:
         is_sent.set()
-        produce(topic, [{"value": b"news", "partition": 1}])
+        kafka.produce(topic, [{"value": b"news", "partition": 1}])
 
     sender = threading.Timer(SHORT, send)
     sender.start()
@@ -49,30 +47,27 @@ def test_a_record_that_arrives_ends_the_wait(
     sender.join()
 
 
-def test_a_record_that_is_already_there_ends_the_wait(
-    watch: Watch, topics: Callable[..., str], produce: Callable[..., None]
-) -> None:
+def test_a_record_that_is_already_there_ends_the_wait(kafka: KafkaClient, watch: Watch) -> None:
     """What arrived between the look at the ends and the wait is not missed."""
-    topic = topics()
-    produce(topic, [{"value": b"known"}, {"value": b"news"}])
+    topic = kafka.topic()
+    kafka.produce(topic, [{"value": b"known"}, {"value": b"news"}])
     assert waited(watch, {TopicPartition(topic, 0): 1}, LONG) < SOON
 
 
-def test_without_news_the_wait_ends_when_its_time_is_over(
-    watch: Watch, topics: Callable[..., str], produce: Callable[..., None]
-) -> None:
+def test_without_news_the_wait_ends_when_its_time_is_over(kafka: KafkaClient, watch: Watch) -> None:
     """Records below the end are known, and wake nobody."""
-    topic = topics()
-    produce(topic, [{"value": b"known"}, {"value": b"known too"}])
+    topic = kafka.topic()
+    kafka.produce(topic, [{"value": b"known"}, {"value": b"known too"}])
     assert SHORT * 0.9 < waited(watch, {TopicPartition(topic, 0): 2}, SHORT) < SOON
 
 
-def test_a_wait_from_other_ends_looks_from_there(
-    watch: Watch, topics: Callable[..., str], produce: Callable[..., None]
-) -> None:
+def test_a_wait_from_other_ends_looks_from_there(kafka: KafkaClient, watch: Watch) -> None:
     """One watch serves all batches: each moves the ends, and may add partitions."""
-    first, second = TopicPartition(topics("first"), 0), TopicPartition(topics("second"), 0)
-    produce(second.topic, [{"value": b"news"}])
+    first, second = (
+        TopicPartition(kafka.topic("first"), 0),
+        TopicPartition(kafka.topic("second"), 0),
+    )
+    kafka.produce(second.topic, [{"value": b"news"}])
     waited(watch, {first: 0}, SHORT)
     assert waited(watch, {first: 0, second: 0}, LONG) < SOON
     assert waited(watch, {first: 0, second: 1}, SHORT) > SHORT * 0.9

@@ -63,11 +63,7 @@ def test_a_batch_is_a_line_that_a_person_can_read(log: Callable[..., Path]) -> N
     path = log()
     LogObserver().batch(
         summary(
-            {
-                ("orders", 3, "forwarded"): 1000,
-                ("orders", 0, "remains"): 200,
-                ("x", 1, "parked"): 4,
-            }
+            {("orders", 3, "forwarded"): 1000, ("orders", 0, "remains"): 200, ("x", 1, "parked"): 4}
         )
     )
     (line,) = lines(path)
@@ -153,9 +149,7 @@ def test_failures_that_differ_in_detail_only_share_a_line(log: Callable[..., Pat
     assert [(entry["count"], entry["detail"]) for entry in failures] == [(3, later.detail)]
 
 
-def test_messages_without_a_header_are_reported_from_time_to_time(
-    log: Callable[..., Path],
-) -> None:
+def test_messages_without_a_header_are_reported_from_time_to_time(log: Callable[..., Path]) -> None:
     """The first at once, later ones summed up, none forgotten at the end."""
     path = log(LogFormat.JSON)
     observer = LogObserver(interval=0)

@@ -330,11 +330,7 @@ def test_header_form_removed() -> None:
     headers = [("a", b"1"), *HEADER_FORM, *mqmd(Format="MQHRF2"), ("mqdlh.StrucId", b"DLH ")]
     value, after = remove_header(decode_dead_letter(None, headers), None, headers)
     assert value is None
-    assert after == [
-        ("a", b"1"),
-        *mqmd(Format="MQSTR"),
-        *mqmd(Encoding=546, CodedCharSetId=1208),
-    ]
+    assert after == [("a", b"1"), *mqmd(Format="MQSTR"), *mqmd(Encoding=546, CodedCharSetId=1208)]
 
 
 def test_message_dead_lettered_twice_in_headers() -> None:

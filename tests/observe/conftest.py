@@ -12,10 +12,7 @@ import pytest
 from tests.configurations import handled, job_of
 
 from redrive.checkpoints.protocol import EmissionFigures
-from redrive.configuration import (
-    EmitterChoice,
-    JobConfiguration,
-)
+from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.engine.breaker import BreakerState
 from redrive.engine.flood import FloodState
 from redrive.engine.statistics import (

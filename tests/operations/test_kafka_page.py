@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import orjson
-import pytest
 from tests.settings.conftest import RULES
 
 from redrive.engine.edits import Content, Edit, PatchValue, SetHeader
@@ -31,11 +30,8 @@ def test_every_table_of_the_page_is_right() -> None:
         assert parse(table).table is not None
 
 
-def test_the_schemes_of_the_page_read_what_it_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_schemes_of_the_page_read_what_it_shows(folder: Path) -> None:
     """All of its schemes together: the envelope, the headers, and what is assumed."""
-    monkeypatch.chdir(tmp_path)
     Path("tickets.rul").write_text(RULES)
     Path("fix.json").write_text(blocks("json")[0])
     Path("redrive.toml").write_text("\n".join(blocks("toml")))

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.configurations import handled, job_of
+from tests.conftest import KafkaClient
 from tests.kafka.known_topics import KnownTopics
 
 from redrive.configuration import JobConfiguration
-from redrive.kafka.connection import Connection
 from redrive.messages import TopicPartition
 from redrive.operations.retention import FOREVER, Waiting, expiring_of, waiting_on_topics
 
@@ -112,17 +112,19 @@ def test_parked_and_remaining_messages_expire_too_where_topics_were_changed(poli
         )
 
 
-def test_a_real_broker_says_what_expires(bootstrap_servers: str, topics: Any, produce: Any) -> None:
+def test_a_real_broker_says_what_expires(kafka: KafkaClient) -> None:
     """Retention, timestamps and offsets are Kafka's own."""
-    dlq = topics("dlq", config={"retention.ms": str(10 * 86_400_000)})
+    dlq = kafka.topic("dlq", config={"retention.ms": str(10 * 86_400_000)})
     now = time.time()
     days = (9.9, 9.5, 2.0, 0.0)
-    produce(dlq, [{"value": b"x", "timestamp_ms": int(1000 * (now - 86_400 * it))} for it in days])
+    kafka.produce(
+        dlq, [{"value": b"x", "timestamp_ms": int(1000 * (now - 86_400 * it))} for it in days]
+    )
     base = job()
     identity = replace(base.handlers[0].identity, topic=dlq)
     configuration = replace(
         base,
-        connection=Connection(bootstrap_servers=bootstrap_servers),
+        connection=kafka.connection,
         handlers=(replace(base.handlers[0], identity=identity),),
     )
     (one,) = expiring_of(configuration, now)

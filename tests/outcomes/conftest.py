@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
+from tests.configurations import write_settings
+from tests.conftest import KafkaClient
 from tests.outcomes.small_job import SmallJob
 
 from redrive.settings import read_settings
@@ -22,20 +22,6 @@ RETRYINT(60)
 REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(3)
 REASON(MQRC_UNKNOWN_OBJECT_NAME) ACTION(FWD) FWDQ('{target}') HEADER(YES)
 REASON(MQRC_PUT_INHIBITED) ACTION(DISCARD)
-"""
-
-SETTINGS = """\
-[application]
-name = "{application}"
-directory = "state"
-
-[kafka]
-bootstrap_servers = "{bootstrap_servers}"
-
-[[handlers]]
-queue = "{topic}"
-name = "orders"
-rules = "orders.rul"
 """
 
 KEPT = {"retention.ms": "-1"}
@@ -50,24 +36,18 @@ def now() -> int:
 
 
 @pytest.fixture
-def small_job(
-    tmp_path: Path,
-    admin: KafkaAdminClient,
-    bootstrap_servers: str,
-    read_all: Callable[..., list[Any]],
-) -> Iterator[SmallJob]:
+def small_job(kafka: KafkaClient, tmp_path: Path) -> Iterator[SmallJob]:
     """A handler ``orders`` with two partitions and a target topic, ready to step."""
     application = f"ledger{next(_numbers)}"
     # Names that FWDQ takes: 48 characters, no hyphen.
     topic, target = f"{application}.orders.dlq", f"{application}.target"
-    config = tmp_path / "redrive.toml"
-    config.write_text(
-        SETTINGS.format(application=application, bootstrap_servers=bootstrap_servers, topic=topic)
-    )
-    (tmp_path / "orders.rul").write_text(RULES.format(target=target))
+    config = write_settings(
+        tmp_path, handlers={"orders": topic}, rules=RULES.format(target=target),
+        application=application, directory=Path("state"), servers=kafka.bootstrap_servers,
+    )  # fmt: skip
     configuration = read_settings(config).job
     identity = configuration.handlers[0].identity
-    admin.create_topics(
+    kafka.admin.create_topics(
         [
             NewTopic(topic, 2, 1, topic_configs=KEPT),
             NewTopic(target, 1, 1, topic_configs=KEPT),
@@ -79,6 +59,6 @@ def small_job(
         ],
         wait_for_metadata=True,
     )
-    job = SmallJob(configuration, target, str(config), admin, read_all)
+    job = SmallJob(configuration, target, str(config), kafka)
     yield job
     job.close()

@@ -183,8 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
         ]
         text = f'<ListBucketResult xmlns="{_NAMESPACE}">{"".join(parts)}'
         self._answer(
-            HTTPStatus.OK,
-            f"{text}<IsTruncated>false</IsTruncated></ListBucketResult>".encode(),
+            HTTPStatus.OK, f"{text}<IsTruncated>false</IsTruncated></ListBucketResult>".encode()
         )
 
     def do_PUT(self) -> None:

@@ -65,6 +65,19 @@ def outcome(number: int, **members: Any) -> dict[str, Any]:
     return {**sample, **members}
 
 
+def remaining(topic: str, number: int, **members: Any) -> dict[str, Any]:
+    """The outcome of a dead letter of Connect that remains, by its place; members given win."""
+    place = f"{topic}:0:{number}"
+    sample = {
+        "origin": place, "outcome": place, "message": place, "result": "remains",
+        "handler": "orders", "action": "IGNORE", "rule_line": 2, "form": "connect",
+        "source_topic": topic, "source_offset": number, "message_offset": number,
+        "reason": 0, "reason_name": "", "attempt": 0, "hop": 0, "key": None, "size": 2,
+        "detail": "", "fields": {},
+    }  # fmt: skip
+    return outcome(number, **{**sample, **members})
+
+
 def rows(outcomes: Iterable[dict[str, Any]], partitions: int = 3) -> list[Row]:
     """Outcomes as rows, as if they lay one after the other on the outcomes topic."""
     return [

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from tests.conftest import eventually
+from click.testing import Result
+from kafka import KafkaConsumer, TopicPartition
+from tests.commands import redrive, told
+from tests.conftest import KafkaClient, eventually
 
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import begin_run, fencer_of
@@ -29,8 +31,7 @@ class SmallJob:
     target: str
     """A topic that exists."""
     config_file: str
-    admin: KafkaAdminClient
-    read_all: Callable[..., list[Any]]
+    kafka: KafkaClient
     interval: int = 60_000
     """RETRYINT of the table in milliseconds."""
     _emission: Emission | None = field(default=None, repr=False)
@@ -38,6 +39,18 @@ class SmallJob:
     @property
     def identity(self) -> HandlerIdentity:
         return self.configuration.handlers[0].identity
+
+    def run(self, *words: str, typed: str | None = None, code: int | None = None) -> Result:
+        """What a command says about the job."""
+        return redrive(*words, "-c", self.config_file, typed=typed, code=code)
+
+    def told(self, *words: str) -> Any:
+        """What a command that succeeds says about the job in JSON."""
+        return told(*words, "-c", self.config_file)
+
+    def produce(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Writes dead letters."""
+        self.kafka.produce(self.identity.topic, records)
 
     def step(self, now: int, *, most: int = 1_000_000, evaluate_remaining: bool = False) -> None:
         """One batch: dead letters and due retries, and what remains if it is asked for.
@@ -110,7 +123,7 @@ class SmallJob:
     def committed(self) -> Mapping[tuple[str, int], int]:
         """Committed offsets of the application, by kafka-python."""
         group = self.configuration.application
-        offsets = self.admin.list_group_offsets({group: None})[group]
+        offsets = self.kafka.admin.list_group_offsets({group: None})[group]
         return {(lane.topic, lane.partition): it.offset for lane, it in offsets.items()}
 
     def waiting(self, topic: str) -> list[Any]:
@@ -121,7 +134,7 @@ class SmallJob:
         committed = self.committed()
         taken: dict[int, int] = {}
         waiting = []
-        for record in self.read_all(topic):
+        for record in self.kafka.read(topic):
             done = committed.get((topic, record.partition), 0)
             if record.offset >= done and taken.get(record.partition, 0) < most:
                 taken[record.partition] = taken.get(record.partition, 0) + 1

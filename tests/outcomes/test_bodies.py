@@ -14,12 +14,14 @@ from redrive.outcomes.history import Archive, History
 
 
 def test_a_message_is_found_where_a_broker_leads_a_partition(
-    small_job: SmallJob, produce: Callable[..., None], without_leader: Callable[..., None]
+    small_job: SmallJob, without_leader: Callable[..., None]
 ) -> None:
     """The dead letter while that can be read, else its copy; without either that is said."""
     header = DeadLetterHeader(reason=2053, dest_q_name="NOWHERE", format="MQSTR")
     identity = small_job.identity
-    produce(identity.topic, [{"value": encode_header(header) + b"body", "partition": 0}])
+    small_job.kafka.produce(
+        identity.topic, [{"value": encode_header(header) + b"body", "partition": 0}]
+    )
     small_job.step(int(time.time() * 1000))
     archive = Archive(small_job.configuration)
     story = archive.history(f"{identity.topic}:0:0")

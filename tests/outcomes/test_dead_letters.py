@@ -6,33 +6,21 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
-from click.testing import CliRunner, Result
+from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.outcomes.samples import append
 from tests.outcomes.small_job import SmallJob, dead_letter
 
-from redrive.command import main
 from redrive.outcomes.rows import row_of
 from redrive.settings import read_settings
 
 Produce = Callable[..., None]
 
 
-def ask(job: SmallJob, *arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments, "-c", job.config_file])
-
-
-def told(job: SmallJob, *arguments: str) -> Any:
-    result = ask(job, *arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return orjson.loads(result.stdout)
-
-
-def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob, produce: Produce) -> None:
+def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob) -> None:
     """Half of the outcomes are in the ledger, half on the topic only; bodies come from Kafka."""
     now = int(time.time() * 1000)
     letters = [
@@ -41,82 +29,78 @@ def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob, produce:
         {**dead_letter(3, "2053", "nowhere"), "value": b"\x1b[2J\x00\xff"},
     ]
     topic = small_job.identity.topic
-    assert "Nothing is parked, and nothing remains." in ask(small_job, "ls").stdout
-    produce(topic, [{**letter, "partition": 0} for letter in letters])
-    assert told(small_job, "ls")["unread"] == 3
-    assert "up to 3 messages are not in this list" in ask(small_job, "groups").stderr
+    assert "Nothing is parked, and nothing remains." in small_job.run("ls").stdout
+    small_job.kafka.produce(topic, [{**letter, "partition": 0} for letter in letters])
+    assert small_job.told("ls")["unread"] == 3
+    assert "up to 3 messages are not in this list" in small_job.run("groups").stderr
     small_job.step(now - 120_000)
-    records = small_job.read_all(small_job.configuration.outcomes_topic)
+    records = small_job.kafka.read(small_job.configuration.outcomes_topic)
     append(
         small_job.configuration.ledger.path,
         [row_of(it.value, it.timestamp, it.partition, it.offset) for it in records],
     )
     small_job.step(now)
-    listing = told(small_job, "ls", "--status", "all")
+    listing = small_job.told("ls", "--status", "all")
     assert listing["complete"] is True
     assert {one["message"] for one in listing["dead_letters"]} == {
         f"{topic}:0:{offset}" for offset in range(3)
     }
-    waiting = told(small_job, "ls")
+    waiting = small_job.told("ls")
     assert waiting["total"] == 2
-    assert f"{topic}:0:1" in ask(small_job, "ls").stdout
-    assert "No dead letter fits these filters." in ask(small_job, "ls", "--destq", "x").stdout
-    (group,) = told(small_job, "groups")["groups"]
+    assert f"{topic}:0:1" in small_job.run("ls").stdout
+    assert "No dead letter fits these filters." in small_job.run("ls", "--destq", "x").stdout
+    (group,) = small_job.told("groups")["groups"]
     assert (group["count"], group["destination"]) == (2, "nowhere")
-    assert "100.0 %" in ask(small_job, "groups").stdout
-    assert told(small_job, "groups")["unread"] == 0
-    shown = ask(small_job, "show", f"{topic}:0:1")
-    assert shown.exit_code == 0, shown.output
+    assert "100.0 %" in small_job.run("groups").stdout
+    assert small_job.told("groups")["unread"] == 0
+    shown = small_job.run("show", f"{topic}:0:1", code=0)
     assert '"chairs": 2' in shown.stdout
     assert "parked" in shown.stdout
-    hexadecimal = ask(small_job, "show", f"{topic}:0:2")
+    hexadecimal = small_job.run("show", f"{topic}:0:2")
     assert "1b 5b 32 4a 00 ff" in hexadecimal.stdout
-    assert "\x1b" not in ask(small_job, "show", f"{topic}:0:2", "--body", "text").stdout
-    assert bytes.fromhex(told(small_job, "show", f"{topic}:0:2")["record"]["body_hex"]) == (
+    assert "\x1b" not in small_job.run("show", f"{topic}:0:2", "--body", "text").stdout
+    assert bytes.fromhex(small_job.told("show", f"{topic}:0:2")["record"]["body_hex"]) == (
         b"\x1b[2J\x00\xff"
     )
 
 
 def test_quarantined_messages_are_counted_apart_and_replayed_if_asked_for(
-    small_job: SmallJob, produce: Produce, tmp_path: Path
+    small_job: SmallJob, tmp_path: Path
 ) -> None:
     """Lists and plans leave them out, and say how many these are."""
     (tmp_path / "orders.rul").write_text("DIALECT(KAFKA)\nKEY(key-1) ACTION(QUARANTINE)\n")
     small_job = replace(small_job, configuration=read_settings(Path(small_job.config_file)).job)
     topic = small_job.identity.topic
-    produce(topic, [dead_letter(number, "2053", partition=0) for number in (1, 2)])
+    small_job.kafka.produce(topic, [dead_letter(number, "2053", partition=0) for number in (1, 2)])
     small_job.step(int(time.time() * 1000))
-    handler = told(small_job, "status")["handlers"][0]
+    handler = small_job.told("status")["handlers"][0]
     assert (handler["remaining"]["number"], handler["quarantined"]["number"]) == (1, 1)
     for command, key in (("ls", "dead_letters"), ("groups", "groups")):
-        answer = told(small_job, command)
+        answer = small_job.told(command)
         assert (answer["total"], answer["quarantined"]) == (1, 1)
-        apart = told(small_job, command, "--status", "quarantined")
+        apart = small_job.told(command, "--status", "quarantined")
         assert (apart["total"], apart["quarantined"], len(apart[key])) == (1, 0, 1)
-    assert "1 quarantined message is left out" in ask(small_job, "ls").stderr
-    assert "quarantined" in ask(small_job, "ls", "--status", "all").stdout
-    plan = told(small_job, "replay", "plan", "--to", "rules")
+    assert "1 quarantined message is left out" in small_job.run("ls").stderr
+    assert "quarantined" in small_job.run("ls", "--status", "all").stdout
+    plan = small_job.told("replay", "plan", "--to", "rules")
     assert (plan["count"], plan["messages"]["orders"]) == (1, {f"{topic}:0": [1]})
     assert any("1 quarantined message is left out" in note for note in plan["notes"])
-    asked = told(small_job, "replay", "plan", "--to", "rules", "--status", "quarantined")
+    asked = small_job.told("replay", "plan", "--to", "rules", "--status", "quarantined")
     assert asked["messages"]["orders"] == {f"{topic}:0": [0]}
     assert asked["notes"] == []
 
 
-def test_what_cannot_be_read_is_not_shown_as_none(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_what_cannot_be_read_is_not_shown_as_none(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Without a ledger and without a broker the commands end with an error."""
     folder = tmp_path_factory.mktemp("away")
     config = write_settings(folder, "orders.dlq")
-    waits = CliRunner().invoke(main, ["status", "--json", "-c", str(config)])
+    waits = redrive("status", "--json", "-c", config)
     told = orjson.loads(waits.stdout)
     [handler] = told["handlers"]
     unknown = {"number": None, "precision": "unknown"}
     assert (told["outcomes"], handler["parked"], handler["remaining"]) == (None, unknown, unknown)
-    assert "No outcomes yet" not in CliRunner().invoke(main, ["status", "-c", str(config)]).stdout
+    assert "No outcomes yet" not in redrive("status", "-c", config).stdout
     for command in (["ls"], ["groups"], ["show", "orders.dlq:0:1"], ["history"]):
-        result = CliRunner().invoke(main, [*command, "-c", str(config)])
-        assert result.exit_code == 1
+        result = redrive(*command, "-c", config, code=1)
         assert "no outcome can be read" in result.output
         assert "none" not in result.stdout.lower()

@@ -9,11 +9,10 @@ from typing import Any
 
 import orjson
 import pytest
-from click.testing import CliRunner, Result
+from tests.conftest import KafkaClient
 from tests.outcomes.samples import append
 from tests.outcomes.small_job import SmallJob, dead_letter
 
-from redrive.command import main
 from redrive.outcomes.history import Archive, History, NotFound
 from redrive.outcomes.rows import moment, row_of
 
@@ -22,7 +21,7 @@ Produce = Callable[..., None]
 
 def _project(job: SmallJob) -> None:
     """Appends what is on the outcomes topic to a new ledger, as the projection would."""
-    records = job.read_all(job.configuration.outcomes_topic)
+    records = job.kafka.read(job.configuration.outcomes_topic)
     path = job.configuration.ledger.path
     append(path, [row_of(it.value, it.timestamp, it.partition, it.offset) for it in records])
 
@@ -30,14 +29,14 @@ def _project(job: SmallJob) -> None:
 def _histories(job: SmallJob) -> dict[str, list[dict[str, Any]]]:
     """Every outcome by message, in the order of the topic."""
     histories = defaultdict(list)
-    for record in job.read_all(job.configuration.outcomes_topic):
+    for record in job.kafka.read(job.configuration.outcomes_topic):
         outcome = orjson.loads(record.value)
         histories[outcome["message"]].append(outcome)
     return histories
 
 
 @pytest.fixture
-def job(small_job: SmallJob, produce: Produce, now: int) -> SmallJob:
+def job(small_job: SmallJob, now: int) -> SmallJob:
     """A job that has tried four dead letters; the ledger has what happened two minutes ago."""
     letters = [
         dead_letter(1, "2053", small_job.target),
@@ -45,15 +44,11 @@ def job(small_job: SmallJob, produce: Produce, now: int) -> SmallJob:
         dead_letter(3, "2085"),
         {"key": b"\xff\x00", "value": b"no header"},
     ]
-    produce(small_job.identity.topic, [{**letter, "partition": 0} for letter in letters])
+    small_job.produce([{**letter, "partition": 0} for letter in letters])
     small_job.step(now - 120_000)
     _project(small_job)
     small_job.step(now)
     return small_job
-
-
-def _ask(job: SmallJob, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["history", *arguments, "-c", job.config_file])
 
 
 def test_a_history_is_what_the_topic_holds_of_the_message(job: SmallJob) -> None:
@@ -79,7 +74,7 @@ def test_a_parked_message_says_when_and_by_which_rule_it_is_tried_again(
     assert answer.next.due == moment(now + job.interval)
     assert answer.next.rule_line == 2
     assert "attempt 3" in answer.next.text
-    shown = _ask(job, message).stdout
+    shown = job.run("history", message).stdout
     assert "next: attempt 3 by the rule at line 2: RETRY to nowhere, due " in shown
     assert "2085 MQRC_UNKNOWN_OBJECT_NAME" in shown
 
@@ -125,16 +120,15 @@ def test_the_place_of_a_copy_leads_to_the_message(job: SmallJob) -> None:
     ],
 )
 def test_a_message_without_outcome_is_explained(
-    job: SmallJob, produce: Produce, asked: str, hint: str
+    kafka: KafkaClient, job: SmallJob, asked: str, hint: str
 ) -> None:
     """Not there (yet), or another one was meant."""
     topic = job.identity.topic
-    produce(topic, [{**dead_letter(1, "2053"), "partition": 1}])
+    kafka.produce(topic, [{**dead_letter(1, "2053"), "partition": 1}])
     answer = Archive(job.configuration).history(asked.format(topic=topic))
     assert isinstance(answer, NotFound)
     assert hint.format(topic=topic) in answer.hint
-    result = _ask(job, asked.format(topic=topic))
-    assert result.exit_code == 1
+    result = job.run("history", asked.format(topic=topic), code=1)
     assert "there is no outcome of" in result.stderr
 
 
@@ -151,14 +145,14 @@ def test_a_search_finds_by_key_reason_result_and_time(job: SmallJob, now: int) -
         (["--since", "1m"], lambda it: it["time"] >= now - 60_000),
     ]
     for options, fits in searches:
-        answer = orjson.loads(_ask(job, *options, "--json").stdout)
+        answer = job.told("history", *options)
         found = sorted(row["outcome"] for row in answer["outcomes"])
         assert found == sorted(it["outcome"] for it in everything if fits(it)), options
 
 
 def test_the_limit_keeps_the_newest(job: SmallJob, now: int) -> None:
     """The second batch has one outcome, so it is the only one shown."""
-    [row] = orjson.loads(_ask(job, "--limit", "1", "--json").stdout)["outcomes"]
+    [row] = job.told("history", "--limit", "1")["outcomes"]
     assert row["time"].startswith(moment(now).isoformat()[:19])
 
 
@@ -167,8 +161,7 @@ def test_without_a_broker_the_ledger_answers_and_says_what_may_be_missing(job: S
     config = Path(job.config_file)
     servers = job.configuration.connection.bootstrap_servers
     config.write_text(config.read_text().replace(servers, "localhost:1"))
-    result = _ask(job, f"{job.identity.topic}:0:1", "--json")
-    assert result.exit_code == 0
+    result = job.run("history", f"{job.identity.topic}:0:1", "--json", code=0)
     answer = orjson.loads(result.stdout)
     assert len(answer["outcomes"]) == 1
     assert "localhost:1" in answer["notes"][0]
@@ -185,6 +178,5 @@ def test_without_a_broker_the_ledger_answers_and_says_what_may_be_missing(job: S
 )
 def test_what_cannot_be_meant_is_refused(small_job: SmallJob, arguments: list[str]) -> None:
     """A usage error with what to write instead."""
-    result = _ask(small_job, *arguments)
-    assert result.exit_code == 2
+    result = small_job.run("history", *arguments, code=2)
     assert "error:" in result.stderr

@@ -15,12 +15,11 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
-from click.testing import CliRunner
+from tests.commands import redrive
 from tests.outcomes.s3_server import BUCKET, S3
 from tests.outcomes.samples import outcome, rows
 from tests.outcomes.small_job import SmallJob, dead_letter
 
-from redrive.command import main
 from redrive.configuration import RemoteFolder
 from redrive.errors import AlreadyRunningError, EnvironmentFault
 from redrive.outcomes.rows import Row, row_of
@@ -213,27 +212,24 @@ def test_two_processes_of_one_machine_still_have_one_lock(folder: RemoteFolder) 
     assert not (Path.cwd() / "s3:").exists()
 
 
-def test_commands_read_it_from_anywhere(
-    small_job: SmallJob, produce: Callable[..., None], store: S3, now: int
-) -> None:
+def test_commands_read_it_from_anywhere(small_job: SmallJob, store: S3, now: int) -> None:
     """By the settings alone: status, history, ls and compaction; there is no local folder."""
     settings, topic = Path(small_job.config_file), small_job.configuration.outcomes_topic
     settings.write_text(
         f'{settings.read_text()}[ledger]\npath = "s3://{BUCKET}/far"\nendpoint = "{store.url}"\n'
         'region = "us-east-1"\nallow_http = true\n'
     )
-    produce(small_job.identity.topic, [dead_letter(1, "2030", partition=0) for _ in range(3)])
+    small_job.produce([dead_letter(1, "2030", partition=0) for _ in range(3)])
     small_job.step(now)
     LedgerTable.create(store.folder("far", settings.parent / "beside")).append(
         [
             arrow_of([row_of(it.value, it.timestamp, it.partition, it.offset)])
-            for it in small_job.read_all(topic)
+            for it in small_job.kafka.read(topic)
         ]
     )
 
     def told(*arguments: str) -> str:
-        answer = CliRunner().invoke(main, [*arguments, "-c", str(settings)])
-        assert answer.exit_code == 0, answer.output
+        answer = redrive(*arguments, "-c", settings, code=0)
         assert SECRET not in answer.output
         return answer.output
 

@@ -12,17 +12,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from kafka import KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.admin import KafkaAdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.conftest import TopicFactory, eventually
+from tests.commands import python
+from tests.conftest import KafkaClient, eventually
 from tests.outcomes.conftest import KEPT
 from tests.outcomes.projection_process import make_configuration
 from tests.outcomes.s3_server import S3
@@ -61,7 +63,7 @@ class Job:
 
     spark: SparkSession
     configuration: JobConfiguration
-    read_all: Callable[..., list[Any]]
+    kafka: KafkaClient
 
     def write(self, numbers: range) -> None:
         """Outcomes in transactions, one of them aborted, so that offsets have gaps."""
@@ -83,7 +85,7 @@ class Job:
 
     def expected(self) -> list[Row]:
         """What the ledger has to hold: the topic as kafka-python reads it."""
-        records = self.read_all(self.configuration.outcomes_topic)
+        records = self.kafka.read(self.configuration.outcomes_topic)
         return _in_order(row_of(it.value, it.timestamp, it.partition, it.offset) for it in records)
 
     def held(self) -> list[Row]:
@@ -114,24 +116,12 @@ def _in_order(rows: Any) -> list[Row]:
 
 
 @pytest.fixture
-def job(
-    spark: SparkSession,
-    tmp_path: Path,
-    bootstrap_servers: str,
-    topics: TopicFactory,
-    read_all: Callable[..., list[Any]],
-) -> Job:
+def job(kafka: KafkaClient, spark: SparkSession, tmp_path: Path) -> Job:
     """A job whose outcomes topic exists and is empty."""
-    application = topics("app").removesuffix(".app")
-    configuration = make_configuration(tmp_path, bootstrap_servers, application)
-    _create(configuration.outcomes_topic, bootstrap_servers)
-    return Job(spark, configuration, read_all)
-
-
-def _create(topic: str, bootstrap_servers: str) -> None:
-    client = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
-    client.create_topics([NewTopic(topic, 3, 1, topic_configs=KEPT)], wait_for_metadata=True)
-    client.close()
+    application = kafka.topic("app").removesuffix(".app")
+    configuration = make_configuration(tmp_path, kafka.bootstrap_servers, application)
+    kafka.create(configuration.outcomes_topic, partitions=3, config=KEPT)
+    return Job(spark, configuration, kafka)
 
 
 def test_a_lost_checkpoint_neither_repeats_nor_loses_an_outcome(job: Job) -> None:
@@ -162,11 +152,11 @@ def test_compaction_beside_a_running_projection_harms_neither(job: Job) -> None:
     assert len(list((path / "_delta_log").glob("*[0-9].json"))) == 1
 
 
-def test_malformed_records_stop_nothing(job: Job, produce: Callable[..., None]) -> None:
+def test_malformed_records_stop_nothing(kafka: KafkaClient, job: Job) -> None:
     """Each is a row with its text, and what comes after is projected."""
     values = [*MALFORMED.values(), orjson.dumps(outcome(7))]
     records = [{"value": it, "key": b"k", "timestamp_ms": 1_790_000_000_000} for it in values]
-    produce(job.configuration.outcomes_topic, records)
+    kafka.produce(job.configuration.outcomes_topic, records)
     expected = job.expected()
     assert sum(row["malformed"] is None for row in expected) == 1
     assert job.projected(len(expected)) == expected
@@ -304,15 +294,15 @@ def test_a_ledger_of_another_topic_is_not_mixed_with_this_one(job: Job) -> None:
     job.write(range(50))
     expected = job.expected()
     job.projected(len(expected))
-    servers = job.configuration.connection.bootstrap_servers
+    create = partial(job.kafka.create, partitions=3, config=KEPT)
     other = replace(job.configuration, application=f"{job.configuration.application}-2")
-    _create(other.outcomes_topic, servers)
+    create(other.outcomes_topic)
     with pytest.raises(EnvironmentFault, match="and not those of"):
         start_projection(job.spark, other)
     topics = TopicAdministration(job.configuration.connection)
     topics.delete([job.configuration.outcomes_topic])
     eventually(lambda: job.configuration.outcomes_topic not in topics.partitions(), "it is gone")
-    _create(job.configuration.outcomes_topic, servers)
+    create(job.configuration.outcomes_topic)
     with pytest.raises(EnvironmentFault, match="was deleted and made again"):
         start_projection(job.spark, job.configuration)
     assert job.held() == expected
@@ -327,9 +317,7 @@ def test_a_ledger_has_one_writer(job: Job) -> None:
         "with locked(pathlib.Path(sys.argv[1])): pass"
     )
     path = str(job.configuration.ledger.path)
-    second = subprocess.run(
-        [sys.executable, "-c", script, path], capture_output=True, text=True, check=False
-    )
+    second = python("-c", script, path)
     query.stop()
     assert AlreadyRunningError.__name__ in second.stderr
 

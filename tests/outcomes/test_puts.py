@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
-from click.testing import CliRunner
+from tests.commands import redrive, told
 from tests.configurations import write_settings
 from tests.conformance.decided_network import DecidedNetwork
 from tests.outcomes.samples import append
 
-from redrive.command import main
 from redrive.command.output import print_table
 from redrive.messages import OutputRecord
 from redrive.outcomes.rows import row_of
@@ -31,9 +29,8 @@ DEFINE CHANNEL(QM1.QM2) CHLTYPE(RCVR)
 
 
 @pytest.fixture
-def messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def messages(folder: Path) -> list[str]:
     """A message that arrived, one that waits on a transmission queue, one on an intake."""
-    monkeypatch.chdir(tmp_path)
     write_settings(Path(), more=TOPOLOGY)
     Path("QM1.mqsc").write_text(QM1)
     Path("QM2.mqsc").write_text(QM2)
@@ -61,35 +58,28 @@ def messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [f"{put_topic('QM1')}:0:{offset}" for offset in range(3)]
 
 
-def ask(*arguments: str) -> Any:
-    """The answer as JSON."""
-    result = CliRunner().invoke(main, [*arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    return orjson.loads(result.stdout)
-
-
 @pytest.mark.usefixtures("messages")
 def test_status_counts_what_could_be_put_nowhere_by_the_queue_on_which_it_waits() -> None:
     """As MQ would leave it: on its transmission queue; of an intake the manager is told."""
-    puts = ask("status")["puts"]
+    puts = told("status")["puts"]
     assert puts["undelivered"] == {"QM2@QM1": 1, "the intake of QM1": 1}
     assert puts["results"]["in_all"] == {"remains": 2, "routed": 3}
-    shown = CliRunner().invoke(main, ["status"]).stdout
+    shown = redrive("status").stdout
     assert "QM2@QM1" in shown
     assert "redrive queue release" in shown
 
 
 def test_history_tells_on_what_a_message_waits_and_what_releases_it(messages: list[str]) -> None:
     """A put is no dead letter: it is told from where to where."""
-    found = ask("history", messages[1])
+    found = told("history", messages[1])
     assert found["put_on"] == "QM2@QM1"
     assert "waits on QM2@QM1" in found["next"]["text"]
     assert "redrive queue release QM1" in found["next"]["text"]
-    shown = CliRunner().invoke(main, ["history", messages[1]]).stdout
+    shown = redrive("history", messages[1]).stdout
     assert "taken from QM2@QM1 and put to NO.SUCH@QM2" in shown
     assert "dead letter" not in shown.splitlines()[1]
-    assert ask("history", messages[0])["next"]["text"] == "nothing: it was routed"
-    assert "waits on the intake of QM1" in ask("history", messages[2])["next"]["text"]
+    assert told("history", messages[0])["next"]["text"] == "nothing: it was routed"
+    assert "waits on the intake of QM1" in told("history", messages[2])["next"]["text"]
 
 
 def test_a_table_that_goes_to_no_terminal_has_one_line_for_a_row(
@@ -101,11 +91,8 @@ def test_a_table_that_goes_to_no_terminal_has_one_line_for_a_row(
     assert row.split() == ["t" * 249, *["because"] * 200]
 
 
-def test_a_message_that_a_receiver_tries_again_is_told_as_such(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_message_that_a_receiver_tries_again_is_told_as_such(folder: Path) -> None:
     """``status`` counts it by the queue on which it waits, ``history`` tells of the next try."""
-    monkeypatch.chdir(tmp_path)
     write_settings(Path(), more=TOPOLOGY)
     Path("QM1.mqsc").write_text(QM1)
     Path("QM2.mqsc").write_text(QM2.replace("(Q)", "(Q) PUT(DISABLED)"))
@@ -117,9 +104,9 @@ def test_a_message_that_a_receiver_tries_again_is_told_as_such(
     assert [it["result"] for it in network.outcomes].count("parked") == 10
     seen = [row_of(orjson.dumps(it), 0, 0, place) for place, it in enumerate(network.outcomes[:2])]
     append(settings.job.ledger.path, seen)
-    puts = ask("status")["puts"]
+    puts = told("status")["puts"]
     assert (puts["retried"], puts["undelivered"]) == ({"QM2@QM1": 1}, {})
-    assert "retried by a receiver" in CliRunner().invoke(main, ["status"]).stdout
-    following = ask("history", f"{put_topic('QM1')}:0:0")["next"]
+    assert "retried by a receiver" in redrive("status").stdout
+    following = told("history", f"{put_topic('QM1')}:0:0")["next"]
     assert following["text"].startswith("try 2 of 11 by the receiving end of channel QM1.QM2")
     assert following["due"]

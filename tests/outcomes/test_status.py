@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 import pytest
-from click.testing import CliRunner
+from tests.conftest import KafkaClient
 from tests.outcomes.small_job import SmallJob, dead_letter
 
-from redrive.command.status import status
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
@@ -21,7 +20,7 @@ from redrive.outcomes.storage import local_path
 
 
 @pytest.fixture
-def job(small_job: SmallJob, produce: Callable[..., None], now: int) -> SmallJob:
+def job(small_job: SmallJob, now: int) -> SmallJob:
     """Dead letters of every fate: retried later, forwarded, discarded, remaining, invalid."""
     letters = [
         dead_letter(1, "2053", small_job.target),
@@ -35,7 +34,7 @@ def job(small_job: SmallJob, produce: Callable[..., None], now: int) -> SmallJob
     ]
     for number, letter in enumerate(letters):
         letter |= {"partition": number % 2, "timestamp_ms": now - 600_000 + number}
-    produce(small_job.identity.topic, letters)
+    small_job.produce(letters)
     return small_job
 
 
@@ -43,11 +42,11 @@ def _naive(job: SmallJob) -> dict[str, Any]:
     """What the topics say, counted record by record with kafka-python."""
     identity = job.identity
     live: dict[bytes, Any] = {}
-    for record in job.read_all(identity.remaining_topic):
+    for record in job.kafka.read(identity.remaining_topic):
         live.pop(record.key, None)
         if record.value is not None:
             live[record.key] = record
-    outcomes = [orjson.loads(it.value) for it in job.read_all(job.configuration.outcomes_topic)]
+    outcomes = [orjson.loads(it.value) for it in job.kafka.read(job.configuration.outcomes_topic)]
     remaining_now = {it["origin"]: it for it in outcomes if it["origin"].encode() in live}
     return {
         "depth": len(job.waiting(identity.topic)),
@@ -121,11 +120,9 @@ def test_the_next_retry_is_due_an_interval_after_the_failed_attempt(
     assert handler.oldest == moment(now - 600_000 + 1)
 
 
-def test_rates_count_the_last_minute_and_the_last_hour(
-    small_job: SmallJob, produce: Callable[..., None], now: int
-) -> None:
+def test_rates_count_the_last_minute_and_the_last_hour(small_job: SmallJob, now: int) -> None:
     """Outcomes are counted by the time of their attempt."""
-    produce(small_job.identity.topic, [dead_letter(1, "2051", partition=0) for _ in range(6)])
+    small_job.produce([dead_letter(1, "2051", partition=0) for _ in range(6)])
     ages = (7_200_000, 600_000, 1_000)
     for count, age in zip((3, 2, 1), ages, strict=True):
         small_job.step(now - age, most=count)
@@ -141,17 +138,14 @@ def test_rates_count_the_last_minute_and_the_last_hour(
 
 
 def test_without_the_outcomes_the_topics_are_counted(
-    job: SmallJob,
-    produce: Callable[..., None],
-    now: int,
-    monkeypatch: pytest.MonkeyPatch,
+    kafka: KafkaClient, job: SmallJob, now: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every number is the whole one, quarantined messages apart; results are not known."""
     job.step(now - 400_000)
     job.step(now - 300_000)
     naive = _naive(job)
     headers = [("redrive.quarantine", b"1"), ("redrive.origin", b"orders:0:7")]
-    produce(job.identity.remaining_topic, [{"key": b"x", "value": b"", "headers": headers}])
+    kafka.produce(job.identity.remaining_topic, [{"key": b"x", "value": b"", "headers": headers}])
     monkeypatch.setattr("redrive.outcomes.ledger._starts", lambda *_: ({}, ["too late"]))
     answer = status_of(job.configuration)
     [handler] = answer.handlers
@@ -164,20 +158,17 @@ def test_without_the_outcomes_the_topics_are_counted(
 
 
 def test_what_could_not_be_counted_in_time_is_not_known(
-    job: SmallJob,
-    now: int,
-    monkeypatch: pytest.MonkeyPatch,
+    job: SmallJob, now: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A part of a number is no number: it is shown as ?, and --check is not 0."""
     job.step(now)
     monkeypatch.setattr("redrive.kafka.cluster.Cluster.read", _late)
     monkeypatch.setattr("redrive.kafka.cluster.Cluster.instances", lambda *_: ("host:1",))
-    answer = CliRunner().invoke(status, ["-c", job.config_file, "--check"])
-    assert answer.exit_code == 1
+    answer = job.run("status", "--check", code=1)
     [row] = [line for line in answer.stdout.splitlines() if line.startswith("orders ")]
     assert row.split()[3:6] == ["?", "?", "?"]
     assert "not all of them could be read in time" in answer.stdout
-    told = orjson.loads(CliRunner().invoke(status, ["-c", job.config_file, "--json"]).stdout)
+    told = job.told("status")
     assert told["problem"].startswith("what waits is not known: there is no ledger in ")
     assert told["handlers"][0]["remaining"] == {"number": None, "precision": "unknown"}
 
@@ -196,22 +187,20 @@ def test_a_ledger_that_cannot_be_read_hides_nothing_that_the_broker_tells(
     broken = local_path(job.configuration.ledger.path) / "_delta_log" / "00000000000000000000.json"
     broken.parent.mkdir(parents=True)
     broken.write_text("nothing that was written")
-    answer = CliRunner().invoke(status, ["-c", job.config_file, "--json"])
-    assert answer.exit_code == 0
+    answer = job.run("status", "--json", code=0)
     told = orjson.loads(answer.stdout)
     [handler] = told["handlers"]
     assert handler["waiting"] == _naive(job)["depth"]
     assert handler["parked"] == {"number": _naive(job)["parked"], "precision": "exact"}
     assert (told["outcomes"], handler["invalid"]) == (None, None)
-    shown = CliRunner().invoke(status, ["-c", job.config_file]).stdout
+    shown = job.run("status").stdout
     assert "can't be used" in shown
     assert "No outcomes yet" not in shown
 
 
 def test_an_empty_job_is_said_to_be_empty(small_job: SmallJob) -> None:
     """Zeros, no outcome, nobody running, and what to do."""
-    answer = CliRunner().invoke(status, ["-c", small_job.config_file])
-    assert answer.exit_code == 0
+    answer = small_job.run("status", code=0)
     assert "No outcomes yet" in answer.output
     assert "not running" in answer.output
 
@@ -219,7 +208,7 @@ def test_an_empty_job_is_said_to_be_empty(small_job: SmallJob) -> None:
 def test_json_holds_what_the_table_shows(job: SmallJob, now: int) -> None:
     """A program gets the numbers with their precision."""
     job.step(now)
-    answer = CliRunner().invoke(status, ["-c", job.config_file, "--json"])
+    answer = job.run("status", "--json")
     [handler] = orjson.loads(answer.stdout)["handlers"]
     naive = _naive(job)
     assert handler["parked"] == {"number": naive["parked"], "precision": "exact"}
@@ -228,14 +217,13 @@ def test_json_holds_what_the_table_shows(job: SmallJob, now: int) -> None:
 
 
 def test_without_a_broker_the_ledger_still_answers(
-    small_job: SmallJob, produce: Callable[..., None], now: int, tmp_path: Any
+    small_job: SmallJob, now: int, tmp_path: Any
 ) -> None:
     """What is unknown is said, with the reason, and quickly."""
     config = (tmp_path / "redrive.toml").read_text()
     servers = small_job.configuration.connection.bootstrap_servers
     (tmp_path / "redrive.toml").write_text(config.replace(servers, "localhost:1"))
-    answer = CliRunner().invoke(status, ["-c", small_job.config_file, "--json"])
-    assert answer.exit_code == 0
+    answer = small_job.run("status", "--json", code=0)
     content = orjson.loads(answer.stdout)
     assert content["handlers"][0]["waiting"] is None
     assert content["instances"] is None

@@ -7,9 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from tests.commands import redrive
 
-from redrive.command import main
 from redrive.command.message_file import message_from_json
 from redrive.diagnostics import Severity
 from redrive.messages.dead_letters import decode_dead_letter
@@ -51,33 +50,27 @@ def test_the_session_of_the_page_is_what_the_command_prints(tmp_path: Path) -> N
     path.write_text(TABLES[0])
     _, _, *arguments = shlex.split(command)
     arguments = [word.replace("orders.rul", str(path)) for word in arguments]
-    assert CliRunner().invoke(main, arguments).output.endswith(output)
+    assert redrive(*arguments).output.endswith(output)
 
 
-def test_the_finding_on_the_page_is_what_check_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_finding_on_the_page_is_what_check_prints(folder: Path) -> None:
     """The table that the page speaks of, checked."""
-    monkeypatch.chdir(tmp_path)
     (session,) = [block for block in BLOCKS if block.startswith("$ redrive check")]
     _, _, shown = session.partition("\n")
     Path("orders.rul").write_text(
         "DESTQ('APP*') ACTION(DISCARD)\nDESTQ(APP.1) ACTION(RETRY)\n"
         "REASON(MQRC_Q_FULL) ACTION(RETRY)\n"
     )
-    assert shown in CliRunner().invoke(main, ["check", "orders.rul"]).output
+    assert shown in redrive("check", "orders.rul").output
 
 
-def test_the_difference_on_the_page_is_what_diff_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_difference_on_the_page_is_what_diff_prints(folder: Path) -> None:
     """Two tables that try differently often."""
-    monkeypatch.chdir(tmp_path)
     (session,) = [block for block in BLOCKS if block.startswith("$ redrive diff")]
     _, _, shown = session.partition("\n")
     for name, tries in (("old.rul", 5), ("new.rul", 2)):
         Path(name).write_text(f"REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY({tries})\n")
-    assert CliRunner().invoke(main, ["diff", "old.rul", "new.rul"]).output == shown
+    assert redrive("diff", "old.rul", "new.rul").output == shown
 
 
 def test_every_class_of_finding_is_explained() -> None:

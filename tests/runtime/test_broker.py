@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +11,18 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
-from tests.conftest import PATIENCE, eventually
+from tests.commands import python
+from tests.conftest import PATIENCE, KafkaClient, eventually
 
 from redrive.broker import BrokerState, EmbeddedBroker
 from redrive.errors import EnvironmentFault, UsageError
 
 
-def test_records_are_read_back_as_they_were_written(
-    topics: Callable[..., str], produce: Callable[..., None], read_all: Callable[..., list[Any]]
-) -> None:
+def test_records_are_read_back_as_they_were_written(kafka: KafkaClient) -> None:
     """Key, value, repeated headers and timestamp come back, in order within a partition."""
-    topic = topics("orders", partitions=2)
+    topic = kafka.topic("orders", partitions=2)
     headers = [("a", b"1"), ("b", b""), ("a", b"2")]
-    produce(
+    kafka.produce(
         topic,
         [
             {"key": b"k", "value": b"one", "headers": headers, "partition": 1, "timestamp_ms": 5},
@@ -34,22 +30,20 @@ def test_records_are_read_back_as_they_were_written(
             {"value": b"other", "partition": 0},
         ],
     )
-    first, second = (record for record in read_all(topic) if record.partition == 1)
+    first, second = (record for record in kafka.read(topic) if record.partition == 1)
     assert (first.key, first.value, first.timestamp) == (b"k", b"one", 5)
     assert [tuple(header) for header in first.headers] == headers
     assert (second.key, second.value) == (None, b"two")
 
 
-def test_what_a_transaction_aborted_is_not_read(
-    bootstrap_servers: str,
-    topics: Callable[..., str],
-    unique_name: Callable[[str], str],
-    read_all: Callable[..., list[Any]],
-) -> None:
+def test_what_a_transaction_aborted_is_not_read(kafka: KafkaClient) -> None:
     """Reading everything ends although the topic ends in transaction markers."""
-    topic = topics()
+    topic = kafka.topic()
     producer = Producer(
-        {"bootstrap.servers": bootstrap_servers, "transactional.id": unique_name("writer")}
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "transactional.id": kafka.unique_name("writer"),
+        }
     )
     producer.init_transactions(30)
     for value, end in ((b"kept", "commit_transaction"), (b"dropped", "abort_transaction")):
@@ -57,7 +51,7 @@ def test_what_a_transaction_aborted_is_not_read(
         producer.produce(topic, value)
         producer.flush(PATIENCE)
         getattr(producer, end)(30)
-    assert [record.value for record in read_all(topic)] == [b"kept"]
+    assert kafka.values(topic) == [b"kept"]
 
 
 def test_an_unknown_topic_is_not_created_by_asking(admin: Any, bootstrap_servers: str) -> None:
@@ -191,12 +185,7 @@ def test_the_command_starts_tells_stops_and_wipes(tmp_path: Path) -> None:
 
 def _redrive(tmp_path: Path, action: str) -> tuple[int, str, str]:
     """Exit code, state and address that ``redrive broker`` gives."""
-    result = subprocess.run(
-        [sys.executable, "-m", "redrive", "broker", action, "--json", "-d", tmp_path / "broker"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = python("-m", "redrive", "broker", action, "--json", "-d", tmp_path / "broker")
     answer = json.loads(result.stdout) if result.stdout else {}
     return result.returncode, answer.get("state", ""), answer.get("bootstrap_servers", "")
 

@@ -8,7 +8,7 @@ import sys
 
 import click
 import pytest
-from click.testing import CliRunner
+from tests.commands import python, redrive
 
 from redrive.command import SUBCOMMANDS, main
 from redrive.diagnostics import Diagnostic, Severity
@@ -53,8 +53,7 @@ def test_an_error_is_one_message_with_a_hint(
 ) -> None:
     """Standard error says what was wrong and what to do; there is no stack trace."""
     failing.append(error)
-    result = CliRunner().invoke(main, ["check"])
-    assert result.exit_code == code
+    result = redrive("check", code=code)
     assert result.stdout == ""
     assert result.stderr == f"error: {error.message}\nhint: {error.hint}\n"
 
@@ -62,36 +61,34 @@ def test_an_error_is_one_message_with_a_hint(
 def test_the_findings_of_a_configuration_come_with_it(failing: list[Exception]) -> None:
     """Each finding is shown with its line and caret before the message."""
     failing.append(ConfigurationError("the table has errors", diagnostics=[_FINDING]))
-    result = CliRunner().invoke(main, ["check"])
+    result = redrive("check")
     assert result.stderr == f"{_FINDING.render()}\nerror: the table has errors\n"
 
 
 def test_a_full_disk_is_one_message(failing: list[Exception]) -> None:
     """What the machine refuses is said in its words, with the file if one is known."""
     failing.append(OSError(errno.ENOSPC, "No space left on device", "job/slots/run"))
-    result = CliRunner().invoke(main, ["check"])
-    assert result.exit_code == 1
+    result = redrive("check", code=1)
     assert result.stderr.startswith("error: job/slots/run: No space left on device\nhint: ")
 
 
 def test_debug_adds_the_stack_trace(failing: list[Exception]) -> None:
     """The message stays the last thing that is said."""
     failing.append(EnvironmentFault("no broker answers"))
-    result = CliRunner().invoke(main, ["--debug", "check"])
+    result = redrive("--debug", "check")
     assert result.stderr.startswith("Traceback")
     assert result.stderr.endswith("error: no broker answers\n")
 
 
 def test_an_unknown_subcommand_is_a_usage_error() -> None:
     """The exit code is the one for usage."""
-    assert CliRunner().invoke(main, ["nonsense"]).exit_code == 2
+    redrive("nonsense", code=2)
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
 def test_every_subcommand_helps_with_an_example(name: str) -> None:
     """Each name in the list of subcommands can be called and shows how."""
-    result = CliRunner().invoke(main, [name, "--help"])
-    assert result.exit_code == 0, result.output
+    result = redrive(name, "--help", code=0)
     assert f"redrive {name}" in result.stdout
 
 
@@ -112,9 +109,7 @@ def test_help_loads_no_subcommand() -> None:
         "assert CliRunner().invoke(main, ['--help']).exit_code == 0\n"
         "print(*sorted({name.split('.')[0] for name in sys.modules}))\n"
     )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    answer = python("-c", code, code=0)
     loaded = set(answer.stdout.split())
     assert not loaded & {"pyspark", "confluent_kafka", "kafka", "deltalake", "pyarrow", "numpy"}
 

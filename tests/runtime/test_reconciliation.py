@@ -72,10 +72,7 @@ RIGHT: Final = (
 
 
 def found(
-    *records: Any,
-    is_settled: bool,
-    tables_change: bool = False,
-    offsets: Sequence[float] = (0.0,),
+    *records: Any, is_settled: bool, tables_change: bool = False, offsets: Sequence[float] = (0.0,)
 ) -> Findings:
     """What is found in records, all at once or with a decision after each of them."""
     clock = Clock()

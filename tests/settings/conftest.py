@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -9,6 +10,8 @@ from redrive.diagnostics import Diagnostic
 from redrive.errors import ConfigurationError
 from redrive.settings import SCHEMA, read_settings
 
+Check: TypeAlias = Callable[..., tuple[Diagnostic, ...]]
+"""Every finding about a settings text."""
 GOOD = """\
 [application]
 name = "orders"
@@ -55,16 +58,15 @@ def findings_of(path: Path, environ: Mapping[str, str]) -> tuple[Diagnostic, ...
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(folder: Path) -> Path:
     """The working directory, with a good ``redrive.toml`` and the table it names."""
-    monkeypatch.chdir(tmp_path)
     Path("redrive.toml").write_text(GOOD)
     Path("orders.rul").write_text(RULES)
-    return tmp_path
+    return folder
 
 
 @pytest.fixture
-def check(folder: Path) -> Callable[..., tuple[Diagnostic, ...]]:
+def check(folder: Path) -> Check:
     """Every finding about a settings text."""
 
     def check(text: str, environ: Mapping[str, str] = ENVIRON) -> tuple[Diagnostic, ...]:

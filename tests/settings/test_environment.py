@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.settings.conftest import GOOD, PASSWORD
+from tests.settings.conftest import GOOD, PASSWORD, Check
 
-from redrive.diagnostics import Diagnostic
 from redrive.errors import ConfigurationError
 from redrive.settings import SCHEMA, Option, Settings, read_settings
-
-Check = Callable[..., tuple[Diagnostic, ...]]
 
 TABLES = """
 [clusters.eu-west]

@@ -1,16 +1,13 @@
 """Every error in a settings file is found, at its place, with what was expected."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.settings.conftest import GOOD, RULES, write_certificates
+from tests.settings.conftest import GOOD, RULES, Check, write_certificates
 
 from redrive.diagnostics import Diagnostic
 from redrive.errors import ConfigurationError, UsageError
 from redrive.settings import read_settings
-
-Check = Callable[..., tuple[Diagnostic, ...]]
 
 SCHEME = "[schemes.mine]\nrecognise = 'x-error'\n"
 IN_APPLICATION = GOOD.replace('name = "orders"\n', 'name = "orders"\n{}\n')
@@ -438,12 +435,7 @@ CLIENT = "ssl_certificate_file = 'client.pem'\nssl_key_file = '{}'\n"
     ],
 )
 def test_a_client_certificate_is_checked_before_the_start(
-    check: Callable[..., tuple[Diagnostic, ...]],
-    table: str,
-    lines: str,
-    code: str,
-    place: str,
-    said: str,
+    check: Check, table: str, lines: str, code: str, place: str, said: str
 ) -> None:
     """In each table that takes one; nothing asks for a password on the terminal."""
     write_certificates(Path())

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,18 +14,17 @@ from typing import Any
 
 import orjson
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
+from tests.commands import redrive
 from tests.engine.samples import dead_letter, handler_of
 from tests.messages.samples import messages
-from tests.settings.conftest import GOOD
+from tests.settings.conftest import GOOD, Check
 from tests.what_if.test_tally import best_case
 from tests.what_if.test_tally import told as answered
 
-from redrive.command import main, record
-from redrive.diagnostics import Diagnostic
+from redrive.command import record
 from redrive.engine.commands import To
 from redrive.engine.facts import Facts
 from redrive.engine.sources import SourceKind
@@ -216,9 +215,7 @@ def test_settings_tell_what_to_mask(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "x*", "(?=a)"])
-def test_a_pattern_that_cannot_mask_is_an_error(
-    pattern: str, check: Callable[..., tuple[Diagnostic, ...]]
-) -> None:
+def test_a_pattern_that_cannot_mask_is_an_error(pattern: str, check: Check) -> None:
     """One that is no expression, and one that is found everywhere."""
     [finding] = check(GOOD + f"\n[mask]\npatterns = ['{pattern}']\n")
     assert finding.code == "BAD_VALUE"
@@ -262,7 +259,6 @@ def test_an_explanation_shows_no_secret(folder: Path) -> None:
     (folder / "letter.json").write_text(json.dumps(told))
     for more in ((), ("--json",)):
         arguments = ["explain", "kafka.rul", "--message", "letter.json", "-c", "redrive.toml"]
-        found = CliRunner().invoke(main, [*arguments, *more])
-        assert found.exit_code == 0, found.output
+        found = redrive(*arguments, *more, code=0)
         assert MASK in found.output
         assert SECRET not in found.output

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.settings.conftest import ENVIRON, GOOD, PASSWORD
+from tests.settings.conftest import ENVIRON, GOOD, PASSWORD, Check
 
 from redrive.configuration import RegistryAccess
-from redrive.diagnostics import Diagnostic
 from redrive.settings import read_settings
 
 HERE = '\n[schema_registry]\nurl = "https://registry:8081/path"\n'
@@ -41,9 +39,7 @@ def test_settings_tell_where_the_registry_is(folder: Path) -> None:
         ('url = "http://r"\nssl_ca_file = "none.pem"', "MISSING_FILE"),
     ],
 )
-def test_what_is_wrong_is_told(
-    text: str, code: str, check: Callable[..., tuple[Diagnostic, ...]]
-) -> None:
+def test_what_is_wrong_is_told(text: str, code: str, check: Check) -> None:
     """No address, one with a password in it, no password, a password for all to read, no file."""
     findings = check(f"{GOOD}\n[schema_registry]\n{text}\n")
     assert [one.code for one in findings] == [code]

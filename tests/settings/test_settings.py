@@ -1,7 +1,6 @@
 """What a settings file says becomes the configuration of the job."""
 
 import json
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
@@ -12,19 +11,13 @@ from tests.settings.conftest import (
     KEYS,
     PASSWORD,
     RULES,
+    Check,
     findings_of,
     write_certificates,
 )
 
 from redrive.checkpoints.instances import Share
-from redrive.configuration import (
-    Conflict,
-    DataLoss,
-    EmitterChoice,
-    JobConfiguration,
-    RemoteFolder,
-)
-from redrive.diagnostics import Diagnostic
+from redrive.configuration import Conflict, DataLoss, EmitterChoice, JobConfiguration, RemoteFolder
 from redrive.engine.breaker import BreakerSettings
 from redrive.engine.names import HandlerIdentity
 from redrive.errors import ConfigurationError
@@ -346,7 +339,7 @@ SIGN_IN = 'security_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\nsasl_userna
         'ssl_ca_file = "x"\nsasl_password_file = "x"\nsasl_password = "${KAFKA_PASSWORD}"',
     ],
 )
-def test_a_secret_is_shown_nowhere(check: Callable[..., tuple[Diagnostic, ...]], line: str) -> None:
+def test_a_secret_is_shown_nowhere(check: Check, line: str) -> None:
     """However a password gets into the file, no finding and no repr repeats it."""
     text = GOOD.replace('9092"\n', f'9092"\n{SIGN_IN}{line}\n')
     findings = check(text)

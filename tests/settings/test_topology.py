@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from tests.settings.conftest import GOOD
+from tests.commands import redrive
+from tests.settings.conftest import GOOD, Check
 
-from redrive.command import main
-from redrive.diagnostics import Diagnostic
 from redrive.settings import Document, Option, Settings, read_settings, settings_of
 
 QM1 = """\
@@ -32,8 +30,6 @@ queue_managers:
 BINDINGS = "kind: bindings\nqueue_managers: {QM1: {queues: {DLQ: {topic: lost}}}}\n"
 BASE = GOOD[: GOOD.index("[[handlers]]")]
 HANDLER = '[[handlers]]\nrules = "orders.rul"\n'
-
-Check = Callable[..., tuple[Diagnostic, ...]]
 
 
 @pytest.fixture(autouse=True)
@@ -213,7 +209,7 @@ def test_options_name_files_relative_to_the_working_directory() -> None:
 )
 def test_run_takes_a_topology_from_its_options(arguments: list[str], said: str) -> None:
     """What does not fit together is told before anything starts, in the words of the options."""
-    result = CliRunner().invoke(main, ["run", "--bootstrap-server", "localhost:1", *arguments])
+    result = redrive("run", "--bootstrap-server", "localhost:1", *arguments)
     assert result.exit_code != 0
     assert said in result.stderr
 

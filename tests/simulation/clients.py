@@ -23,12 +23,7 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, Self, TypeVar
 from unittest.mock import patch
 
-from confluent_kafka import (
-    TIMESTAMP_CREATE_TIME,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-)
+from confluent_kafka import TIMESTAMP_CREATE_TIME, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AclOperation, OffsetSpec  # type: ignore[attr-defined]  # as in redrive.kafka
 from tests.simulation.cluster import Fate, Fenced, SimulatedCluster, Topic
@@ -423,8 +418,7 @@ class SimulatedProducer:
         epoch = self._epoch  # of this request, also where a copy of it arrives later
         try:
             self._epoch = self._fenced(
-                f"{step} {self._id}",
-                lambda: cluster.end_transaction(self._id, epoch, fate),
+                f"{step} {self._id}", lambda: cluster.end_transaction(self._id, epoch, fate)
             )
             if fate is Fate.COMMITTED and network.happens(network.faults.commit_in_doubt):
                 network.lose(f"{step} {self._id}: the answer is lost", timeout)
@@ -790,9 +784,7 @@ class SimulatedAdmin:
     def list_topics(self, timeout: float = -1) -> Any:
         """Every topic with its partitions."""
         return self._network.request(
-            "list_topics",
-            timeout=timeout,
-            effect=lambda: _Metadata(self._cluster),
+            "list_topics", timeout=timeout, effect=lambda: _Metadata(self._cluster)
         )
 
     def describe_topics(

@@ -423,9 +423,7 @@ class _World:
         self.replays_left = self.plan.replays
         faults = self.plan.faults
         self.network.faults = Faults(
-            ended_twice=faults.ended_twice,
-            unanswered=faults.unanswered,
-            is_mixed=faults.is_mixed,
+            ended_twice=faults.ended_twice, unanswered=faults.unanswered, is_mixed=faults.is_mixed
         )
         while self.written < self.plan.inputs:
             self._write_input()
@@ -926,10 +924,7 @@ def _set_back(scheduler: Scheduler) -> float:
 
 @collector_paused()
 def run_schedule(
-    seed: int,
-    trace: Callable[[float, str, str], None] | None = None,
-    *,
-    duels_only: bool = False,
+    seed: int, trace: Callable[[float, str, str], None] | None = None, *, duels_only: bool = False
 ) -> Result:
     """Runs the schedule of a seed; within ``simulated_clients``.
 

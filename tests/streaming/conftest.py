@@ -7,22 +7,15 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
-from tests.conftest import eventually
+from tests.configurations import handled, job_of
+from tests.conftest import KafkaClient, eventually
 
-from redrive.configuration import (
-    HandlerConfiguration,
-    JobConfiguration,
-    LedgerConfiguration,
-)
-from redrive.engine.names import HandlerIdentity
-from redrive.kafka.connection import Connection
+from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.messages import DeadLetterHeader, encode_header
 from redrive.streaming.job import run
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
@@ -127,85 +120,53 @@ class RunningJob(JobObserver):
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session as the job would start it."""
-    directory = tmp_path_factory.mktemp("spark")
-    settings = JobConfiguration(
-        application="tests",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=(),
-        directory=directory,
-        ledger=LedgerConfiguration(path=directory / "ledger"),
-    )
-    session = start_session(settings)
+    session = start_session(job_of(directory=tmp_path_factory.mktemp("spark")))
     yield session
     session.stop()
 
 
+@dataclass
+class Jobs(KafkaClient):
+    """Jobs in threads of this process on the shared broker, and the topics that they work on."""
+
+    folder: Path
+    request: pytest.FixtureRequest
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of all jobs; a test without jobs of this process needs none."""
+        session: SparkSession = self.request.getfixturevalue("spark")
+        return session
+
+    def start(self, configuration: JobConfiguration) -> RunningJob:
+        """Starts a job that ends with the test at the latest."""
+        job: RunningJob = self.request.getfixturevalue("start_job")(configuration)
+        return job
+
+    def unique_name(self, name: str) -> str:
+        """As above, and short enough for a dead-letter header and a rules table."""
+        return f"t{next(_numbers)}.{name}"
+
+    def outcomes(self, configuration: JobConfiguration) -> list[dict[str, Any]]:
+        """Every outcome that was committed."""
+        return [json.loads(value) for value in self.values(configuration.outcomes_topic)]
+
+    def configure(self, tables: dict[str, str], **settings: Any) -> JobConfiguration:
+        """Makes a configuration: ``configure({"orders.dlq": "ACTION(DISCARD)"}, hop_limit=3)``."""
+        return configuration_of(self.folder, self.bootstrap_servers, tables, **settings)
+
+
 @pytest.fixture
-def queues(admin: KafkaAdminClient) -> Callable[..., str]:
-    """Make topics whose names fit the fields of a dead-letter header and of a rules table."""
-
-    def create(name: str, *, partitions: int = 1, config: dict[str, str] | None = None) -> str:
-        full_name = f"t{next(_numbers)}.{name}"
-        topic = NewTopic(full_name, partitions, 1, topic_configs=config or {})
-        admin.create_topics([topic], wait_for_metadata=True)
-        return full_name
-
-    return create
-
-
-@pytest.fixture
-def configure(bootstrap_servers: str, tmp_path: Path) -> Callable[..., JobConfiguration]:
-    """Make a configuration: ``configure({"orders.dlq": "ACTION(DISCARD)"}, hop_limit=3)``."""
-
-    return partial(configuration_of, tmp_path, bootstrap_servers)
-
-
-def configuration_of(
-    folder: Path, bootstrap_servers: str, tables: dict[str, str], **settings: Any
-) -> JobConfiguration:
-    """What the fixture ``configure`` does, on any broker."""
-    application = settings.pop("application", f"app{next(_numbers)}")
-    handlers = tuple(
-        HandlerConfiguration(
-            identity=HandlerIdentity(
-                name=queue,
-                queue_manager="",
-                queue=queue,
-                topic=queue,
-                retry_topic=f"redrive-{application}-{queue}-retry",
-                remaining_topic=f"redrive-{application}-{queue}-remaining",
-                replay_topic=f"redrive-{application}-{queue}-replay",
-            ),
-            rules=rules,
-            rules_name=f"{queue}.rul",
-        )
-        for queue, rules in tables.items()
-    )
-    directory = folder / application
-    settings.setdefault("ledger", LedgerConfiguration(path=directory / "ledger", enabled=False))
-    settings.setdefault("connection", Connection(bootstrap_servers=bootstrap_servers))
-    return JobConfiguration(
-        application=application, handlers=handlers, directory=directory, **settings
-    )
-
-
-def letter(reason: int, queue: str, body: bytes = b"body", **record: Any) -> dict[str, Any]:
-    """A dead letter in binary form, as a record to produce."""
-    header = DeadLetterHeader(reason=reason, dest_q_name=queue, format="MQSTR")
-    headers = [("JMS_IBM_MQMD_Format", b"MQDEAD"), ("x", b"1"), ("x", b"2")]
-    return {"value": encode_header(header) + body, "headers": headers, **record}
-
-
-def outcomes_of(
-    configuration: JobConfiguration, read_all: Callable[..., Any]
-) -> list[dict[str, Any]]:
-    """Every outcome that was committed."""
-    return [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
+def jobs(
+    bootstrap_servers: str, admin: KafkaAdminClient, tmp_path: Path, request: pytest.FixtureRequest
+) -> Jobs:
+    """Jobs of one test."""
+    return Jobs(bootstrap_servers, admin, "", tmp_path, request)
 
 
 @pytest.fixture
 def start_job(spark: SparkSession) -> Iterator[Callable[[JobConfiguration], RunningJob]]:
-    """Start jobs that end with the test at the latest."""
+    """Start jobs, on any broker, that end with the test at the latest."""
     jobs: list[RunningJob] = []
 
     def start(configuration: JobConfiguration) -> RunningJob:
@@ -216,3 +177,31 @@ def start_job(spark: SparkSession) -> Iterator[Callable[[JobConfiguration], Runn
     for job in jobs:
         job.control.request_stop("the test is over")
     eventually(lambda: not any(job.is_alive for job in jobs), "the jobs ended")
+
+
+def configuration_of(
+    folder: Path, bootstrap_servers: str, tables: dict[str, str], **settings: Any
+) -> JobConfiguration:
+    """What ``Jobs.configure`` does, on any broker."""
+    application = settings.pop("application", f"app{next(_numbers)}")
+    handlers = (
+        handled(
+            queue, rules, replay_topic=f"redrive-{application}-{queue}-replay",
+            retry_topic=f"redrive-{application}-{queue}-retry",
+            remaining_topic=f"redrive-{application}-{queue}-remaining",
+        )
+        for queue, rules in tables.items()
+    )  # fmt: skip
+    directory = folder / application
+    settings.setdefault("ledger", LedgerConfiguration(path=directory / "ledger", enabled=False))
+    return job_of(
+        *handlers, directory=directory, bootstrap_servers=bootstrap_servers,
+        application=application, **settings,
+    )  # fmt: skip
+
+
+def letter(reason: int, queue: str, body: bytes = b"body", **record: Any) -> dict[str, Any]:
+    """A dead letter in binary form, as a record to produce."""
+    header = DeadLetterHeader(reason=reason, dest_q_name=queue, format="MQSTR")
+    headers = [("JMS_IBM_MQMD_Format", b"MQDEAD"), ("x", b"1"), ("x", b"2")]
+    return {"value": encode_header(header) + body, "headers": headers, **record}

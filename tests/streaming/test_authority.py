@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -20,10 +20,9 @@ from kafka.admin import (
     ResourceType,
 )
 from tests.conftest import eventually, send_records
-from tests.streaming.conftest import RunningJob, letter
+from tests.streaming.conftest import Jobs, letter
 
 from redrive.broker import EmbeddedBroker
-from redrive.configuration import JobConfiguration
 from redrive.kafka.connection import Connection
 from redrive.operations.handlers import read_topics
 
@@ -41,9 +40,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_a_put_that_is_not_authorised_fails_with_2035_and_harms_no_other(
-    guarded: str,
-    configure: Callable[..., JobConfiguration],
-    start_job: Callable[[JobConfiguration], RunningJob],
+    jobs: Jobs, guarded: str
 ) -> None:
     """The broker says no to one target: that attempt fails, the rest of the batch is delivered."""
     admin = KafkaAdminClient(bootstrap_servers=guarded)
@@ -66,10 +63,10 @@ def test_a_put_that_is_not_authorised_fails_with_2035_and_harms_no_other(
         ]
         producer.produce("a.dlq", b"%d" % number, headers=headers)
     producer.flush()
-    configuration = configure(
+    configuration = jobs.configure(
         {"a.dlq": "WAIT(NO)\nACTION(RETRY)\n"}, connection=Connection(bootstrap_servers=guarded)
     )
-    start_job(configuration).join()
+    jobs.start(configuration).join()
     values = _values(guarded, "open")
     assert sorted(map(int, values)) == [n for n in range(20) if n % 5]
     outcomes = [
@@ -83,11 +80,7 @@ def test_a_put_that_is_not_authorised_fails_with_2035_and_harms_no_other(
     admin.close()
 
 
-def test_a_topic_that_may_not_be_read_stops_its_handler_only(
-    guarded: str,
-    configure: Callable[..., JobConfiguration],
-    start_job: Callable[[JobConfiguration], RunningJob],
-) -> None:
+def test_a_topic_that_may_not_be_read_stops_its_handler_only(jobs: Jobs, guarded: str) -> None:
     """At the start, and when the right is taken away; granted again, its handler goes on."""
     admin = KafkaAdminClient(bootstrap_servers=guarded)
     names = ("open.dlq", "secret.dlq", "target")
@@ -99,7 +92,7 @@ def test_a_topic_that_may_not_be_read_stops_its_handler_only(
     ]
     admin.create_acls(denial)
     table = "ACTION(FWD) FWDQ('target') HEADER(NO)\n"
-    configuration = configure(
+    configuration = jobs.configure(
         {"open.dlq": table, "secret.dlq": table}, connection=Connection(bootstrap_servers=guarded)
     )
 
@@ -113,7 +106,7 @@ def test_a_topic_that_may_not_be_read_stops_its_handler_only(
         return len(stops) == times or bool(running.error)
 
     send_records(guarded, "open.dlq", [letter(2053, "x", b"open 1")])
-    running = start_job(configuration)
+    running = jobs.start(configuration)
     placed({b"open 1"})
     assert is_said(1)
     every = ResourcePatternFilter(ResourceType.TOPIC, "secret.dlq", ACLResourcePatternType.ANY)

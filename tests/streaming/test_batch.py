@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.configurations import job_of
 
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import HeldPartition
 from redrive.checkpoints.positions import PositionsOnly
-from redrive.configuration import EmitterChoice, JobConfiguration, LedgerConfiguration
-from redrive.kafka.connection import Connection
+from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.messages import TopicPartition
 from redrive.streaming.batch import LARGEST_RESULT, BatchProcessor
 from redrive.streaming.emission import EmissionOrder
@@ -28,14 +28,7 @@ SMALL, LARGE = 500.0, 1_000_000.0
 
 def job_in(folder: Path) -> JobConfiguration:
     """A job that looks at 1,000 messages a second again at most."""
-    return JobConfiguration(
-        application="app",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=(),
-        directory=folder,
-        ledger=LedgerConfiguration(path=folder / "ledger"),
-        reevaluation_rate=1_000,
-    )
+    return job_of(directory=folder, reevaluation_rate=1_000)
 
 
 def uses_driver(

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,13 +26,12 @@ import yaml
 from deploy.grafana.draw import picture
 from tests.conftest import PATIENCE, eventually
 from tests.observe.test_deployed import ALERTS, DASHBOARD, PANELS, RULES
-from tests.streaming.conftest import RunningJob
+from tests.streaming.conftest import Jobs, RunningJob
 from tests.streaming.test_dialect import connect
 
 from redrive.broker.ports import free_port
 from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.engine.breaker import BreakerSettings
-from redrive.kafka.connection import Connection
 from redrive.observe.observation import Observation
 
 if TYPE_CHECKING:
@@ -147,15 +146,15 @@ def letters(target: str, missing: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def configuration(
-    configure: Callable[..., JobConfiguration], queues: Callable[..., str],
-    bootstrap_servers: str, tmp_path: Path,
-) -> JobConfiguration:  # fmt: skip
+def configuration(jobs: Jobs, tmp_path: Path) -> JobConfiguration:
     """A job that does all that the dashboard shows, with a handler whose topic is missing."""
-    dlq, target = queues("dlq"), queues("target", config={"max.message.bytes": str(LARGE // 2)})
-    configuration: JobConfiguration = configure(
+    dlq, target = (
+        jobs.topic("dlq"),
+        jobs.topic("target", config={"max.message.bytes": str(LARGE // 2)}),
+    )
+    configuration: JobConfiguration = jobs.configure(
         dict.fromkeys((dlq, f"{dlq}.missing"), TABLE.format(target=target)),
-        clusters={"eu": Connection(bootstrap_servers=bootstrap_servers)},
+        clusters={"eu": jobs.connection},
         ledger=LedgerConfiguration(path=tmp_path / "ledger", interval=1.0),
         listen="127.0.0.1:0",
     )
@@ -195,18 +194,17 @@ def choices(answers: Prometheus, offers: Mapping[str, list[str]]) -> dict[str, s
 
 
 def test_every_query_of_the_dashboard_has_an_answer_and_every_alert_is_evaluated(
-    configuration: JobConfiguration, page: int, queues: Callable[..., str],
-    produce: Callable[..., None], tmp_path: Path,
-) -> None:  # fmt: skip
+    jobs: Jobs, configuration: JobConfiguration, page: int, tmp_path: Path
+) -> None:
     """Series with a number, and with the labels that the legend names; PICTURE=FILE draws them."""
     handlers = [one.identity.name for one in configuration.handlers]
-    records = letters(queues("orders"), f"{handlers[0]}.none")
+    records = letters(jobs.topic("orders"), f"{handlers[0]}.none")
     offers = {"job": ["redrive"], "application": [configuration.application], "handler": handlers}
     with prometheus(tmp_path, page) as answers:
-        produce(handlers[0], records)
+        jobs.produce(handlers[0], records)
         last = "redrive_invalid_inputs_total > 0"
         eventually(lambda: answers.labels(last, is_instant=True), "the last one is attempted")
-        produce(handlers[0], records)  # a rate is of what grew after it was first seen
+        jobs.produce(handlers[0], records)  # a rate is of what grew after it was first seen
         chosen = choices(answers, offers)
         for panel in PANELS:
             for target in panel["targets"]:
@@ -223,7 +221,7 @@ def test_every_query_of_the_dashboard_has_an_answer_and_every_alert_is_evaluated
         path = os.environ.get("PICTURE")
         begun = time.time() if path else answers.since
         for wave in range(40 if path else 0):
-            produce(handlers[0], records * (wave % 6))
+            jobs.produce(handlers[0], records * (wave % 6))
             time.sleep(3)
         drawn = picture(answers.ask, begun, time.time())
     texts = {one.text for one in ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")}  # noqa: S314 - we wrote it

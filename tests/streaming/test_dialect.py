@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaAdminClient, KafkaConsumer
-from kafka.admin import NewTopic
+from kafka import KafkaConsumer
 from tests.conftest import eventually
 from tests.engine.failed_processing import GROUPS, LATE, SCHEMES
-from tests.streaming.conftest import RunningJob, outcomes_of
+from tests.streaming.conftest import Jobs
 
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.configuration.transforms import TransformConfiguration
@@ -27,8 +26,6 @@ from redrive.messages import own_headers as own
 from redrive.rules import parse
 from redrive.rules.backoff import JITTER
 
-Configure = Callable[..., JobConfiguration]
-StartJob = Callable[[JobConfiguration], RunningJob]
 Failures = Mapping[tuple[str, bytes], Sequence[int]]
 """Milliseconds of the failures, by topic and value of a record."""
 
@@ -53,12 +50,15 @@ def connect(topic: str, error: str, **record: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
 def test_each_dead_letter_goes_where_its_own_text_and_body_say(
-    emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+    jobs: Jobs, emitter: EmitterChoice
+) -> None:
     """Expressions, JSON, size, inserts, a transformation; back to its partition, in both ways."""
-    dlq, orders, slow = queues("dlq", partitions=2), queues("orders", partitions=3), queues("slow")
-    sink = queues("dead-sink")
+    dlq, orders, slow = (
+        jobs.topic("dlq", partitions=2),
+        jobs.topic("orders", partitions=3),
+        jobs.topic("slow"),
+    )
+    sink = jobs.topic("dead-sink")
     table = (
         "DIALECT(KAFKA) WAIT(NO) RETRYINT(1)\n"
         f"ERRMSG(/timed? ?out/) TOPIC({orders}) ACTION(RETRY)\n"
@@ -77,25 +77,23 @@ def test_each_dead_letter_goes_where_its_own_text_and_body_say(
         for number in range(40)
     ]
     records += [connect(orders, "broken", value=b'{"n": 4}'), {"value": b"no dead letter"}]
-    produce(dlq, records)
+    jobs.produce(dlq, records)
     seen = TransformConfiguration("seen", b'[{"op": "add", "path": "/seen", "value": true}]')
-    configuration = configure({dlq: table}, emitter=emitter, transforms=(seen,))
-    start_job(configuration).join()
-    assert {one.value.endswith(b',"seen":true}') for one in read_all(sink)} == {True}
-    put = read_all(orders)
+    configuration = jobs.configure({dlq: table}, emitter=emitter, transforms=(seen,))
+    jobs.start(configuration).join()
+    assert {one.value.endswith(b',"seen":true}') for one in jobs.read(sink)} == {True}
+    put = jobs.read(orders)
     assert len(put) == 20
     assert {record.partition for record in put} == {1}
     assert [h for h in put[0].headers if not h[0].startswith("redrive.")] == [("x", b"1")]
-    assert (len(read_all(slow)), len(read_all(sink))) == (10, 10)
-    results = Counter(outcome["result"] for outcome in outcomes_of(configuration, read_all))
+    assert (len(jobs.read(slow)), len(jobs.read(sink))) == (10, 10)
+    results = Counter(outcome["result"] for outcome in jobs.outcomes(configuration))
     assert results == {"retried": 20, "forwarded": 20, "discarded": 1, "remains": 1}
 
 
-def test_age_moves_a_message_on_and_quarantine_outlasts_the_table(
-    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
-) -> None:
+def test_age_moves_a_message_on_and_quarantine_outlasts_the_table(jobs: Jobs) -> None:
     """Retried while it is young, forwarded once it is old; what is quarantined stays for good."""
-    dlq, old = queues("dlq"), queues("old")
+    dlq, old = jobs.topic("dlq"), jobs.topic("old")
     table = (
         "DIALECT(KAFKA) WAIT(NO) RETRYINT(1)\n"
         "KEY(bad) ACTION(QUARANTINE)\n"
@@ -104,47 +102,45 @@ def test_age_moves_a_message_on_and_quarantine_outlasts_the_table(
         "ACTION(RETRY) RETRY(1000)\n"
     )
     now = int(time.time() * 1000)
-    produce(
+    jobs.produce(
         dlq,
         [
             connect("nowhere", "e", value=b"v", key=key, timestamp_ms=now)
             for key in (b"bad", b"kept", b"young")
         ],
     )
-    first = configure({dlq: table})
-    start_job(first).join()
-    (forwarded,) = read_all(old)
+    first = jobs.configure({dlq: table})
+    jobs.start(first).join()
+    (forwarded,) = jobs.read(old)
     assert forwarded.key == b"young"
-    course = [it for it in outcomes_of(first, read_all) if it["offset"] >= 0 and it["attempt"] > 0]
+    course = [it for it in jobs.outcomes(first) if it["offset"] >= 0 and it["attempt"] > 0]
     assert [it["result"] for it in course][-1] == "forwarded"
     assert course[-1]["time"] - now > 4000
     (handler,) = first.handlers
     later = replace(first, handlers=(replace(handler, rules="WAIT(NO)\nACTION(DISCARD)\n"),))
-    start_job(later).join()
-    copies = {record.key: record.value for record in read_all(handler.identity.remaining_topic)}
+    jobs.start(later).join()
+    copies = {record.key: record.value for record in jobs.read(handler.identity.remaining_topic)}
     assert copies == {f"{dlq}:0:0".encode(): b"v", f"{dlq}:0:1".encode(): None}
 
 
-def test_each_delay_of_a_backoff_is_on_time_and_a_new_table_waits_for_none(
-    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
-) -> None:
+def test_each_delay_of_a_backoff_is_on_time_and_a_new_table_waits_for_none(jobs: Jobs) -> None:
     """Never early, every one; what waits for an hour is decided at once by a changed table."""
-    dlq, letters = queues("dlq", partitions=2), 40
+    dlq, letters = jobs.topic("dlq", partitions=2), 40
     table = "DIALECT(KAFKA) WAIT(NO)\nACTION(RETRY) RETRY(3) BACKOFF(1s,2,2s)\n"
-    produce(
+    jobs.produce(
         dlq,
         [connect("nowhere", "e", value=b"v", partition=number % 2) for number in range(letters)],
     )
-    first = configure({dlq: table})
-    start_job(first).join()
+    first = jobs.configure({dlq: table})
+    jobs.start(first).join()
     (handler,) = first.handlers
     waited = parse(table).required().backoff_partitions
     due = {
         f"{handler.identity.backoff_topic}:{it.partition}:{it.offset}": it.timestamp
         + 1000 * waited.seconds(it.partition)
-        for it in read_all(handler.identity.backoff_topic)
+        for it in jobs.read(handler.identity.backoff_topic)
     }
-    told = outcomes_of(first, read_all)
+    told = jobs.outcomes(first)
     assert Counter(it["attempt"] for it in told) == {1: letters, 2: letters, 3: letters}
     late = [it["time"] - due[it["outcome"]] for it in told if it["outcome"] in due]
     assert len(late) == 2 * letters
@@ -153,30 +149,28 @@ def test_each_delay_of_a_backoff_is_on_time_and_a_new_table_waits_for_none(
     def with_table(rules: str) -> JobConfiguration:
         return replace(first, handlers=(replace(handler, rules=rules),))
 
-    running = start_job(with_table(table.replace("1s,2,2s", "1h,1,1h").replace("(NO)", "(YES)")))
-    eventually(lambda: len(outcomes_of(first, read_all)) == 4 * letters, "all wait for an hour")
+    running = jobs.start(with_table(table.replace("1s,2,2s", "1h,1,1h").replace("(NO)", "(YES)")))
+    eventually(lambda: len(jobs.outcomes(first)) == 4 * letters, "all wait for an hour")
     running.stop()
-    start_job(with_table("WAIT(NO)\nACTION(DISCARD)\n")).join()
-    results = Counter(it["result"] for it in outcomes_of(first, read_all))
+    jobs.start(with_table("WAIT(NO)\nACTION(DISCARD)\n")).join()
+    results = Counter(it["result"] for it in jobs.outcomes(first))
     # Twice by the first table; what then remained once more by the second, until the third came.
     assert results == {"parked": 3 * letters, "remains": letters, "discarded": letters}
 
 
-def test_under_order_a_message_waits_behind_an_earlier_one_of_its_key(
-    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
-) -> None:
+def test_under_order_a_message_waits_behind_an_earlier_one_of_its_key(jobs: Jobs) -> None:
     """The first of each key fails twice, and goes on before the second; without keys it does not.
 
     However often the job looks, one outcome says that a message waits behind another.
     """
-    dlq, done = queues("dlq", partitions=2), queues("done")
+    dlq, done = jobs.topic("dlq", partitions=2), jobs.topic("done")
     table = (
         "DIALECT(KAFKA) ORDER(KEY) WAIT(NO) RETRYINT(1)\n"
         "TOPIC(nowhere) ACTION(RETRY) RETRY(2) BACKOFF(1s,2,2s)\n"
         f"ACTION(FWD) FWDT('{done}') HEADER(NO)\n"
     )
     keys = [None, *(b"k%d" % number for number in range(6))]
-    produce(
+    jobs.produce(
         dlq,
         [
             connect(topic, "e", value=value, key=key, partition=number % 2)
@@ -184,14 +178,14 @@ def test_under_order_a_message_waits_behind_an_earlier_one_of_its_key(
             for number, key in enumerate(keys)
         ],
     )
-    configuration = configure({dlq: table})
-    start_job(configuration).join()
+    configuration = jobs.configure({dlq: table})
+    jobs.start(configuration).join()
     found = defaultdict(list)
-    for record in read_all(done):
+    for record in jobs.read(done):
         found[record.key].append(record.value)
     assert found.pop(None) == [b"second", b"first"]
     assert found == {key: [b"first", b"second"] for key in keys if key}
-    told = outcomes_of(configuration, read_all)
+    told = jobs.outcomes(configuration)
     held = Counter(it["message"] for it in told if "waits behind" in it["detail"])
     assert len(held) == len(keys) - 1
     assert set(held.values()) == {1}
@@ -247,13 +241,10 @@ def failing_consumer(
             is_over.set()
 
 
-def test_what_fails_in_processing_has_its_rounds_and_no_more(
-    queues: Any, produce: Any, read_all: Any,
-    configure: Configure, start_job: StartJob, bootstrap_servers: str,
-) -> None:  # fmt: skip
+def test_what_fails_in_processing_has_its_rounds_and_no_more(jobs: Jobs) -> None:
     """Whatever writes the dead letters: each round after its delay, then the next rule once."""
-    dlq, dead = queues("dlq"), queues("dead")
-    delays = {queues("growing"): (1, 2, 2), queues("steady"): (1, 1, 1)}
+    dlq, dead = jobs.topic("dlq"), jobs.topic("dead")
+    delays = {jobs.topic("growing"): (1, 2, 2), jobs.topic("steady"): (1, 1, 1)}
     growing, steady = delays
     table = (
         "DIALECT(KAFKA) RETRYINT(1)\n"
@@ -265,22 +256,22 @@ def test_what_fails_in_processing_has_its_rounds_and_no_more(
     values = [f"{name} {often}".encode() for name in names for often in ("always", "twice")]
     hour_ago = int(time.time() * 1000) - 3_600_000
     for topic in delays:
-        produce(topic, [{"key": b"k", "value": it, "timestamp_ms": hour_ago} for it in values])
-    running = start_job(configure({dlq: table}))
-    with failing_consumer(bootstrap_servers, dlq, *delays) as processing:
+        jobs.produce(topic, [{"key": b"k", "value": it, "timestamp_ms": hour_ago} for it in values])
+    running = jobs.start(jobs.configure({dlq: table}))
+    with failing_consumer(jobs.bootstrap_servers, dlq, *delays) as processing:
         running.wait_for_records(1)
         eventually(
-            lambda: len(read_all(dead)) >= len(values) or running.error or processing.done(),
+            lambda: len(jobs.read(dead)) >= len(values) or running.error or processing.done(),
             "all that always fail are given up",
         )
         running.stop()
     failures = processing.result()
-    given_up = Counter(record.value for record in read_all(dead))
+    given_up = Counter(jobs.values(dead))
     assert given_up == {value: len(delays) for value in values if value.endswith(b"always")}
     copies = tuple(scheme.__name__.encode() for scheme in LATE)
     for topic, seconds in delays.items():
         puts: defaultdict[bytes, list[int]] = defaultdict(list)
-        for record in read_all(topic):
+        for record in jobs.read(topic):
             rounds = own.read_own(record.headers).rounds
             puts[record.value] += [rounds.put_at] if rounds else []
         # What recovered had to come again before the others were given up, or never.
@@ -295,12 +286,9 @@ def test_what_fails_in_processing_has_its_rounds_and_no_more(
             assert not any(early[value.startswith(copies) :]), (topic, value)
 
 
-def test_only_the_group_that_failed_sees_its_rounds(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
-    configure: Configure, start_job: StartJob, bootstrap_servers: str,
-) -> None:  # fmt: skip
+def test_only_the_group_that_failed_sees_its_rounds(jobs: Jobs) -> None:
     """Every other group reads each message once; the topics of groups are made on demand."""
-    dlq, dead, orders = queues("dlq"), queues("dead"), queues("orders", partitions=3)
+    dlq, dead, orders = jobs.topic("dlq"), jobs.topic("dead"), jobs.topic("orders", partitions=3)
     table = (
         "DIALECT(KAFKA) RETRYINT(1)\n"
         f"TOPIC({orders}) ACTION(RETRY) TO(GROUP) RETRY(3)\n"
@@ -308,33 +296,33 @@ def test_only_the_group_that_failed_sees_its_rounds(
     )
     groups = {one.__name__: group for one, group in GROUPS.items() if one in SCHEMES}
     values = [f"{name} always".encode() for name in groups]
-    produce(orders, [{"key": b"k", "value": it, "partition": 0} for it in values])
+    jobs.produce(orders, [{"key": b"k", "value": it, "partition": 0} for it in values])
     theirs = [f"{orders}.{group}.retry" for group in sorted({*groups.values()})]
-    configuration = configure({dlq: table})
-    running = start_job(configuration)
-    with failing_consumer(bootstrap_servers, dlq, orders, *theirs) as processing:
+    configuration = jobs.configure({dlq: table})
+    running = jobs.start(configuration)
+    with failing_consumer(jobs.bootstrap_servers, dlq, orders, *theirs) as processing:
         eventually(
-            lambda: len(read_all(dead)) >= len(values) or running.error or processing.done(),
+            lambda: len(jobs.read(dead)) >= len(values) or running.error or processing.done(),
             "all are given up",
         )
         running.stop()
     processing.result()
-    assert Counter(record.value for record in read_all(orders)) == dict.fromkeys(values, 1)
-    assert Counter(record.value for record in read_all(dead)) == dict.fromkeys(values, 1)
-    rounds = [record for topic in theirs for record in read_all(topic)]
+    assert Counter(jobs.values(orders)) == dict.fromkeys(values, 1)
+    assert Counter(jobs.values(dead)) == dict.fromkeys(values, 1)
+    rounds = [record for topic in theirs for record in jobs.read(topic)]
     assert {(it.topic, it.value) for it in rounds} == {
         (f"{orders}.{group}.retry", f"{name} always".encode()) for name, group in groups.items()
     }
-    told = outcomes_of(configuration, read_all)
+    told = jobs.outcomes(configuration)
     put = Counter(it["message"] for it in told if it["result"] == "retried")
     # A broker that is busy may not have the new topic in time: that put is a failed attempt.
     failed = Counter(it["message"] for it in told if it["result"] == "parked" and it["reason"])
     assert put == Counter(own.read_own(it.headers).identity for it in rounds)
     assert put + failed == dict.fromkeys(put, 3)
     assert {(it.partition, it.key) for it in rounds} == {(0, b"k")}
-    made = [topic for topic in admin.list_topics() if topic.startswith(f"{orders}.")]
+    made = [topic for topic in jobs.admin.list_topics() if topic.startswith(f"{orders}.")]
     assert sorted(made) == theirs
-    assert {len(it["partitions"]) for it in admin.describe_topics(theirs)} == {3}
+    assert {len(it["partitions"]) for it in jobs.admin.describe_topics(theirs)} == {3}
 
 
 def with_breaker(configuration: JobConfiguration, failures: int) -> JobConfiguration:
@@ -346,16 +334,17 @@ def with_breaker(configuration: JobConfiguration, failures: int) -> JobConfigura
 
 @pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
 def test_while_a_target_is_away_its_retries_wait_and_use_up_no_attempt(
-    emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+    jobs: Jobs, emitter: EmitterChoice
+) -> None:
     """More looks than RETRY allows; once the topic is there each is placed by its first attempt."""
-    dlq, letters = queues("dlq", partitions=2), 500
+    dlq, letters = jobs.topic("dlq", partitions=2), 500
     target = f"{dlq}.target"
-    produce(dlq, [connect(target, "e", value=b"%d" % n, partition=n % 2) for n in range(letters)])
+    jobs.produce(
+        dlq, [connect(target, "e", value=b"%d" % n, partition=n % 2) for n in range(letters)]
+    )
     table = "DIALECT(KAFKA) RETRYINT(1)\nACTION(RETRY) RETRY(2)\nACTION(DISCARD)\n"
-    configuration = with_breaker(configure({dlq: table}, emitter=emitter), 20)
-    running = start_job(configuration)
+    configuration = with_breaker(jobs.configure({dlq: table}, emitter=emitter), 20)
+    running = jobs.start(configuration)
 
     def opened() -> list[object]:
         return [facts["state"] for message, facts in running.warnings if "breaker" in message]
@@ -364,16 +353,16 @@ def test_while_a_target_is_away_its_retries_wait_and_use_up_no_attempt(
         return [facts for message, facts in running.notices if "breaker" in message]
 
     running.wait_for_records(4 * letters)
-    admin.create_topics([NewTopic(target, 2, 1)], wait_for_metadata=True)
-    eventually(lambda: len(read_all(target)) >= letters or running.error, "all are placed")
+    jobs.create(target, partitions=2)
+    eventually(lambda: len(jobs.read(target)) >= letters or running.error, "all are placed")
     # Another run of the query, or a worker that sees the topic later, opens it once more.
     eventually(lambda: len(closed()) >= len(opened()) or running.error, "each breaker closed")
     running.stop()
-    placed = read_all(target)
+    placed = jobs.read(target)
     assert Counter(it.value for it in placed) == {b"%d" % n: 1 for n in range(letters)}
     rounds = [own.read_own(it.headers).rounds for it in placed]
     assert {one and one.by_rule for one in rounds} == {((0, 1),)}
-    told = outcomes_of(configuration, read_all)
+    told = jobs.outcomes(configuration)
     assert Counter(it["result"] for it in told)["retried"] == letters
     assert {it["reason"] for it in told} == {0}
     waited = [it["detail"] for it in told if it["result"] == "parked"]
@@ -384,34 +373,31 @@ def test_while_a_target_is_away_its_retries_wait_and_use_up_no_attempt(
     assert len(closed()) == len(opened())
 
 
-def test_while_all_rounds_of_a_group_fail_only_probes_go(
-    queues: Any, produce: Any, read_all: Any,
-    configure: Configure, start_job: StartJob, bootstrap_servers: str,
-) -> None:  # fmt: skip
+def test_while_all_rounds_of_a_group_fail_only_probes_go(jobs: Jobs) -> None:
     """However long the consumer fails, no message runs out of rounds; then all are processed."""
-    dlq, dead, orders = queues("dlq"), queues("dead"), queues("orders")
+    dlq, dead, orders = jobs.topic("dlq"), jobs.topic("dead"), jobs.topic("orders")
     values = [b"spring always %d" % number for number in range(30)]
-    produce(orders, [{"key": b"k", "value": it} for it in values])
+    jobs.produce(orders, [{"key": b"k", "value": it} for it in values])
     table = f"DIALECT(KAFKA) RETRYINT(1)\nACTION(RETRY) RETRY(4)\nACTION(FWD) FWDT('{dead}')\n"
-    configuration = with_breaker(configure({dlq: table}), 10)
-    running, is_well = start_job(configuration), Event()
+    configuration = with_breaker(jobs.configure({dlq: table}), 10)
+    running, is_well = jobs.start(configuration), Event()
 
     def all_were_put() -> bool:
-        last = {it["message"]: it["result"] for it in outcomes_of(configuration, read_all)}
+        last = {it["message"]: it["result"] for it in jobs.outcomes(configuration)}
         return set(last.values()) == {"retried"}
 
     def probes() -> int:
-        return sum("probe" in it["detail"] for it in outcomes_of(configuration, read_all))
+        return sum("probe" in it["detail"] for it in jobs.outcomes(configuration))
 
-    with failing_consumer(bootstrap_servers, dlq, orders, is_well=is_well) as processing:
+    with failing_consumer(jobs.bootstrap_servers, dlq, orders, is_well=is_well) as processing:
         eventually(lambda: probes() >= 3 or running.error or processing.done(), "probes went")
         is_well.set()
         eventually(lambda: running.error or all_were_put(), "nothing waits any more")
         running.stop()
     processing.result()
-    assert read_all(dead) == []
+    assert jobs.read(dead) == []
     counted: Counter[bytes] = Counter()
-    for it in read_all(orders):
+    for it in jobs.read(orders):
         rounds = own.read_own(it.headers).rounds
         if rounds is not None:
             counted[it.value] = max(counted[it.value], sum(n for _, n in rounds.by_rule))

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from kafka import KafkaAdminClient
 from tests.conftest import eventually
-from tests.streaming.conftest import RunningJob
-from tests.streaming.test_traffic import create_topics_of, put
+from tests.streaming.conftest import Jobs
+from tests.streaming.test_traffic import networked, put
 
-from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import topology_of
 from redrive.errors import UsageError
 from redrive.messages import decode_dead_letter
@@ -42,14 +37,11 @@ MQMD = "JMS_IBM_MQMD_"
 
 
 def test_replies_come_to_a_dynamic_queue_until_its_lease_ends(
-    admin: KafkaAdminClient, produce: Any, read_all: Any, monkeypatch: pytest.MonkeyPatch,
-    configure: Callable[..., JobConfiguration],
-    start_job: Callable[[JobConfiguration], RunningJob],
-) -> None:  # fmt: skip
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The reply correlates; a persistent one is 2048, one after the lease 2085; the topic goes."""
     sources = (SourceText("DYN.A.mqsc", ASKING), SourceText("DYN.B.mqsc", ANSWERING))
-    create_topics_of(sources, admin)
-    configuration = configure({}, topology=sources)
+    configuration = networked(jobs, sources)
     network = Network(configuration.connection, topology_of(sources), configuration)
 
     def opened(queue: str, lease: float = 3600.0) -> dynamic_queues.OpenedQueue:
@@ -57,27 +49,27 @@ def test_replies_come_to_a_dynamic_queue_until_its_lease_ends(
 
     one, other = opened("REPLY.MODEL"), opened("REPLY.MODEL")
     assert one.queue.queue != other.queue.queue
-    job = start_job(configuration)
-    produce(put_topic("DYN.A"), [put("ASK", b"what?", ReplyToQ=one.queue.queue)])
+    job = jobs.start(configuration)
+    jobs.produce(put_topic("DYN.A"), [put("ASK", b"what?", ReplyToQ=one.queue.queue)])
     job.wait_for_records(2)
-    (request,) = read_all("DYN.B--REQUESTS")
+    (request,) = jobs.read("DYN.B--REQUESTS")
     asked = {name.removeprefix(MQMD): raw.decode() for name, raw in request.headers}
     assert asked["ReplyToQMgr"] == "DYN.A"
 
     def reply(**fields: str) -> None:
         answer = put(asked["ReplyToQ"], b"that", asked["ReplyToQMgr"], **fields)
-        produce(put_topic("DYN.B"), [answer])
+        jobs.produce(put_topic("DYN.B"), [answer])
 
     reply(CorrelId=asked["MsgId"])
     reply(CorrelId=asked["MsgId"], Persistence="1")
     job.wait_for_records(6)
-    (answer,) = read_all(one.topic)
+    (answer,) = jobs.read(one.topic)
     headers = dict(answer.headers)
     assert headers[f"{MQMD}CorrelId"] == asked["MsgId"].encode()
     assert headers[f"{MQMD}MsgId"] != headers[f"{MQMD}CorrelId"]
 
     def reasons() -> list[int]:
-        letters = read_all("DYN.A--DEAD.Q")
+        letters = jobs.read("DYN.A--DEAD.Q")
         headers = [decode_dead_letter(one.value, one.headers).header for one in letters]
         return [header.reason for header in headers if header]
 
@@ -96,9 +88,11 @@ def test_replies_come_to_a_dynamic_queue_until_its_lease_ends(
     assert reasons() == [2048, 2085]
     with pytest.raises(UsageError, match="has ended"):
         opened(name)
-    assert one.topic in admin.list_topics()
+    assert one.topic in jobs.admin.list_topics()
     monkeypatch.setattr(dynamic_queues, "DELETED_AFTER", 0.0)
-    eventually(lambda: one.topic not in admin.list_topics(), "the job deleted the topic", every=1)
+    eventually(
+        lambda: one.topic not in jobs.admin.list_topics(), "the job deleted the topic", every=1
+    )
 
     def left() -> list[str]:
         return [known.queue.queue for known in dynamic_queues.dynamic_queues(network, "DYN.A")]
@@ -107,17 +101,12 @@ def test_replies_come_to_a_dynamic_queue_until_its_lease_ends(
     job.stop()
 
 
-def test_a_permanent_queue_is_deleted_by_its_user_only(
-    admin: KafkaAdminClient, produce: Any, read_all: Any,
-    configure: Callable[..., JobConfiguration],
-    start_job: Callable[[JobConfiguration], RunningJob],
-) -> None:  # fmt: skip
+def test_a_permanent_queue_is_deleted_by_its_user_only(jobs: Jobs) -> None:
     """It has no lease, takes persistent messages, and goes with them only if that is said."""
     sources = (SourceText("PERM.A.mqsc", ASKING),)
-    create_topics_of(sources, admin)
-    configuration = configure({}, topology=sources)
+    configuration = networked(jobs, sources)
     network = Network(configuration.connection, topology_of(sources), configuration)
-    job = start_job(configuration)
+    job = jobs.start(configuration)
     # The job runs already: it follows.
     open_dynamic_queue(network, "PERM.A", "KEPT.MODEL", dynamic_name="KEPT", lease=1.0)
     with pytest.raises(UsageError, match="2100"):
@@ -126,8 +115,8 @@ def test_a_permanent_queue_is_deleted_by_its_user_only(
         open_dynamic_queue(network, "PERM.A", "DEAD.Q", dynamic_name="KEPT", lease=1.0)
 
     def is_followed() -> bool:
-        produce(put_topic("PERM.A"), [put("KEPT", b"stays", Persistence="1")])
-        return bool(read_all("PERM.A--KEPT"))
+        jobs.produce(put_topic("PERM.A"), [put("KEPT", b"stays", Persistence="1")])
+        return bool(jobs.read("PERM.A--KEPT"))
 
     eventually(is_followed, "the job knows the queue", every=1)
     with pytest.raises(UsageError, match="2055"):
@@ -135,7 +124,7 @@ def test_a_permanent_queue_is_deleted_by_its_user_only(
     close_dynamic_queue(network, "PERM.A", "KEPT", purges=True)
     with pytest.raises(UsageError, match="no dynamic queue KEPT"):
         close_dynamic_queue(network, "PERM.A", "KEPT", purges=True)
-    before = len(read_all("PERM.A--DEAD.Q"))
-    produce(put_topic("PERM.A"), [put("KEPT", b"late")])
-    eventually(lambda: len(read_all("PERM.A--DEAD.Q")) == before + 1, "it is unknown again")
+    before = len(jobs.read("PERM.A--DEAD.Q"))
+    jobs.produce(put_topic("PERM.A"), [put("KEPT", b"late")])
+    eventually(lambda: len(jobs.read("PERM.A--DEAD.Q")) == before + 1, "it is unknown again")
     job.stop()

@@ -15,15 +15,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.configurations import handled, job_of
 from tests.engine.known_cluster import OPEN
 
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.protocol import EmissionFigures
-from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
-from redrive.engine.names import HandlerIdentity
+from redrive.configuration import JobConfiguration
 from redrive.engine.slice import Slice
-from redrive.kafka.connection import Connection
 from redrive.messages import Headers, OutputRecord, Records, TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.rows import arrow_batch
@@ -73,25 +72,8 @@ class Recorder:
 
 def configured(directory: Path, **limits: Any) -> JobConfiguration:
     """Two handlers that discard everything."""
-    handlers = tuple(
-        HandlerConfiguration(
-            identity=HandlerIdentity(
-                name=name, queue_manager="", queue=name, topic=name,
-                retry_topic=f"{name}-retry", remaining_topic=f"{name}-remaining",
-            ),
-            rules="ACTION(DISCARD)\n",
-            rules_name="test.rul",
-        )
-        for name in ("DLQ", "OTHER")
-    )  # fmt: skip
-    return JobConfiguration(
-        application="test",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=handlers,
-        directory=directory,
-        ledger=LedgerConfiguration(path=directory),
-        **limits,
-    )
+    handlers = (handled(name, "ACTION(DISCARD)\n") for name in ("DLQ", "OTHER"))
+    return job_of(*handlers, directory=directory, **limits)
 
 
 @pytest.fixture

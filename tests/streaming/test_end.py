@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
+from tests.configurations import write_settings
 from tests.conftest import PATIENCE, eventually
 from tests.streaming import faulty_job
-from tests.streaming.conftest import letter
+from tests.streaming.conftest import Jobs, letter
 
 from redrive.errors import EXIT_STALLED
 
@@ -113,28 +114,26 @@ class Process:
 
 
 @pytest.fixture
-def queue(queues: Callable[..., str], produce: Any) -> str:
+def queue(jobs: Jobs) -> str:
     """A dead-letter queue with three dead letters for a queue that exists."""
-    dlq, target = queues("dlq"), queues("orders")
-    produce(dlq, [letter(2053, target, b"%d" % number) for number in range(3)])
+    dlq, target = jobs.topic("dlq"), jobs.topic("orders")
+    jobs.produce(dlq, [letter(2053, target, b"%d" % number) for number in range(3)])
     return dlq
 
 
 @pytest.fixture
 def start(tmp_path: Path, bootstrap_servers: str, queue: str) -> Iterator[Callable[[str], Process]]:
     """Start processes of one job: ``start("flush")``; none outlives the test."""
-    (tmp_path / "rules").write_text("RETRYINT(1)\nACTION(RETRY) RETRY(2)\n")
-    settings = (
-        f'[application]\nname = "{queue}"\n[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n'
-        f'[[handlers]]\nqueue = "{queue}"\nrules = "rules"\n'
-    )
+    rules = "RETRYINT(1)\nACTION(RETRY) RETRY(2)\n"
     started: list[Process] = []
 
     def start(fault: str) -> Process:
         job = '[job]\nemitter = "driver"\n'
         if fault == "count_of_the_rows":
             job += 'enrichment = "faulty_job:same"\n'
-        (tmp_path / "redrive.toml").write_text(settings + job)
+        write_settings(
+            tmp_path, queue, rules=rules, application=queue, servers=bootstrap_servers, more=job
+        )
         started.append(Process.started(tmp_path, fault))
         return started[-1]
 
@@ -178,7 +177,7 @@ def test_sigterm_ends_the_process_in_time_whatever_hangs(
     ],
 )
 def test_a_java_that_dies_ends_the_process_with_a_sentence_and_harms_nothing(
-    fault: str, code: int, said: str, start: Callable[[str], Process], queue: str, read_all: Any
+    fault: str, code: int, said: str, start: Callable[[str], Process], queue: str, jobs: Jobs
 ) -> None:
     """The next process does what is left: each message has its effect once."""
     process = start(fault)
@@ -194,10 +193,10 @@ def test_a_java_that_dies_ends_the_process_with_a_sentence_and_harms_nothing(
     target = queue_of(queue)
     # The one before may have put all of them without its Java.
     eventually(lambda: process.runs, f"the job runs: {process.log}")
-    eventually(lambda: len(read_all(target)) >= 3, f"every message is put: {process.log}")
+    eventually(lambda: len(jobs.read(target)) >= 3, f"every message is put: {process.log}")
     process.process.send_signal(signal.SIGTERM)
     assert process.ended() == 0, process.log
-    assert Counter(record.value for record in read_all(target)) == {b"0": 1, b"1": 1, b"2": 1}
+    assert Counter(jobs.values(target)) == {b"0": 1, b"1": 1, b"2": 1}
 
 
 def queue_of(dlq: str) -> str:

@@ -14,10 +14,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.configurations import job_of
 
-from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.errors import FatalFault
-from redrive.kafka.connection import Connection
 from redrive.messages import Headers, Records, decode_dead_letter
 from redrive.streaming.enrichment import Enrichment, numbered_in_order
 from redrive.streaming.rows import SCHEMA
@@ -100,16 +99,7 @@ def enrichment(tmp_path: Path) -> Callable[[str], Enrichment]:
     """Make the enrichment that settings name: ``enrichment("package.module:function")``."""
 
     def make(name: str) -> Enrichment:
-        return Enrichment.of(
-            JobConfiguration(
-                application="tests",
-                connection=Connection(bootstrap_servers="localhost:1"),
-                handlers=(),
-                directory=tmp_path,
-                ledger=LedgerConfiguration(path=tmp_path / "ledger"),
-                enrichment=name,
-            )
-        )
+        return Enrichment.of(job_of(directory=tmp_path, enrichment=name))
 
     return make
 

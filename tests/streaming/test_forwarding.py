@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 from tests.conftest import eventually, read_records
-from tests.streaming.conftest import RunningJob, letter
+from tests.streaming.conftest import Jobs, letter
 
 from redrive.broker.embedded import EmbeddedBroker
 from redrive.checkpoints.control import ControlTopic
@@ -81,12 +81,10 @@ def forward(configuration: JobConfiguration, ended: threading.Event | None = Non
 
 
 @pytest.fixture
-def application(
-    configure: Callable[..., JobConfiguration], abroad: EmbeddedBroker
-) -> JobConfiguration:
+def application(jobs: Jobs, abroad: EmbeddedBroker) -> JobConfiguration:
     """An application that forwards to the other cluster, with its topics."""
     other = Connection(bootstrap_servers=abroad.bootstrap_servers)
-    configuration = configure({}, clusters={"eu": other})
+    configuration = jobs.configure({}, clusters={"eu": other})
     TopicAdministration(configuration.connection).ensure(
         [
             state_topic(configuration.control_topic),
@@ -110,14 +108,9 @@ def _more_than(count: int, servers: str, topic: str) -> bool:
 
 
 def test_each_message_arrives_once_and_in_order_or_returns_once_whenever_the_process_dies(
-    application: JobConfiguration,
-    abroad: EmbeddedBroker,
-    there: Callable[..., str],
-    queues: Callable[..., str],
-    produce: Callable[..., None],
-    read_all: Callable[..., list[Any]],
+    jobs: Jobs, application: JobConfiguration, abroad: EmbeddedBroker, there: Callable[..., str]
 ) -> None:
-    dead_letters, known = queues("DLQ"), there(f"{application.application}.known")
+    dead_letters, known = jobs.topic("DLQ"), there(f"{application.application}.known")
     small = there(f"{application.application}.small", **{"max.message.bytes": "2000"})
     targets = [known, known, known, small, f"{application.application}.missing"]
     chosen = random.Random(5)
@@ -136,7 +129,7 @@ def test_each_message_arrives_once_and_in_order_or_returns_once_whenever_the_pro
     process.start()
     for part in range(KILLS):
         before = len(values(abroad.bootstrap_servers, known))
-        produce(
+        jobs.produce(
             cluster_topic(application.application, "eu"),
             records[part * MESSAGES // KILLS : (part + 1) * MESSAGES // KILLS],
         )
@@ -151,7 +144,7 @@ def test_each_message_arrives_once_and_in_order_or_returns_once_whenever_the_pro
     eventually(
         lambda: (
             len(values(abroad.bootstrap_servers, known)) >= len(sent[known])
-            and len(read_all(dead_letters)) >= len(returned)
+            and len(jobs.read(dead_letters)) >= len(returned)
         ),
         "the messages arrive",
     )
@@ -159,14 +152,11 @@ def test_each_message_arrives_once_and_in_order_or_returns_once_whenever_the_pro
     process.join()
     assert values(abroad.bootstrap_servers, known) == sent[known]
     assert values(abroad.bootstrap_servers, small) == fits
-    assert Counter(record.value for record in read_all(dead_letters)) == Counter(returned)
+    assert Counter(jobs.values(dead_letters)) == Counter(returned)
 
 
 def test_a_topic_of_the_same_name_has_an_offset_of_its_own_on_the_other_cluster(
-    application: JobConfiguration,
-    abroad: EmbeddedBroker,
-    there: Callable[..., str],
-    produce: Callable[..., None],
+    jobs: Jobs, application: JobConfiguration, abroad: EmbeddedBroker, there: Callable[..., str]
 ) -> None:
     """A recreated topic, or that of a job of the same name elsewhere: nothing is passed over."""
     known = there(f"{application.application}.known")
@@ -179,7 +169,7 @@ def test_a_topic_of_the_same_name_has_an_offset_of_its_own_on_the_other_cluster(
     for count in (5, 3):
         before = values(abroad.bootstrap_servers, known)
         sent = [b"%d of %d" % (number, count) for number in range(count)]
-        produce(topic, [to(known, value) for value in sent])
+        jobs.produce(topic, [to(known, value) for value in sent])
         with forwarding(application):
             eventually(partial(has_arrived, before + sent), "they arrive once")
         topics.delete([topic])
@@ -188,16 +178,13 @@ def test_a_topic_of_the_same_name_has_an_offset_of_its_own_on_the_other_cluster(
 
 
 def test_what_was_forwarded_is_deleted_at_the_end(
-    application: JobConfiguration,
-    abroad: EmbeddedBroker,
-    there: Callable[..., str],
-    produce: Callable[..., None],
+    jobs: Jobs, application: JobConfiguration, abroad: EmbeddedBroker, there: Callable[..., str]
 ) -> None:
     """So that nothing is forwarded again, though the other cluster forgets the offset."""
     known = there(f"{application.application}.known")
     lane = Lane(cluster_topic(application.application, "eu"), 0)
     for number in range(2):
-        produce(lane.topic, [to(known, b"%d" % number)])
+        jobs.produce(lane.topic, [to(known, b"%d" % number)])
         with forwarding(application):
             eventually(partial(_more_than, number, abroad.bootstrap_servers, known), "it arrives")
         extent = Cluster(application.connection).extents([lane])[lane]
@@ -205,24 +192,19 @@ def test_what_was_forwarded_is_deleted_at_the_end(
 
 
 def test_a_message_is_forwarded_by_a_rule_and_what_the_other_cluster_refuses_remains(
-    abroad: EmbeddedBroker,
-    there: Callable[..., str],
-    queues: Callable[..., str],
-    configure: Callable[..., JobConfiguration],
-    start_job: Callable[[JobConfiguration], RunningJob],
-    produce: Callable[..., None],
+    jobs: Jobs, abroad: EmbeddedBroker, there: Callable[..., str]
 ) -> None:
     servers = abroad.bootstrap_servers
-    queue, known = queues("DLQ"), there("orders.review")
+    queue, known = jobs.topic("DLQ"), there("orders.review")
     missing = "orders.missing"
     rules = f"""DIALECT(KAFKA) RETRYINT(1)
 DESTQ(GOOD) ACTION(FWD) FWDT('eu:{known}') HEADER(NO)
 DESTQ(BAD) ACTION(FWD) FWDT('eu:{missing}') HEADER(NO)
 """
-    job = start_job(
-        configure({queue: rules}, clusters={"eu": Connection(bootstrap_servers=servers)})
+    job = jobs.start(
+        jobs.configure({queue: rules}, clusters={"eu": Connection(bootstrap_servers=servers)})
     )
-    produce(queue, [letter(2053, "GOOD", b"one"), letter(2053, "BAD", b"two")])
+    jobs.produce(queue, [letter(2053, "GOOD", b"one"), letter(2053, "BAD", b"two")])
     eventually(lambda: values(servers, known) == [b"one"] or job.error, "the message arrives")
     job.check()
     eventually(lambda: job.results().get("remains") == 1, "the refused one remains")

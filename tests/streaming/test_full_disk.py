@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
 import pytest
+from tests.configurations import write_settings
 from tests.conftest import PATIENCE, eventually
-from tests.streaming.conftest import letter
+from tests.streaming.conftest import Jobs, letter
 
 from redrive.engine.names import outcomes_topic
 from redrive.outcomes.table import LedgerTable
@@ -32,7 +33,6 @@ from redrive.outcomes.table import LedgerTable
 SIZE: Final = "48m"
 """Room on the small disk: a job without messages takes a few kilobytes, a ledger some more."""
 MakePlace: TypeAlias = Callable[[Path, Path | None], "Place"]
-ReadAll: TypeAlias = Callable[..., list[Any]]
 TABLE: Final = "ACTION(RETRY) RETRY(1)\n"
 
 
@@ -152,21 +152,18 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, queues: Callable[..., str], bootstrap_servers: str) -> MakePlace:
+def place(jobs: Jobs, tmp_path: Path) -> MakePlace:
     """Make settings: ``place(directory of the job, folder of the ledger or None)``."""
 
     def make(directory: Path, ledger: Path | None) -> Place:
-        dlq, target = queues("dlq", partitions=2), queues("target")
+        dlq, target = jobs.topic("dlq", partitions=2), jobs.topic("target")
         name = dlq.replace(".", "-")
-        (tmp_path / "table.rul").write_text(TABLE)
-        settings = tmp_path / "redrive.toml"
         kept = "enabled = false" if ledger is None else f'path = "{ledger}"\ninterval = 1'
-        settings.write_text(
-            f'[application]\nname = "{name}"\ndirectory = "{directory}"\n'
-            f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n'
-            f'[[handlers]]\nqueue = "{dlq}"\nrules = "table.rul"\nname = "h"\n'
-            f"[supervision]\nstalled_after = 10\n[ledger]\n{kept}\n"
-        )
+        settings = write_settings(
+            tmp_path, handlers={"h": dlq}, rules=TABLE, application=name, directory=directory,
+            servers=jobs.bootstrap_servers,
+            more=f"[supervision]\nstalled_after = 10\n[ledger]\n{kept}\n",
+        )  # fmt: skip
         return Place(settings, tmp_path / "job.log", dlq, target, name)
 
     return make
@@ -177,25 +174,25 @@ def letters(place: Place, numbers: range) -> list[dict[str, Any]]:
     return [letter(2053, place.target, b"%d" % n, partition=n % 2) for n in numbers]
 
 
-def audit(job: Place, count: int, read_all: ReadAll) -> None:
+def audit(job: Place, count: int, jobs: Jobs) -> None:
     """Every dead letter has one outcome and was put once."""
-    eventually(lambda: len(read_all(job.target)) >= count, "all were put", every=1)
-    assert sorted(int(one.value) for one in read_all(job.target)) == list(range(count))
-    outcomes = [json.loads(one.value) for one in read_all(outcomes_topic(job.application))]
-    assert Counter(one["origin"] for one in outcomes).most_common(1)[0][1] == 1
-    assert len(outcomes) == count
+    eventually(lambda: len(jobs.read(job.target)) >= count, "all were put", every=1)
+    assert sorted(map(int, jobs.values(job.target))) == list(range(count))
+    outcomes = map(json.loads, jobs.values(outcomes_topic(job.application)))
+    origins = [one["origin"] for one in outcomes]
+    assert len(origins) == len(set(origins)) == count
 
 
 def test_the_job_goes_on_by_itself_when_there_is_room_again(
-    disk: SmallDisk, place: MakePlace, produce: Any, read_all: ReadAll
+    jobs: Jobs, disk: SmallDisk, place: MakePlace
 ) -> None:
     """Meanwhile the log and status say that the disk is full, and where; nothing is done twice."""
     job = place(disk.folder / "job", None)
     process = disk.start(job.log, "run", "-c", str(job.settings))
-    produce(job.dlq, letters(job, range(20)))
-    eventually(lambda: len(read_all(job.target)) == 20, "the first were handled", every=1)
+    jobs.produce(job.dlq, letters(job, range(20)))
+    eventually(lambda: len(jobs.read(job.target)) == 20, "the first were handled", every=1)
     disk.fill()
-    produce(job.dlq, letters(job, range(20, 60)))
+    jobs.produce(job.dlq, letters(job, range(20, 60)))
     full = (f"the job's folder {disk.folder}/job can't be written", "No space left on device")
     eventually(lambda: job.log_says(*full, "make room"), "the log said so", every=1)
 
@@ -207,21 +204,21 @@ def test_the_job_goes_on_by_itself_when_there_is_room_again(
     assert disk.run("status", "-c", str(job.settings), "--check").returncode == 1
     assert process.poll() is None
     disk.make_room()
-    audit(job, 60, read_all)
+    audit(job, 60, jobs)
     eventually(lambda: "stalled" not in told(), "all is well again", every=2)
     assert disk.run("status", "-c", str(job.settings), "--check").returncode == 0
 
 
 def test_a_job_that_died_on_a_full_disk_goes_on_once_it_is_started_with_room(
-    disk: SmallDisk, place: MakePlace, produce: Any, read_all: ReadAll
+    jobs: Jobs, disk: SmallDisk, place: MakePlace
 ) -> None:
     """Without room it is not started, and says why; nothing on the disk is needed."""
     job = place(disk.folder / "job", None)
     process = disk.start(job.log, "run", "-c", str(job.settings))
-    produce(job.dlq, letters(job, range(20)))
-    eventually(lambda: len(read_all(job.target)) == 20, "the first were handled", every=1)
+    jobs.produce(job.dlq, letters(job, range(20)))
+    eventually(lambda: len(jobs.read(job.target)) == 20, "the first were handled", every=1)
     disk.fill()
-    produce(job.dlq, letters(job, range(20, 40)))
+    jobs.produce(job.dlq, letters(job, range(20, 40)))
     eventually(lambda: job.log_says("No space left on device"), "the disk was missed", every=1)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -231,21 +228,21 @@ def test_a_job_that_died_on_a_full_disk_goes_on_once_it_is_started_with_room(
     assert "make room there" in refused.stderr
     disk.make_room()
     disk.start(job.log, "run", "-c", str(job.settings))
-    audit(job, 40, read_all)
+    audit(job, 40, jobs)
 
 
 def test_a_ledger_without_room_is_written_later(
-    disk: SmallDisk, place: MakePlace, produce: Any, read_all: ReadAll, tmp_path: Path
+    jobs: Jobs, disk: SmallDisk, place: MakePlace, tmp_path: Path
 ) -> None:
     """The job handles messages as always, says where room is missing; no row is lost or twice."""
     job = place(tmp_path / "job", disk.folder / "ledger")
     disk.start(job.log, "run", "-c", str(job.settings))
-    produce(job.dlq, letters(job, range(20)))
+    jobs.produce(job.dlq, letters(job, range(20)))
     copies = (tmp_path / f"ledger-{number}" for number in itertools.count())
     eventually(lambda: len(rows_of(disk, next(copies))) == 20, "the first are in it", every=1)
     disk.fill()
-    produce(job.dlq, letters(job, range(20, 60)))
-    audit(job, 60, read_all)
+    jobs.produce(job.dlq, letters(job, range(20, 60)))
+    audit(job, 60, jobs)
     full = (f"{disk.folder}/ledger", "No space left on device")
     eventually(lambda: job.log_says("the ledger", *full), "the log said so", every=1)
     told = disk.run("status", "-c", str(job.settings), "--check")

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
 import pytest
+from tests.configurations import write_settings
 from tests.conftest import eventually
 from tests.operations.test_kafka_page import blocks
+from tests.streaming.conftest import Jobs
 
 from redrive.settings import read_settings
 from redrive.streaming.held_keys import changes
 
-SETTINGS: Final = """
-[application]
-name = "{application}"
-[kafka]
-bootstrap_servers = "{servers}"
-[ledger]
-enabled = false
-[[handlers]]
-queue = "{letters}"
-rules = "orders.rul"
-held_keys = true
-"""
 TABLE: Final = """\
 DIALECT(KAFKA) ORDER(KEY) RETRYINT(60) WAIT(YES)
 ROOTCLASS(KeyIsHeld) ACTION(RETRY) RETRY(1) BACKOFF(1s,1,1s)
@@ -70,23 +59,22 @@ class Service:
         self.parked += len(space["parked"])
 
 
-def test_the_consumer_of_the_page_processes_each_key_in_order(
-    queues: Callable[..., str], produce: Callable[..., None], start_job: Callable[..., Any],
-    bootstrap_servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_the_consumer_of_the_page_processes_each_key_in_order(folder: Path, jobs: Jobs) -> None:
     """Through failures, and a consumer that begins anew without what it knew."""
-    monkeypatch.chdir(tmp_path)
-    main, letters = queues("orders", partitions=2), queues("dlq", partitions=2)
+    main, letters = jobs.topic("orders", partitions=2), jobs.topic("dlq", partitions=2)
     application = main.replace(".", "")
-    names = {"application": application, "servers": bootstrap_servers, "letters": letters}
     scheme = next(one for one in blocks("toml") if "[schemes.billing]" in one)
-    Path("redrive.toml").write_text(SETTINGS.format(**names) + scheme)
-    Path("orders.rul").write_text(TABLE)
+    write_settings(
+        folder, letters, rules=TABLE, application=application, servers=jobs.bootstrap_servers,
+        more=f"held_keys = true\n[ledger]\nenabled = false\n{scheme}",
+    )  # fmt: skip
     (program,) = [one for one in blocks("python") if "must_wait" in one]
     program = program.replace("redrive-orders-held-keys", f"redrive-{application}-held-keys")
     program = program.replace('"orders.dlq', f'"{letters}').replace('["orders"]', f'["{main}"]')
-    program = program.replace("localhost:9092", bootstrap_servers).replace("billing", application)
-    job = start_job(read_settings(Path("redrive.toml")).job)
+    program = program.replace("localhost:9092", jobs.bootstrap_servers).replace(
+        "billing", application
+    )
+    job = jobs.start(read_settings(Path("redrive.toml")).job)
     chosen, service = random.Random(7), Service()
     wanted: defaultdict[bytes, list[int]] = defaultdict(list)
     records: list[dict[str, Any]] = []
@@ -96,7 +84,7 @@ def test_the_consumer_of_the_page_processes_each_key_in_order(
         records.append({"key": key, "value": b"%d" % number, "partition": key[1] % 2})
         if number == MESSAGES // 2:
             records.append({"value": b"-1", "partition": 0})
-    produce(main, records)
+    jobs.produce(main, records)
     service.run(program)
     second = Thread(target=service.run, args=(program,))
     second.start()
@@ -104,7 +92,7 @@ def test_the_consumer_of_the_page_processes_each_key_in_order(
         lambda: {key: sorted(some) for key, some in service.done.items()} == wanted,
         "all are processed",
     )
-    produce(main, [{"value": b"-2", "partition": 0}])
+    jobs.produce(main, [{"value": b"-2", "partition": 0}])
     second.join()
     assert service.done == wanted
     assert service.parked > 0, "some waited behind others"

@@ -6,7 +6,7 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.admin import NewTopic
+from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -26,22 +25,22 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 from tests.conftest import eventually
-from tests.streaming.conftest import RunningJob, letter, outcomes_of
+from tests.streaming.conftest import Jobs, RunningJob, letter
 
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.tables import read_tables
 from redrive.configuration import DataLoss, EmitterChoice, HandlerConfiguration, JobConfiguration
 from redrive.errors import AlreadyRunningError, ConfigurationError, EnvironmentFault
+from redrive.java import find_java
 from redrive.kafka.cluster import Cluster
 from redrive.observe.observer import MetricsObserver
 from redrive.streaming import upkeep
+from redrive.streaming.class_archive import spark_archive
 from redrive.topology.put import QueueLimits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Configure = Callable[..., JobConfiguration]
-StartJob = Callable[[JobConfiguration], RunningJob]
 
 # An old timestamp would let the broker delete the records of a test by their age.
 STARTED = int(time.time() * 1000) - 2 * 3_600_000
@@ -85,14 +84,13 @@ def _rows_that_spark_read(
 
 @pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
 def test_each_dead_letter_goes_where_the_table_says_exactly_once(
-    emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any,
-    configure: Configure, start_job: StartJob, spark: SparkSession,
-) -> None:  # fmt: skip
+    jobs: Jobs, emitter: EmitterChoice
+) -> None:
     """Retried, forwarded, discarded, remaining: the message is unchanged, each has one outcome.
 
     What the job handled of each batch is what Spark counts as its input rows.
     """
-    dlq, orders, dead = queues("dlq", partitions=3), queues("orders"), queues("dead")
+    dlq, orders, dead = jobs.topic("dlq", partitions=3), jobs.topic("orders"), jobs.topic("dead")
     table = (
         "RETRYINT(1)\n"
         "REASON(2053) ACTION(RETRY)\n"
@@ -105,27 +103,27 @@ def test_each_dead_letter_goes_where_the_table_says_exactly_once(
         )
         for number, reason in enumerate([2053, 2051, 2035, 9999] * 10)
     ]
-    produce(dlq, [*records, {"value": b"no header"}, {"value": None, "key": b"null"}])
-    configuration = configure({dlq: table}, emitter=emitter)
-    with _rows_that_spark_read(spark, configuration) as read:
-        job, told = start_job(configuration), MetricsObserver(configuration)
+    jobs.produce(dlq, [*records, {"value": b"no header"}, {"value": None, "key": b"null"}])
+    configuration = jobs.configure({dlq: table}, emitter=emitter)
+    with _rows_that_spark_read(jobs.spark, configuration) as read:
+        job, told = jobs.start(configuration), MetricsObserver(configuration)
         job.control.add_observer(told)
         job.wait_for_records(42)
         handled = {one.batch: one.rows for one in job.batches}
         # While the job runs: a query that is stopped behind a batch may not tell of it any more.
         eventually(lambda: read == handled, f"Spark's progress tells of the rows {handled}")
         job.stop()
-    put = read_all(orders)
+    put = jobs.read(orders)
     assert sorted(int(record.value) for record in put) == list(range(0, 40, 4))
     for record in put:
         assert record.timestamp == STARTED + int(record.value)
         assert [h for h in record.headers if not h[0].startswith("redrive.")] == [
             ("JMS_IBM_MQMD_Format", b"MQSTR"), ("x", b"1"), ("x", b"2"),
         ]  # fmt: skip
-    assert Counter(r.value for r in read_all(dead)) == Counter(r["value"] for r in records[2::4])
-    results = Counter(outcome["result"] for outcome in outcomes_of(configuration, read_all))
+    assert Counter(jobs.values(dead)) == Counter(r["value"] for r in records[2::4])
+    results = Counter(outcome["result"] for outcome in jobs.outcomes(configuration))
     assert results == {"retried": 10, "discarded": 10, "forwarded": 10, "remains": 12}
-    assert len(read_all(configuration.handlers[0].identity.remaining_topic)) == 12
+    assert len(jobs.read(configuration.handlers[0].identity.remaining_topic)) == 12
 
     def metrics(name: str, **labels: str) -> float | None:
         of_job = {"application": configuration.application, **labels}
@@ -143,18 +141,16 @@ def test_each_dead_letter_goes_where_the_table_says_exactly_once(
     assert metrics("redrive_transaction_records_total") == 20 + 42 + 12
 
 
-def test_retries_are_never_early_and_go_on_to_the_next_rule(
-    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
-) -> None:
+def test_retries_are_never_early_and_go_on_to_the_next_rule(jobs: Jobs) -> None:
     """Three tries at least RETRYINT apart, then the catch-all; WAIT(NO) waits for them."""
-    dlq, dead = queues("dlq", partitions=2), queues("dead")
+    dlq, dead = jobs.topic("dlq", partitions=2), jobs.topic("dead")
     table = f"WAIT(NO) RETRYINT(2)\nACTION(RETRY) RETRY(3)\nACTION(FWD) FWDQ('{dead}')\n"
-    produce(dlq, [letter(2053, "nowhere") for _ in range(20)])
-    configuration = configure({dlq: table})
-    start_job(configuration).join()
-    assert len(read_all(dead)) == 20
+    jobs.produce(dlq, [letter(2053, "nowhere") for _ in range(20)])
+    configuration = jobs.configure({dlq: table})
+    jobs.start(configuration).join()
+    assert len(jobs.read(dead)) == 20
     attempts: dict[str, list[dict[str, Any]]] = {}
-    for outcome in sorted(outcomes_of(configuration, read_all), key=lambda o: o["attempt"]):
+    for outcome in sorted(jobs.outcomes(configuration), key=lambda o: o["attempt"]):
         attempts.setdefault(outcome["origin"], []).append(outcome)
     for course in attempts.values():
         assert [(o["rule_line"], o["result"]) for o in course] == [
@@ -165,14 +161,12 @@ def test_retries_are_never_early_and_go_on_to_the_next_rule(
         assert course[0]["reason_name"] == "MQRC_UNKNOWN_OBJECT_NAME"
 
 
-def test_what_kafka_refuses_is_a_failed_attempt_of_that_message_only(
-    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
-) -> None:
+def test_what_kafka_refuses_is_a_failed_attempt_of_that_message_only(jobs: Jobs) -> None:
     """Too large, for the topic and for the queue's limit, and put-disabled: mapped reasons."""
-    dlq, small = queues("dlq"), queues("small", config={"max.message.bytes": "2000"})
-    short, closed = queues("short"), queues("closed")
+    dlq, small = jobs.topic("dlq"), jobs.topic("small", config={"max.message.bytes": "2000"})
+    short, closed = jobs.topic("short"), jobs.topic("closed")
     table = "WAIT(NO)\nACTION(RETRY)\n"
-    produce(
+    jobs.produce(
         dlq,
         [
             letter(2053, small, b"fits"), letter(2053, small, random.Random(1).randbytes(5_000)),
@@ -180,248 +174,229 @@ def test_what_kafka_refuses_is_a_failed_attempt_of_that_message_only(
             letter(2053, closed), letter(2053, small, b"fits too"),
         ],
     )  # fmt: skip
-    limits = {
-        short: QueueLimits(max_message_length=5),
-        closed: QueueLimits(put_enabled=False),
-    }
-    configuration = configure({dlq: table}, limits=limits)
-    start_job(configuration).join()
-    outcomes = sorted(outcomes_of(configuration, read_all), key=lambda outcome: outcome["offset"])
+    limits = {short: QueueLimits(max_message_length=5), closed: QueueLimits(put_enabled=False)}
+    configuration = jobs.configure({dlq: table}, limits=limits)
+    jobs.start(configuration).join()
+    outcomes = sorted(jobs.outcomes(configuration), key=lambda outcome: outcome["offset"])
     assert [outcome["reason"] for outcome in outcomes] == [0, 2030, 0, 2030, 2051, 0]
-    assert [record.value for record in read_all(small)] == [b"fits", b"fits too"]
-    assert [record.value for record in read_all(short)] == [b"12345"]
-    assert not read_all(closed)
+    assert jobs.values(small) == [b"fits", b"fits too"]
+    assert jobs.values(short) == [b"12345"]
+    assert not jobs.read(closed)
 
 
-def test_a_full_queue_fails_with_2053_until_its_consumer_has_caught_up(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient, bootstrap_servers: str,
-    configure: Configure, start_job: StartJob, unique_name: Any,
-) -> None:  # fmt: skip
+def test_a_full_queue_fails_with_2053_until_its_consumer_has_caught_up(jobs: Jobs) -> None:
     """The depth is the lag of the queue's consumer group."""
-    dlq, orders, group = queues("dlq"), queues("orders"), unique_name("group")
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=group)
+    dlq, orders, group = jobs.topic("dlq"), jobs.topic("orders"), jobs.unique_name("group")
+    consumer = KafkaConsumer(bootstrap_servers=jobs.bootstrap_servers, group_id=group)
     consumer.assign([TopicPartition(orders, 0)])
     consumer.commit({TopicPartition(orders, 0): OffsetAndMetadata(0, "", -1)})
-    produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(5)])
+    jobs.produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(5)])
     table = "WAIT(NO) RETRYINT(1)\nACTION(RETRY) RETRY(100)\n"
     limits = {orders: QueueLimits(max_depth=3, consumer_group=group)}
-    job = start_job(configure({dlq: table}, limits=limits))
+    job = jobs.start(jobs.configure({dlq: table}, limits=limits))
     eventually(lambda: job.results().get("parked", 0) >= 2 or job.error, "the queue was full")
     assert job.results()["retried"] == 3
     end = consumer.end_offsets([TopicPartition(orders, 0)])[TopicPartition(orders, 0)]
     consumer.commit({TopicPartition(orders, 0): OffsetAndMetadata(end, "", -1)})
     consumer.close()
     job.join()
-    assert sorted(record.value for record in read_all(orders)) == [b"%d" % n for n in range(5)]
+    assert sorted(jobs.values(orders)) == [b"%d" % n for n in range(5)]
 
 
-def test_a_changed_table_evaluates_what_is_parked_and_what_remains_afresh(
-    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
-) -> None:
+def test_a_changed_table_evaluates_what_is_parked_and_what_remains_afresh(jobs: Jobs) -> None:
     """A table is tested by changing it and restarting: nothing waits for its old interval."""
-    dlq, dead = queues("dlq", partitions=2), queues("dead")
-    produce(dlq, [letter(2053, "nowhere") for _ in range(6)] + [letter(1, "x") for _ in range(4)])
-    first = configure({dlq: "RETRYINT(3600)\nREASON(2053) ACTION(RETRY) RETRY(9)\n"})
-    job = start_job(first)
+    dlq, dead = jobs.topic("dlq", partitions=2), jobs.topic("dead")
+    jobs.produce(
+        dlq, [letter(2053, "nowhere") for _ in range(6)] + [letter(1, "x") for _ in range(4)]
+    )
+    first = jobs.configure({dlq: "RETRYINT(3600)\nREASON(2053) ACTION(RETRY) RETRY(9)\n"})
+    job = jobs.start(first)
     job.wait_for_records(10)
     job.stop()
     handler = replace(first.handlers[0], rules=f"WAIT(NO)\nACTION(FWD) FWDQ('{dead}')\n")
-    second = start_job(replace(first, handlers=(handler,)))
+    second = jobs.start(replace(first, handlers=(handler,)))
     second.join()
-    assert len(read_all(dead)) == 10
+    assert len(jobs.read(dead)) == 10
     live = {}
-    for record in read_all(first.handlers[0].identity.remaining_topic):
+    for record in jobs.read(first.handlers[0].identity.remaining_topic):
         live[record.key] = record.value
     assert set(live.values()) == {None}
-    third = start_job(replace(first, handlers=(handler,)))
+    third = jobs.start(replace(first, handlers=(handler,)))
     third.join()
     assert third.records == 0, "the same table goes on where it was"
 
 
 @pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
-def test_changed_tables_decide_while_the_query_goes_on(
-    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob,
-    emitter: EmitterChoice,
-) -> None:  # fmt: skip
+def test_changed_tables_decide_while_the_query_goes_on(jobs: Jobs, emitter: EmitterChoice) -> None:
     """A restart that changes nothing else begins no run; other intervals hold at once."""
-    dlq, dead = queues("dlq", partitions=2), queues("dead")
+    dlq, dead = jobs.topic("dlq", partitions=2), jobs.topic("dead")
     first = replace(
-        configure({dlq: "RETRYINT(3600)\nREASON(2053) ACTION(RETRY) RETRY(9)\n"}), emitter=emitter
+        jobs.configure({dlq: "RETRYINT(3600)\nREASON(2053) ACTION(RETRY) RETRY(9)\n"}),
+        emitter=emitter,
     )
-    job = start_job(first)
-    produce(dlq, [letter(2053, "nowhere") for _ in range(6)] + [letter(1, "x") for _ in range(4)])
+    job = jobs.start(first)
+    jobs.produce(
+        dlq, [letter(2053, "nowhere") for _ in range(6)] + [letter(1, "x") for _ in range(4)]
+    )
     job.wait_for_records(10)
     quick = f"RETRYINT(2)\nREASON(1) ACTION(FWD) FWDQ('{dead}')\nACTION(RETRY) RETRY(2)\n"
     second = replace(first, handlers=(replace(first.handlers[0], rules=quick),))
     job.control.request_restart(lambda: second)
     job.wait_for_records(10 + 4 + 2 * 6)  # each of the six has two attempts, 2 s apart
     assert (job.restarts, job.new_runs) == (1, 0)
-    assert len(read_all(dead)) == 4
+    assert len(jobs.read(dead)) == 4
     last = replace(
         first, handlers=(replace(first.handlers[0], rules=f"ACTION(FWD) FWDQ('{dead}')"),)
     )
     job.control.request_restart(lambda: last)
-    eventually(lambda: len(read_all(dead)) == 10, "what remained was placed")
+    eventually(lambda: len(jobs.read(dead)) == 10, "what remained was placed")
     assert (job.restarts, job.new_runs) == (2, 0)
     job.control.request_restart(lambda: replace(last, slice_records=7))
     eventually(lambda: job.new_runs == 1, "other settings begin a run")
-    produce(dlq, [letter(2, "y")])
-    eventually(lambda: len(read_all(dead)) == 11, "the new run goes on")
+    jobs.produce(dlq, [letter(2, "y")])
+    eventually(lambda: len(jobs.read(dead)) == 11, "the new run goes on")
     job.stop()
-    retried = [one for one in outcomes_of(first, read_all) if one["action"] == "RETRY"]
+    retried = [one for one in jobs.outcomes(first) if one["action"] == "RETRY"]
     under_quick = [one for one in retried if one["rule_line"] == 3]
     for origin in {one["origin"] for one in under_quick}:
         early, late = sorted(one["time"] for one in under_quick if one["origin"] == origin)
         assert late - early >= 2_000
 
 
-def test_the_same_table_goes_on_with_its_counts_after_a_lost_directory(
-    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
-) -> None:
+def test_the_same_table_goes_on_with_its_counts_after_a_lost_directory(jobs: Jobs) -> None:
     """The checkpoint directory is only a hint: nothing is lost, nothing is done twice."""
-    dlq = queues("dlq")
+    dlq = jobs.topic("dlq")
     table = "RETRYINT(2) WAIT(NO)\nACTION(RETRY) RETRY(3)\n"
-    produce(dlq, [letter(2053, "nowhere")])
-    configuration = configure({dlq: table})
-    job = start_job(configuration)
+    jobs.produce(dlq, [letter(2053, "nowhere")])
+    configuration = jobs.configure({dlq: table})
+    job = jobs.start(configuration)
     job.wait_for_records(1)
     job.stop()
     shutil.rmtree(configuration.directory)
-    start_job(configuration).join()
-    attempts = sorted(o["attempt"] for o in outcomes_of(configuration, read_all))
+    jobs.start(configuration).join()
+    attempts = sorted(o["attempt"] for o in jobs.outcomes(configuration))
     assert attempts == [1, 2, 3]
 
 
-def test_a_missing_dead_letter_topic_is_waited_for_beside_others(
-    queues: Any, produce: Any, admin: KafkaAdminClient, unique_name: Any,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+def test_a_missing_dead_letter_topic_is_waited_for_beside_others(jobs: Jobs) -> None:
     """The handlers whose topic exists work; the other begins when its topic appears."""
-    here, later = queues("dlq"), f"{unique_name('x')[-20:]}.later".lstrip(".-")
+    here, later = jobs.topic("dlq"), jobs.unique_name("later")
     table = "ACTION(DISCARD)\n"
-    job = start_job(configure({here: table, later: table}))
-    produce(here, [letter(1, "x")])
+    job = jobs.start(jobs.configure({here: table, later: table}))
+    jobs.produce(here, [letter(1, "x")])
     job.wait_for_records(1)
     assert any(facts.get("topic") == later for _, facts in job.notices)
-    admin.create_topics([NewTopic(later, 2, 1)])
-    produce(later, [letter(1, "x", partition=1)])
+    jobs.create(later, partitions=2)
+    jobs.produce(later, [letter(1, "x", partition=1)])
     job.wait_for_records(2)
 
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_job_that_wait_ends_fails_if_a_dead_letter_topic_does_not_exist(
-    others: int, queues: Any, unique_name: Any, produce: Any, configure: Configure,
-    start_job: StartJob,
-) -> None:  # fmt: skip
+    jobs: Jobs, others: int
+) -> None:
     """What other queues hold is handled first; the error names the one that is missing."""
-    here = [queues("dlq") for _ in range(others)]
+    here = [jobs.topic("dlq") for _ in range(others)]
     for queue in here:
-        produce(queue, [letter(1, "x")])
-    missing = f"{unique_name('x')[-20:]}.missing".lstrip(".-")
-    job = start_job(configure(dict.fromkeys([*here, missing], "WAIT(NO)\nACTION(DISCARD)\n")))
+        jobs.produce(queue, [letter(1, "x")])
+    missing = jobs.unique_name("missing")
+    job = jobs.start(jobs.configure(dict.fromkeys([*here, missing], "WAIT(NO)\nACTION(DISCARD)\n")))
     eventually(lambda: not job.is_alive, "the job ended")
     assert job.records == others
     assert isinstance(job.error, EnvironmentFault)
     assert f"ends by WAIT, and {missing} does not exist" in job.error.message
 
 
-def test_two_instances_share_the_partitions_and_a_third_is_refused(
-    queues: Any, produce: Any, configure: Configure, start_job: StartJob
-) -> None:
+def test_two_instances_share_the_partitions_and_a_third_is_refused(jobs: Jobs) -> None:
     """Each instance handles its own partitions; an overlapping share does not start."""
-    dlq = queues("dlq", partitions=4)
+    dlq = jobs.topic("dlq", partitions=4)
     table = "ACTION(DISCARD)\n"
-    first = configure({dlq: table}, share=Share(1, 2))
+    first = jobs.configure({dlq: table}, share=Share(1, 2))
     second = replace(first, share=Share(2, 2), directory=first.directory / "second")
-    jobs = [start_job(first), start_job(second)]
-    produce(dlq, [letter(1, "x", partition=number % 4) for number in range(40)])
-    for job in jobs:
+    running = [jobs.start(first), jobs.start(second)]
+    jobs.produce(dlq, [letter(1, "x", partition=number % 4) for number in range(40)])
+    for job in running:
         job.wait_for_records(20)
-    third = start_job(replace(first, share=Share(1, 4), directory=first.directory / "third"))
+    third = jobs.start(replace(first, share=Share(1, 4), directory=first.directory / "third"))
     eventually(lambda: third.error is not None, "the third instance was refused")
     assert isinstance(third.error, AlreadyRunningError)
-    assert [job.records for job in jobs] == [20, 20]
+    assert [job.records for job in running] == [20, 20]
 
 
-def test_instances_that_come_and_go_share_the_partitions_out(
-    queues: Any, produce: Any, configure: Configure, start_job: StartJob, read_all: Any
-) -> None:
+def test_instances_that_come_and_go_share_the_partitions_out(jobs: Jobs) -> None:
     """One that starts takes its part, and what one leaves is taken over; each message once."""
-    dlq = queues("dlq", partitions=4)
+    dlq = jobs.topic("dlq", partitions=4)
 
-    def handle(jobs: Sequence[RunningJob]) -> list[int]:
-        before = [job.records for job in jobs]
-        produce(dlq, [letter(1, "x", partition=number % 4) for number in range(40)])
-        eventually(lambda: sum(job.records for job in jobs) >= sum(before) + 40, "all were handled")
-        return [job.records - known for job, known in zip(jobs, before, strict=True)]
+    def handle(*running: RunningJob) -> list[int]:
+        before = [job.records for job in running]
+        jobs.produce(dlq, [letter(1, "x", partition=number % 4) for number in range(40)])
+        eventually(
+            lambda: sum(job.records for job in running) >= sum(before) + 40, "all were handled"
+        )
+        return [job.records - known for job, known in zip(running, before, strict=True)]
 
-    first = start_job(configure({dlq: "ACTION(DISCARD)\n"}, rebalances=True))
-    assert handle([first]) == [40]
+    first = jobs.start(jobs.configure({dlq: "ACTION(DISCARD)\n"}, rebalances=True))
+    assert handle(first) == [40]
     settings = first.configuration
-    second = start_job(replace(settings, directory=settings.directory / "second"))
+    second = jobs.start(replace(settings, directory=settings.directory / "second"))
     eventually(second.is_started.is_set, "the second instance has its part")
     taken = "this instance works on a share"
     eventually(lambda: (taken, {"share": "1/2"}) in first.notices, "the first gave its part up")
-    assert handle([first, second]) == [20, 20]
+    assert handle(first, second) == [20, 20]
     first.stop()
     eventually(lambda: (taken, {"share": "1/1"}) in second.notices, "the second took over")
-    assert handle([second]) == [40]
+    assert handle(second) == [40]
     second.stop()
-    assert len(outcomes_of(settings, read_all)) == 120
+    assert len(jobs.outcomes(settings)) == 120
 
 
-def test_an_instance_without_a_partition_is_well(
-    queues: Any, produce: Any, configure: Configure, start_job: StartJob
-) -> None:
+def test_an_instance_without_a_partition_is_well(jobs: Jobs) -> None:
     """With more instances than partitions, or where topics are few: nothing is wrong with it."""
-    dlq = queues("dlq")
+    dlq = jobs.topic("dlq")
     shares = [Share(1, 2), Share(2, 2)]
     idle, busy = sorted(shares, key=lambda share: share.owns(TopicPartition(dlq, 0)))
-    first = configure({dlq: "ACTION(DISCARD)\n"}, share=idle)
-    waiting = start_job(first)
+    first = jobs.configure({dlq: "ACTION(DISCARD)\n"}, share=idle)
+    waiting = jobs.start(first)
     eventually(waiting.is_started.is_set, "it has started")
-    working = start_job(replace(first, share=busy, directory=first.directory / "second"))
-    produce(dlq, [letter(1, "x")])
+    working = jobs.start(replace(first, share=busy, directory=first.directory / "second"))
+    jobs.produce(dlq, [letter(1, "x")])
     working.wait_for_records(1)
     waiting.stop()
     working.stop()
     assert (waiting.records, waiting.warnings) == (0, [])
 
 
-def test_records_that_are_gone_stop_the_start_unless_allowed(
-    queues: Any, produce: Any, admin: KafkaAdminClient, configure: Configure, start_job: StartJob
-) -> None:
+def test_records_that_are_gone_stop_the_start_unless_allowed(jobs: Jobs) -> None:
     """A handler must not skip records silently."""
-    dlq = queues("dlq")
-    configuration = configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
-    produce(dlq, [letter(1, "x")])
-    start_job(configuration).join()
-    produce(dlq, [letter(1, "x") for _ in range(3)])
-    admin.delete_records({TopicPartition(dlq, 0): 3})
-    refused = start_job(configuration)
+    dlq = jobs.topic("dlq")
+    configuration = jobs.configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
+    jobs.produce(dlq, [letter(1, "x")])
+    jobs.start(configuration).join()
+    jobs.produce(dlq, [letter(1, "x") for _ in range(3)])
+    jobs.admin.delete_records({TopicPartition(dlq, 0): 3})
+    refused = jobs.start(configuration)
     eventually(lambda: not refused.is_alive, "the start was refused")
     assert isinstance(refused.error, ConfigurationError)
     assert f"{dlq}:0 holds offsets 3 to 4, but the job stands at 1" in str(refused.error)
     assert "redrive handler resume" in str(refused.error.hint)
-    allowed = start_job(replace(configuration, data_loss=DataLoss.CONTINUE))
+    allowed = jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE))
     allowed.join()
     assert allowed.records == 1
 
 
 def test_what_is_purged_behind_an_aborted_transaction_ends_no_run(
-    queues: Any, produce: Any, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A batch may begin with what holds no record any more and counts as done."""
     monkeypatch.setattr(upkeep, "_PURGE_AGE", 0.5)
-    dlq = queues("dlq")
-    configuration = configure({dlq: "RETRYINT(1)\nACTION(RETRY) RETRY(2)\nACTION(DISCARD)\n"})
-    running = start_job(configuration)
+    dlq = jobs.topic("dlq")
+    configuration = jobs.configure({dlq: "RETRYINT(1)\nACTION(RETRY) RETRY(2)\nACTION(DISCARD)\n"})
+    running = jobs.start(configuration)
     retry = configuration.handlers[0].identity.retry_topic
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": dlq})
+    producer = Producer({"bootstrap.servers": jobs.bootstrap_servers, "transactional.id": dlq})
     producer.init_transactions(60)
     for number in (1, 2):
-        produce(dlq, [letter(2085, "nowhere")])
+        jobs.produce(dlq, [letter(2085, "nowhere")])
         running.wait_for_records(3 * number)  # tried twice, then discarded
         later = int(time.time() * 1000) + 3_000  # due when the copies were purged
         producer.begin_transaction()
@@ -434,57 +409,50 @@ def test_what_is_purged_behind_an_aborted_transaction_ends_no_run(
     assert not [message for message, _ in running.warnings if "run of the query" in message]
 
 
-def test_a_marker_that_expired_behind_the_last_record_is_no_loss(
-    queues: Any, bootstrap_servers: str, admin: KafkaAdminClient,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+def test_a_marker_that_expired_behind_the_last_record_is_no_loss(jobs: Jobs) -> None:
     """A job that ends in order has committed its position behind the marker, however soon."""
-    dlq = queues("dlq")
-    configuration = configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": dlq})
+    dlq = jobs.topic("dlq")
+    configuration = jobs.configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
+    producer = Producer({"bootstrap.servers": jobs.bootstrap_servers, "transactional.id": dlq})
     producer.init_transactions(60)
     producer.begin_transaction()
     for _ in range(3):
         producer.produce(dlq, **letter(1, "x"))
     producer.commit_transaction(60)
-    job = start_job(configuration)
+    job = jobs.start(configuration)
     job.join()
     assert job.records == 3
-    admin.delete_records({TopicPartition(dlq, 0): -1})  # what a short retention does
-    again = start_job(configuration)
+    jobs.admin.delete_records({TopicPartition(dlq, 0): -1})  # what a short retention does
+    again = jobs.start(configuration)
     again.join()
     assert again.records == 0
 
 
-def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(
-    queues: Any, produce: Any, admin: KafkaAdminClient, configure: Configure, start_job: StartJob
-) -> None:
+def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(jobs: Jobs) -> None:
     """Its offsets mean other records now; when allowed, all of them are handled."""
-    dlq = queues("dlq")
-    configuration = configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
-    produce(dlq, [letter(1, "x"), letter(1, "x")])
-    start_job(configuration).join()
-    admin.delete_topics([dlq])
-    eventually(lambda: dlq not in admin.list_topics(), "the topic is gone")
-    admin.create_topics([NewTopic(dlq, 1, 1)], wait_for_metadata=True)
-    produce(dlq, [letter(1, "x") for _ in range(5)])
-    refused = start_job(configuration)
+    dlq = jobs.topic("dlq")
+    configuration = jobs.configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
+    jobs.produce(dlq, [letter(1, "x"), letter(1, "x")])
+    jobs.start(configuration).join()
+    jobs.admin.delete_topics([dlq])
+    eventually(lambda: dlq not in jobs.admin.list_topics(), "the topic is gone")
+    jobs.create(dlq)
+    jobs.produce(dlq, [letter(1, "x") for _ in range(5)])
+    refused = jobs.start(configuration)
     eventually(lambda: not refused.is_alive, "the start was refused")
     assert isinstance(refused.error, ConfigurationError)
     assert "made anew" in str(refused.error)
-    allowed = start_job(replace(configuration, data_loss=DataLoss.CONTINUE))
+    allowed = jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE))
     allowed.join()
     assert allowed.records == 5
 
 
-def test_a_folder_that_cannot_be_written_is_waited_for(
-    queues: Any, produce: Any, configure: Configure, start_job: StartJob
-) -> None:
+def test_a_folder_that_cannot_be_written_is_waited_for(jobs: Jobs) -> None:
     """While the disk is full the job says so; with room again it goes on and nothing is lost."""
-    dlq = queues("dlq")
-    configuration = configure({dlq: "ACTION(DISCARD)\n"})
-    job = start_job(configuration)
-    produce(dlq, [letter(2053, "x")])
+    dlq = jobs.topic("dlq")
+    configuration = jobs.configure({dlq: "ACTION(DISCARD)\n"})
+    job = jobs.start(configuration)
+    jobs.produce(dlq, [letter(2053, "x")])
     job.wait_for_records(1)
     # A file in the folder's place is refused as a full disk refuses: by an error of the machine.
     folder = configuration.own_directory
@@ -498,7 +466,7 @@ def test_a_folder_that_cannot_be_written_is_waited_for(
     assert job.is_alive
     folder.unlink()
     moved.rename(folder)
-    produce(dlq, [letter(2053, "y")])
+    jobs.produce(dlq, [letter(2053, "y")])
     job.wait_for_records(2)
     job.stop()
 
@@ -517,18 +485,16 @@ def _name_in(file: Path) -> str:
         return ""
 
 
-def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(
-    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
-) -> None:
+def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(jobs: Jobs) -> None:
     """Errors leave the old job running; a good table goes live without a new process.
 
     No client of any of its runs is open when the job has ended.
     """
-    dlq, dead = queues("dlq"), queues("dead")
+    dlq, dead = jobs.topic("dlq"), jobs.topic("dead")
     before = _open_clients()
-    configuration = configure({dlq: "REASON(2053) ACTION(IGNORE)\n"})
-    job = start_job(configuration)
-    produce(dlq, [letter(2053, "x")])
+    configuration = jobs.configure({dlq: "REASON(2053) ACTION(IGNORE)\n"})
+    job = jobs.start(configuration)
+    jobs.produce(dlq, [letter(2053, "x")])
     job.wait_for_records(1)
 
     def wrong() -> JobConfiguration:
@@ -538,9 +504,9 @@ def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(
     eventually(lambda: job.refusals, "the wrong table was refused")
     assert job.is_alive
     # What Kafka contradicts is no different: a topic of the new application's would lose messages.
-    other = queues("other.dlq")
+    other = jobs.topic("other.dlq")
     identity = replace(configuration.handlers[0].identity, name=other, queue=other, topic=other)
-    spoilt = queues("spoilt", config={"cleanup.policy": "compact"})
+    spoilt = jobs.topic("spoilt", config={"cleanup.policy": "compact"})
     identity = replace(identity, retry_topic=spoilt, replay_topic="")
     doubtful = HandlerConfiguration(identity=identity, rules="ACTION(IGNORE)\n", rules_name="o")
     both = (*configuration.handlers, doubtful)
@@ -551,13 +517,22 @@ def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(
     job.control.request_restart(lambda: replace(configuration, handlers=(handler,)))
     eventually(lambda: job.restarts == 1, "the new table was taken")
     job.wait_for_records(2)
-    assert len(read_all(dead)) == 1
+    assert len(jobs.read(dead)) == 1
     job.stop()
     eventually(lambda: _open_clients() <= before, "all clients of the job were closed")
     with Cluster(configuration.connection) as cluster:
         kept = read_tables(cluster, configuration.tables_topic).tables
     assert [one.text for one in kept] == [handler.rules, configuration.handlers[0].rules]
     # What an outcome names was kept before it was decided.
-    for outcome in outcomes_of(configuration, read_all):
+    for outcome in jobs.outcomes(configuration):
         [table] = [one for one in kept if one.hash.startswith(outcome["table"])]
         assert table.first_run * 1000 < outcome["time"] + 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system has no /proc")
+def test_spark_uses_the_archive_of_classes_that_the_set_up_made(jobs: Jobs) -> None:
+    """It is in the memory of the Java that runs Spark."""
+    gateway = jobs.spark.sparkContext._gateway
+    assert gateway is not None
+    maps = Path(f"/proc/{gateway.proc.pid}/maps").read_text()
+    assert str(spark_archive(find_java()).path) in maps

@@ -10,19 +10,17 @@ import doctest
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from click.testing import CliRunner
-from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
+from tests.commands import redrive
 from tests.conftest import eventually
-from tests.streaming.conftest import outcomes_of
+from tests.streaming.conftest import Jobs
 
-from redrive.command import main
 from redrive.messages import Headers
 from redrive.settings import read_settings
 
@@ -173,8 +171,7 @@ def _steps(block: str) -> Iterator[Step]:
 def run(step: Step, servers: str) -> str:
     """Types a command; what it prints, with the page's broker for the real one."""
     arguments = [one.replace(SERVERS, servers) for one in step.arguments]
-    done = CliRunner().invoke(main, arguments)
-    assert done.exit_code == 0, done.output
+    done = redrive(*arguments, code=0)
     return done.stdout.replace(servers, SERVERS)
 
 
@@ -187,40 +184,31 @@ def differences(step: Step, got: str) -> str:
 
 
 @pytest.fixture
-def folder(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    bootstrap_servers: str,
-    admin: KafkaAdminClient,
-    produce: Callable[..., None],
-) -> Path:
+def folder(folder: Path, jobs: Jobs) -> Path:
     """A working directory with the files of the page, and a broker with the dead letters."""
-    monkeypatch.chdir(tmp_path)
     for name, text in files_of(PAGE.read_text(encoding="utf-8")).items():
-        (tmp_path / name).write_text(text.replace(SERVERS, bootstrap_servers), encoding="utf-8")
+        (folder / name).write_text(text.replace(SERVERS, jobs.bootstrap_servers), encoding="utf-8")
     partitions = {**TOPICS, **dict.fromkeys(DEAD_LETTERS, 1)}
-    admin.create_topics(
+    jobs.admin.create_topics(
         [NewTopic(name, count, 1) for name, count in partitions.items()], wait_for_metadata=True
     )
     hour_ago = int(time.time() * 1000) - 3_600_000
     for topic, letters in DEAD_LETTERS.items():
-        produce(
+        jobs.produce(
             topic,
             [
                 {"key": key, "value": value, "headers": told, "timestamp_ms": hour_ago}
                 for key, value, told in letters
             ],
         )
-    return tmp_path
+    return folder
 
 
-def test_what_is_typed_prints_what_the_page_shows(
-    folder: Path, bootstrap_servers: str, start_job: Any, read_all: Any
-) -> None:
+def test_what_is_typed_prints_what_the_page_shows(jobs: Jobs, folder: Path) -> None:
     """Each section in its order; the jobs of all sections run as one."""
     sections = list(sections_of(PAGE.read_text(encoding="utf-8")))
     found = [
-        differences(step, run(step, bootstrap_servers))
+        differences(step, run(step, jobs.bootstrap_servers))
         for section in sections
         for step in section.before
     ]
@@ -236,14 +224,14 @@ def test_what_is_typed_prints_what_the_page_shows(
     job = read_settings(folder / "all.toml").job
     assert {one.identity.topic for one in job.handlers} == set(DEAD_LETTERS)
     job = replace(job, ledger=replace(job.ledger, enabled=False))
-    running = start_job(job)
+    running = jobs.start(job)
     running.wait_for_records(sum(map(len, DEAD_LETTERS.values())))
-    eventually(lambda: len(read_all(job.outcomes_topic)) >= 9, "all outcomes are committed")
+    eventually(lambda: len(jobs.read(job.outcomes_topic)) >= 9, "all outcomes are committed")
     running.stop()
-    results = sorted(outcome["result"] for outcome in outcomes_of(job, read_all))
+    results = sorted(outcome["result"] for outcome in jobs.outcomes(job))
     assert results == ["forwarded"] * 3 + ["remains"] * 3 + ["retried"] * 3
     found += [
-        differences(step, run(step, bootstrap_servers))
+        differences(step, run(step, jobs.bootstrap_servers))
         for section in sections
         for step in section.after
     ]

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from tests.configurations import write_settings
 
 from redrive.checkpoints.held import HeldPartition
 from redrive.messages import TopicPartition
@@ -14,29 +15,16 @@ from redrive.settings import read_settings
 from redrive.streaming.held_reader import read_held
 from redrive.streaming.kept_lanes import held_by_channels, inhibited_queues, kept_lanes
 
-SETTINGS = """
-[application]
-name = "app"
-[kafka]
-bootstrap_servers = "localhost:9092"
-[topology]
-files = ["QM1.mqsc"]
-[[handlers]]
-queue = "DLQ"
-rules = "dlq.rul"
-"""
-
 
 @pytest.mark.parametrize(("get", "is_held"), [("ENABLED", False), ("DISABLED", True)])
 def test_a_handler_waits_while_its_queue_has_get_disabled(
     tmp_path: Path, get: str, *, is_held: bool
 ) -> None:
     """How the rules table is processed, note 6: nothing is taken, what is parked included."""
-    (tmp_path / "redrive.toml").write_text(SETTINGS)
-    (tmp_path / "dlq.rul").write_text("ACTION(RETRY)\n")
+    path = write_settings(tmp_path, "DLQ", more='[topology]\nfiles = ["QM1.mqsc"]\n')
     script = f"DEFINE QLOCAL(DLQ) GET({get})\nALTER QMGR DEADQ(DLQ)\n"
     (tmp_path / "QM1.mqsc").write_text(script)
-    job = read_settings(tmp_path / "redrive.toml").job
+    job = read_settings(path).job
     inhibited = inhibited_queues(job)
     assert [one.place for one in inhibited.values()] == ["DLQ@QM1"] * is_held
     lane = TopicPartition("QM1--DLQ", 0)

@@ -2,15 +2,14 @@
 
 import signal
 import threading
-from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
+from tests.configurations import job_of
 from tests.conftest import PATIENCE
 
-from redrive.configuration import EmitterChoice, JobConfiguration, LedgerConfiguration
+from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.errors import EXIT_STALLED, ConfigurationError, RedriveError, RestartRequired
-from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import under_way
 from redrive.streaming import lifecycle
 from redrive.streaming.lifecycle import (
@@ -22,13 +21,7 @@ from redrive.streaming.lifecycle import (
     Stop,
 )
 
-CONFIGURATION = JobConfiguration(
-    application="a",
-    connection=Connection(bootstrap_servers="localhost:9092"),
-    handlers=(),
-    directory=Path("a"),
-    ledger=LedgerConfiguration(path=Path("a")),
-)
+CONFIGURATION = job_of()
 SUMMARY = BatchSummary(
     batch=1,
     time=0,

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from tests.conftest import PATIENCE
 from tests.operations.test_old_plans import dying_after
-from tests.streaming.conftest import RunningJob, letter
+from tests.streaming.conftest import Jobs, letter
 from tests.streaming.test_replays import accepted, commands, plan_of, wait_for
 
 from redrive.configuration import JobConfiguration
@@ -22,9 +19,6 @@ from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
 from redrive.operations.replay.plan import Order
 from redrive.topology.names import Names
-
-Configure = Callable[..., JobConfiguration]
-StartJob = Callable[[JobConfiguration], RunningJob]
 
 KEEPS = "REASON(2053) ACTION(RETRY)\n"
 """A table under which everything here remains."""
@@ -39,27 +33,20 @@ FILLER = b"filler"
 class Cleaner:
     """The broker's own, which keeps tombstones for no time at all instead of a day."""
 
-    def __init__(
-        self,
-        job: JobConfiguration,
-        admin: KafkaAdminClient,
-        produce: Callable[..., None],
-        read_all: Callable[[str], list[Any]],
-    ) -> None:
-        self._topic = job.handlers[0].identity.remaining_topic
-        self._produce, self._read_all = produce, read_all
+    def __init__(self, job: JobConfiguration, jobs: Jobs) -> None:
+        self._topic, self._jobs = job.handlers[0].identity.remaining_topic, jobs
         settings = {
             "delete.retention.ms": "0", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "100",
         }  # fmt: skip
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, self._topic, settings)])
+        jobs.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, self._topic, settings)])
 
     def wait_for(self, origins: list[str]) -> None:
         """Waits until neither a copy nor a tombstone is left of some messages."""
         keys = {one.encode() for one in origins}
         deadline = time.monotonic() + CLEANED
-        while keys & {one.key for one in self._read_all(self._topic)}:
+        while keys & {one.key for one in self._jobs.read(self._topic)}:
             assert time.monotonic() < deadline, "the broker's cleaner did its work"
-            self._produce(self._topic, [{"key": FILLER, "value": None}])
+            self._jobs.produce(self._topic, [{"key": FILLER, "value": None}])
             time.sleep(1)
 
 
@@ -76,23 +63,22 @@ def purge_instructions(job: JobConfiguration) -> None:
 
 @pytest.mark.timeout(1500)
 def test_a_plan_whose_messages_a_table_placed_long_ago_puts_none_of_them_again(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient, configure: Configure,
-    start_job: StartJob, tmp_path: Path,
-) -> None:  # fmt: skip
+    jobs: Jobs, tmp_path: Path
+) -> None:
     """The cleaner has dropped copies and tombstones; each message is told as placed already."""
-    dlq, orders = queues("dlq"), queues("orders")
-    produce(dlq, [letter(1, "x", b"%d" % number) for number in range(COUNT)])
-    configuration = configure({dlq: KEEPS})
-    job = start_job(configuration)
+    dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
+    jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(COUNT)])
+    configuration = jobs.configure({dlq: KEEPS})
+    job = jobs.start(configuration)
     job.wait_for_records(COUNT)
     job.stop()
     places = f"WAIT(NO)\nACTION(FWD) FWDQ('{orders}') HEADER(NO)\n"
     handler = replace(configuration.handlers[0], rules=places)
     placing = replace(configuration, handlers=(handler,))
-    start_job(placing).join()
+    jobs.start(placing).join()
     expected = [b"%d" % number for number in range(COUNT)]
-    assert sorted(one.value for one in read_all(orders)) == expected
-    cleaner = Cleaner(configuration, admin, produce, read_all)
+    assert sorted(jobs.values(orders)) == expected
+    cleaner = Cleaner(configuration, jobs)
     cleaner.wait_for([f"{dlq}:0:{number}" for number in range(COUNT)])
     order = Order(to=To.QUEUE, target=Names(queue=orders))
     plan_of(configuration, "old", range(COUNT), order).write(tmp_path / "plan.json")
@@ -101,20 +87,19 @@ def test_a_plan_whose_messages_a_table_placed_long_ago_puts_none_of_them_again(
     told = {name: done[name] for name in ("state", "planned", "instructed", "placed", "gone")}
     assert told == {"state": "done", "planned": 5, "instructed": 0, "placed": 5, "gone": 0}
     assert redrive("replay", "status", "old")["placed"] == COUNT
-    start_job(placing).join()
-    assert sorted(one.value for one in read_all(orders)) == expected
+    jobs.start(placing).join()
+    assert sorted(jobs.values(orders)) == expected
 
 
 @pytest.mark.timeout(1500)
 def test_a_plan_whose_apply_died_is_applied_again_when_its_instructions_are_purged(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient, configure: Configure,
-    start_job: StartJob,
-) -> None:  # fmt: skip
+    jobs: Jobs,
+) -> None:
     """What the job carried out has neither copy nor tombstone nor instruction any more."""
-    dlq, orders = queues("dlq"), queues("orders")
-    produce(dlq, [letter(1, "x", b"%d" % number) for number in range(COUNT)])
-    configuration = configure({dlq: KEEPS})
-    job = start_job(configuration)
+    dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
+    jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(COUNT)])
+    configuration = jobs.configure({dlq: KEEPS})
+    job = jobs.start(configuration)
     job.wait_for_records(COUNT)
     plan = plan_of(
         configuration, "dead", range(COUNT), Order(to=To.QUEUE, target=Names(queue=orders))
@@ -123,13 +108,13 @@ def test_a_plan_whose_apply_died_is_applied_again_when_its_instructions_are_purg
         accepted(configuration, plan)
     job.wait_for_records(COUNT + 2)
     job.stop()
-    assert sorted(one.value for one in read_all(orders)) == [b"0", b"1"]
-    cleaner = Cleaner(configuration, admin, produce, read_all)
+    assert sorted(jobs.values(orders)) == [b"0", b"1"]
+    cleaner = Cleaner(configuration, jobs)
     cleaner.wait_for([f"{dlq}:0:0", f"{dlq}:0:1"])
     purge_instructions(configuration)
-    again = start_job(configuration)
+    again = jobs.start(configuration)
     replay = accepted(configuration, plan)
     assert (replay.planned, replay.instructed, replay.placed) == (COUNT, COUNT, 0)
     wait_for(configuration, "dead")
     again.stop()
-    assert sorted(one.value for one in read_all(orders)) == [b"%d" % n for n in range(COUNT)]
+    assert sorted(jobs.values(orders)) == [b"%d" % n for n in range(COUNT)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from tests.conftest import eventually
 from tests.outcomes.s3_server import BUCKET, S3
-from tests.streaming.conftest import letter
+from tests.streaming.conftest import Jobs, letter
 from tests.streaming.served_job import ServedJob
 
 from redrive.outcomes.table import LedgerTable
@@ -33,17 +33,11 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
 
 
 def test_a_job_handles_messages_while_the_store_of_its_ledger_stands_still(
-    store: S3,
-    tmp_path: Path,
-    bootstrap_servers: str,
-    queues: Callable[..., str],
-    produce: Any,
-    read_all: Callable[..., list[Any]],
-    request: pytest.FixtureRequest,
+    jobs: Jobs, store: S3, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """It also ends in time then, and the next start writes each outcome that is missing once."""
-    dlq, target = queues("dlq"), queues("orders")
-    job = ServedJob(tmp_path, bootstrap_servers, "--log-level", "debug")
+    dlq, target = jobs.topic("dlq"), jobs.topic("orders")
+    job = ServedJob(tmp_path, jobs.bootstrap_servers, "--log-level", "debug")
     request.addfinalizer(job.kill)
     ledger = f'[ledger]\npath = "s3://{BUCKET}/x"\nendpoint = "{store.url}"\nregion = "eu"\n'
     settings = tmp_path / "redrive.toml"
@@ -56,7 +50,7 @@ def test_a_job_handles_messages_while_the_store_of_its_ledger_stands_still(
 
     job.start(settings)
     job.says("handling the dead letters")
-    produce(dlq, [letter(2053, "gone") for _ in range(3)])
+    jobs.produce(dlq, [letter(2053, "gone") for _ in range(3)])
     eventually(lambda: len(held()) == 3, "the ledger is written")
 
     thawed, met = threading.Event(), threading.Event()
@@ -66,8 +60,8 @@ def test_a_job_handles_messages_while_the_store_of_its_ledger_stands_still(
         return thawed.wait()
 
     store.dropped = freezes
-    produce(dlq, [letter(2053, "gone") for _ in range(2)])
-    eventually(lambda: len(read_all(target)) == 5, "messages are handled all the same")
+    jobs.produce(dlq, [letter(2053, "gone") for _ in range(2)])
+    eventually(lambda: len(jobs.read(target)) == 5, "messages are handled all the same")
     eventually(met.is_set, "the ledger was to be written")
     assert job.stopped() < IN_TIME * BUSY
     assert SECRET not in job.log

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -14,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
+from tests.commands import python, redrive
+from tests.configurations import write_settings
 from tests.conftest import eventually
-from tests.streaming.conftest import RunningJob, letter, outcomes_of
+from tests.streaming.conftest import Jobs, letter
 
-from redrive.command import main
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.engine.commands import Replay, To
 from redrive.kafka.cluster import Cluster
@@ -28,9 +24,6 @@ from redrive.operations.replay.applying import Instructions
 from redrive.operations.replay.plan import Order, ReplayPlan
 from redrive.operations.replay.progress import cancel, statuses
 from redrive.topology.names import Names
-
-Configure = Callable[..., JobConfiguration]
-StartJob = Callable[[JobConfiguration], RunningJob]
 
 
 def plan_of(
@@ -63,14 +56,11 @@ def commands(
     configuration: JobConfiguration, queue: str, rules: str, folder: Path
 ) -> Callable[..., Any]:
     """Runs commands of one job with ``--json``, each of which has to succeed."""
-    (folder / "dlq.rul").write_text(rules)
-    settings = folder / "redrive.toml"
-    settings.write_text(
-        f'[application]\nname = "{configuration.application}"\n'
-        f'directory = "{configuration.directory}"\n[ledger]\nenabled = false\n'
-        f'[kafka]\nbootstrap_servers = "{configuration.connection.bootstrap_servers}"\n'
-        f'[[handlers]]\nqueue = "{queue}"\nrules = "dlq.rul"\n'
-    )
+    settings = write_settings(
+        folder, handlers={queue: queue}, rules=rules, application=configuration.application,
+        directory=configuration.directory, servers=configuration.connection.bootstrap_servers,
+        more="[ledger]\nenabled = false\n",
+    )  # fmt: skip
 
     def redrive(*words: str, run: Callable[[list[str]], str] = in_this_process) -> Any:
         return json.loads(run([*words, "-c", str(settings), "--json"]))
@@ -80,32 +70,23 @@ def commands(
 
 def in_this_process(words: list[str]) -> str:
     """What a command prints."""
-    result = CliRunner().invoke(main, words)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return redrive(*words, code=0).stdout
 
 
 def in_a_process(words: list[str]) -> str:
     """What a command prints that is run by itself."""
-    done = subprocess.run(
-        [sys.executable, "-m", "redrive", *words], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return python("-m", "redrive", *words, code=0).stdout
 
 
-def test_overlapping_plans_applied_at_once_place_each_message_once(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient, configure: Configure,
-    start_job: StartJob,
-) -> None:  # fmt: skip
+def test_overlapping_plans_applied_at_once_place_each_message_once(jobs: Jobs) -> None:
     """To the original, to a queue, discarded: one end each, told in the ledger with who and why."""
-    dlq, repair = queues("dlq"), queues("repair")
+    dlq, repair = jobs.topic("dlq"), jobs.topic("repair")
     missing = f"{dlq}.orders"
-    produce(dlq, [letter(2053, missing, b"%d" % number, key=b"k") for number in range(20)])
-    configuration = configure({dlq: "REASON(2053) ACTION(RETRY) RETRY(1)\n"})
-    job = start_job(configuration)
+    jobs.produce(dlq, [letter(2053, missing, b"%d" % number, key=b"k") for number in range(20)])
+    configuration = jobs.configure({dlq: "REASON(2053) ACTION(RETRY) RETRY(1)\n"})
+    job = jobs.start(configuration)
     job.wait_for_records(20)
-    admin.create_topics([NewTopic(missing, 1, 1)], wait_for_metadata=True)
+    jobs.create(missing)
     elsewhere = Order(to=To.QUEUE, target=Names(queue=repair), keeps_header=True)
     plans = [
         plan_of(configuration, "back", range(12), Order(to=To.ORIGINAL)),
@@ -123,10 +104,10 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(
     accepted(configuration, plan_of(configuration, "rest", range(20), Order(to=To.DISCARD)))
     wait_for(configuration, "rest")
     job.stop()
-    put, sent = read_all(missing), read_all(repair)
+    put, sent = jobs.read(missing), jobs.read(repair)
     numbers = sorted([int(one.value) for one in put] + [int(one.value[172:]) for one in sent])
     assert numbers == list(range(18))
-    outcomes = outcomes_of(configuration, read_all)
+    outcomes = jobs.outcomes(configuration)
     told = [one for one in outcomes if "replay" in one]
     assert {(one["operator"], one["purpose"]) for one in told} == {("ann", "a test")}
     results = Counter(one["result"] for one in told)
@@ -135,20 +116,19 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(
     every = statuses(configuration, Cluster(configuration.connection))
     assert len(told) == sum(one.replay.instructed for one in every)
     assert results["skipped"] == len(told) - 20, "the overlap"
-    live = {it.key: it.value for it in read_all(configuration.handlers[0].identity.remaining_topic)}
+    live = {
+        it.key: it.value for it in jobs.read(configuration.handlers[0].identity.remaining_topic)
+    }
     assert set(live.values()) == {None}
 
 
-def test_the_command_plans_applies_and_tells(
-    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob,
-    tmp_path: Path,
-) -> None:  # fmt: skip
+def test_the_command_plans_applies_and_tells(jobs: Jobs, tmp_path: Path) -> None:
     """A plan in a file, beside the running job; applied twice it is done once; then the rest."""
-    dlq, repair = queues("dlq"), queues("repair")
-    produce(dlq, [letter(1, "x", b"%d" % number) for number in range(6)])
+    dlq, repair = jobs.topic("dlq"), jobs.topic("repair")
+    jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(6)])
     rules, plan = "REASON(2053) ACTION(RETRY)\n", tmp_path / "plan.json"
-    configuration = configure({dlq: rules})
-    job = start_job(configuration)
+    configuration = jobs.configure({dlq: rules})
+    job = jobs.start(configuration)
     job.wait_for_records(6)
     redrive = commands(configuration, dlq, rules, tmp_path)
     found = redrive("replay", "plan", "--to", repair, "--limit", "4", "-o", str(plan))
@@ -165,17 +145,15 @@ def test_the_command_plans_applies_and_tells(
     assert nothing["count"] == 0
     assert redrive("replay", "status", found["plan"])["because"] == "ticket"
     job.stop()
-    assert sorted(int(one.value) for one in read_all(repair)) == [0, 1, 2, 3, 4]
+    assert sorted(int(one.value) for one in jobs.read(repair)) == [0, 1, 2, 3, 4]
 
 
-def test_what_was_replayed_is_not_looked_at_by_a_new_table(
-    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
-) -> None:
+def test_what_was_replayed_is_not_looked_at_by_a_new_table(jobs: Jobs) -> None:
     """Copies that are gone stay in the log until the broker compacts it."""
-    dlq, repair, dead = queues("dlq"), queues("repair"), queues("dead")
-    produce(dlq, [letter(1, "x", b"%d" % number) for number in range(10)])
-    configuration = configure({dlq: "REASON(2053) ACTION(RETRY)\n"})
-    job = start_job(configuration)
+    dlq, repair, dead = jobs.topic("dlq"), jobs.topic("repair"), jobs.topic("dead")
+    jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(10)])
+    configuration = jobs.configure({dlq: "REASON(2053) ACTION(RETRY)\n"})
+    job = jobs.start(configuration)
     job.wait_for_records(10)
     order = Order(to=To.QUEUE, target=Names(queue=repair))
     accepted(configuration, plan_of(configuration, "p", range(0, 10, 2), order))
@@ -184,63 +162,60 @@ def test_what_was_replayed_is_not_looked_at_by_a_new_table(
     handler = replace(
         configuration.handlers[0], rules=f"WAIT(NO)\nACTION(FWD) FWDQ('{dead}') HEADER(NO)\n"
     )
-    start_job(replace(configuration, handlers=(handler,))).join()
-    assert sorted(int(one.value) for one in read_all(repair)) == [0, 2, 4, 6, 8]
-    assert sorted(int(one.value) for one in read_all(dead)) == [1, 3, 5, 7, 9]
+    jobs.start(replace(configuration, handlers=(handler,))).join()
+    assert sorted(int(one.value) for one in jobs.read(repair)) == [0, 2, 4, 6, 8]
+    assert sorted(int(one.value) for one in jobs.read(dead)) == [1, 3, 5, 7, 9]
 
 
-def test_a_rate_is_kept_and_the_rest_can_be_cancelled(
-    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
-) -> None:
+def test_a_rate_is_kept_and_the_rest_can_be_cancelled(jobs: Jobs) -> None:
     """Never faster; without a job, one carries out the replay alone; what is cancelled remains."""
-    dlq, repair = queues("dlq"), queues("repair")
+    dlq, repair = jobs.topic("dlq"), jobs.topic("repair")
     # More than the rate lets out in a minute: a busy machine has not put them all when it cancels.
     count = 4_000
-    produce(dlq, [letter(1, "x", b"%d" % number) for number in range(count)])
-    configuration = configure({dlq: "REASON(2053) ACTION(RETRY)\n"})
-    job = start_job(configuration)
+    jobs.produce(dlq, [letter(1, "x", b"%d" % number) for number in range(count)])
+    configuration = jobs.configure({dlq: "REASON(2053) ACTION(RETRY)\n"})
+    job = jobs.start(configuration)
     job.wait_for_records(count)
     job.stop()
-    produce(dlq, [letter(1, "x", b"new")])
+    jobs.produce(dlq, [letter(1, "x", b"new")])
     order = Order(to=To.QUEUE, target=Names(queue=repair), rate=40)
     accepted(configuration, plan_of(configuration, "slow", range(count), order))
-    only = start_job(replace(configuration, only_replays=True))
+    only = jobs.start(replace(configuration, only_replays=True))
     eventually(lambda: only.records >= 20 or only.error, "some are put")
     eventually(lambda: only.records >= 140 or only.error, "more are put")
     cancel(configuration, Cluster(configuration.connection), "slow", "bob")
     wait_for(configuration, "slow")
     only.stop()
-    outcomes = outcomes_of(configuration, read_all)
+    outcomes = jobs.outcomes(configuration)
     times = sorted(one["time"] for one in outcomes if one["result"] == "forwarded")
     # A busy machine makes it slower, and a batch may be decided some time after it was planned.
     assert len(times) <= 40 * ((times[-1] - times[0]) / 1000 + 3)
     results = Counter(one["result"] for one in outcomes)
-    assert results["forwarded"] == len(read_all(repair)) < count
+    assert results["forwarded"] == len(jobs.read(repair)) < count
     assert results["forwarded"] + results["cancelled"] == count
     assert results["remains"] == count, "the new dead letter waits"
 
 
 def test_parked_messages_are_tried_now_or_no_more_and_all_others_wait(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient, configure: Configure,
-    start_job: StartJob, tmp_path: Path,
-) -> None:  # fmt: skip
+    jobs: Jobs, tmp_path: Path
+) -> None:
     """By id and by a filter, beside the running job; then without one, by a plan of a file."""
-    dlq = queues("dlq")
+    dlq = jobs.topic("dlq")
     missing, plan = f"{dlq}.orders", tmp_path / "plan.json"
     letters = [
         letter(2053, missing, b"%d" % number, key=b"%d" % (number // 2)) for number in range(8)
     ]
-    produce(dlq, letters)
+    jobs.produce(dlq, letters)
     rules = "RETRYINT(3600)\nREASON(2053) ACTION(RETRY) RETRY(3)\n"
-    configuration = configure({dlq: rules})
-    job = start_job(configuration)
+    configuration = jobs.configure({dlq: rules})
+    job = jobs.start(configuration)
     job.wait_for_records(8)
     redrive = commands(configuration, dlq, rules, tmp_path)
     nothing = redrive("discard", f"{dlq}:0:2", "--yes")
     assert (nothing["count"], "`redrive parked`" in str(nothing["notes"])) == (0, True)
     again = redrive("parked", "now", f"{dlq}:0:5", "--yes")
     assert again["results"] == {"parked": 1}, "the queue is still not there"
-    admin.create_topics([NewTopic(missing, 1, 1)], wait_for_metadata=True)
+    jobs.create(missing)
     once = redrive("parked", "now", f"{dlq}:0:3", "--yes", "--because", "it is there")
     assert (once["planned"], once["instructed"], once["results"]) == (1, 1, {"retried": 1})
     no_more = redrive("parked", "cancel", "--key", "0", "--yes")
@@ -251,26 +226,25 @@ def test_parked_messages_are_tried_now_or_no_more_and_all_others_wait(
     # In a process of its own: the job that it runs for the purpose ends its Spark.
     done = redrive("replay", "apply", str(plan), "--because", "ticket", "--yes", run=in_a_process)
     assert (done["state"], done["results"]) == ("done", {"retried": 1})
-    assert sorted(int(one.value) for one in read_all(missing)) == [0, 1, 3, 5]
+    assert sorted(int(one.value) for one in jobs.read(missing)) == [0, 1, 3, 5]
     waiting = redrive("ls", "--status", "parked")["dead_letters"]
     assert sorted(int(one["origin"].rpartition(":")[2]) for one in waiting) == [2, 4, 6, 7]
     assert {one["attempt"] for one in waiting} == {1}
 
 
 def test_edited_messages_are_put_once_as_the_plan_showed_them(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient, configure: Configure,
-    start_job: StartJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By a patch, which one message refuses, and by an editor; the ledger says what changed."""
-    dlq = queues("dlq")
+    dlq = jobs.topic("dlq")
     missing, patch = f"{dlq}.orders", tmp_path / "patch.json"
     bodies = [b'{"order":%d,"currency":"%b"}' % (n, b"USD" if n == 1 else b"EU") for n in range(3)]
-    produce(dlq, [letter(2053, missing, body, key=b"k") for body in bodies])
+    jobs.produce(dlq, [letter(2053, missing, body, key=b"k") for body in bodies])
     rules = "REASON(2053) ACTION(RETRY) RETRY(1)\n"
-    configuration = configure({dlq: rules})
-    job = start_job(configuration)
+    configuration = jobs.configure({dlq: rules})
+    job = jobs.start(configuration)
     job.wait_for_records(3)
-    admin.create_topics([NewTopic(missing, 1, 1)], wait_for_metadata=True)
+    jobs.create(missing)
     redrive = commands(configuration, dlq, rules, tmp_path)
     patch.write_text(
         '[{"op": "test", "path": "/currency", "value": "EU"},'
@@ -287,12 +261,12 @@ def test_edited_messages_are_put_once_as_the_plan_showed_them(
     edited = redrive("replay", "--edit", f"{dlq}:0:1", "--yes", "--because", "by hand")
     assert edited["results"] == {"retried": 1}
     job.stop()
-    put = {one.value: dict(one.headers) for one in read_all(missing)}
-    assert len(read_all(missing)) == 3
+    put = {one.value: dict(one.headers) for one in jobs.read(missing)}
+    assert len(jobs.read(missing)) == 3
     assert put.keys() == {b'{"order":%d,"currency":"EUR"}' % number for number in range(3)}
     assert put[b'{"order":0,"currency":"EUR"}']["fixed"] == b"1"
     assert "fixed" not in put[b'{"order":1,"currency":"EUR"}']
-    last = {one["message"]: one for one in outcomes_of(configuration, read_all)}
+    last = {one["message"]: one for one in jobs.outcomes(configuration)}
     assert last[f"{dlq}:0:0"]["edit"].startswith("headers fixed; value sha256:")
     assert last[f"{dlq}:0:1"]["edit"].startswith("value sha256:")
     assert last[f"{dlq}:0:1"]["purpose"] == "by hand"
@@ -300,25 +274,24 @@ def test_edited_messages_are_put_once_as_the_plan_showed_them(
 
 @pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
 def test_a_flood_remains_until_a_person_releases_it(
-    emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any, configure: Configure,
-    start_job: StartJob, tmp_path: Path,
-) -> None:  # fmt: skip
+    jobs: Jobs, emitter: EmitterChoice, tmp_path: Path
+) -> None:
     """The first ones of the minute are handled; a replay hands the rest to the same table."""
-    dlq, repair = queues("dlq"), queues("repair")
+    dlq, repair = jobs.topic("dlq"), jobs.topic("repair")
     minute = int(time.time() // 60 - 60) * 60_000  # older ones the broker may delete
-    produce(dlq, [letter(1, "x", b"%d" % n, timestamp_ms=minute + n) for n in range(50)])
+    jobs.produce(dlq, [letter(1, "x", b"%d" % n, timestamp_ms=minute + n) for n in range(50)])
     rules = f"ACTION(FWD) FWDQ('{repair}') HEADER(NO)\n"
-    configuration = configure({dlq: rules}, emitter=emitter)
+    configuration = jobs.configure({dlq: rules}, emitter=emitter)
     (handler,) = configuration.handlers
     limited = replace(configuration, handlers=(replace(handler, flood_limit=30),))
-    job = start_job(limited)
+    job = jobs.start(limited)
     job.wait_for_records(50)
     redrive = commands(limited, dlq, rules, tmp_path)
     assert job.results() == {"forwarded": 30, "remains": 20}
-    assert [int(one.value) for one in read_all(repair)] == [*range(30)]
+    assert [int(one.value) for one in jobs.read(repair)] == [*range(30)]
     eventually(lambda: job.warnings, "the alarm is in the log")
     assert [facts["kept"] for message, facts in job.warnings if "flood" in message] == [20]
     done = redrive("replay", "now", "--to", "rules", "--because", "looked at", "--yes")
     assert (done["planned"], done["results"]) == (20, {"forwarded": 20})
     job.stop()
-    assert sorted(int(one.value) for one in read_all(repair)) == [*range(50)]
+    assert sorted(int(one.value) for one in jobs.read(repair)) == [*range(50)]

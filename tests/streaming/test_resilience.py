@@ -21,19 +21,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 from kafka.errors import MessageSizeTooLargeError
+from tests.commands import redrive
+from tests.configurations import write_settings
 from tests.conftest import PATIENCE, RawName, eventually, read_records
-from tests.streaming.conftest import RunningJob, configuration_of, letter, outcomes_of
+from tests.streaming.conftest import Jobs, RunningJob, configuration_of, letter
 
 from redrive.broker import EmbeddedBroker, EmbeddedCluster
 from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.instances import Share
-from redrive.command import main
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration, LedgerConfiguration
 from redrive.engine.commands import To
 from redrive.errors import ConfigurationError, FatalFault
@@ -44,8 +44,6 @@ from redrive.operations.replay.plan import Order, ReplayPlan, places_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Configure = Callable[..., JobConfiguration]
-StartJob = Callable[[JobConfiguration], RunningJob]
 
 BOTH_EMITTERS = pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
 FOR_EVER = "RETRYINT(1)\nACTION(RETRY) RETRY(9999)\n"
@@ -152,7 +150,8 @@ class Traffic:
         assert ends == [n for n in numbers if n % 5 == 0]
 
     def _outcomes(self) -> list[dict[str, Any]]:
-        return outcomes_of(self.job.configuration, self._read)
+        topic = self.job.configuration.outcomes_topic
+        return [json.loads(record.value) for record in self._read(topic)]
 
     def _finished(self) -> int:
         self.job.check()
@@ -365,128 +364,113 @@ def test_a_command_that_dies_in_its_transaction_holds_nobody(
 # -- what operators do to the job's progress -------------------------------------------------------
 
 
-def test_forgotten_offsets_are_found_again_in_the_outcomes(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+def test_forgotten_offsets_are_found_again_in_the_outcomes(jobs: Jobs) -> None:
     """Nothing is sent twice; with the outcomes gone too, the start is refused and says why."""
-    dlq, orders = queues("dlq", partitions=2), queues("orders")
+    dlq, orders = jobs.topic("dlq", partitions=2), jobs.topic("orders")
     table = "RETRYINT(1) WAIT(NO)\nREASON(2053) ACTION(RETRY) RETRY(2)\n"
     first = [letter(2053, orders, b"%d" % number) for number in range(10)]
-    produce(dlq, [*first, letter(2053, "nowhere"), letter(1, "x")])
-    configuration = configure({dlq: table})
-    start_job(configuration).join()
-    before = outcomes_of(configuration, read_all)
-    admin.delete_groups([configuration.application])
-    produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(10, 15)])
-    again = start_job(configuration)
+    jobs.produce(dlq, [*first, letter(2053, "nowhere"), letter(1, "x")])
+    configuration = jobs.configure({dlq: table})
+    jobs.start(configuration).join()
+    before = jobs.outcomes(configuration)
+    jobs.admin.delete_groups([configuration.application])
+    jobs.produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(10, 15)])
+    again = jobs.start(configuration)
     again.join()
     assert any("offsets are gone" in warning for warning, _ in again.warnings)
-    assert bodies(read_all(orders)) == sorted(b"%d" % number for number in range(15))
-    assert len(outcomes_of(configuration, read_all)) == len(before) + 5
+    assert bodies(jobs.read(orders)) == sorted(b"%d" % number for number in range(15))
+    assert len(jobs.outcomes(configuration)) == len(before) + 5
 
-    admin.delete_groups([configuration.application])
-    admin.delete_records(
+    jobs.admin.delete_groups([configuration.application])
+    jobs.admin.delete_records(
         {TopicPartition(configuration.outcomes_topic, number): -1 for number in range(4)}
     )
-    error = refused_start(start_job(configuration))
+    error = refused_start(jobs.start(configuration))
     assert "do again everything that is still in the dead-letter topics" in str(error)
     assert "--reset-offsets" in str(error.hint)
-    assert len(read_all(orders)) == 15
+    assert len(jobs.read(orders)) == 15
 
 
-def test_forgotten_offsets_of_a_topic_made_anew_are_found_in_its_own_outcomes(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+def test_forgotten_offsets_of_a_topic_made_anew_are_found_in_its_own_outcomes(jobs: Jobs) -> None:
     """Those of the topic that was deleted reach further, and tell nothing of the new one."""
-    dlq, orders = queues("dlq"), queues("orders")
-    configuration = configure({dlq: "WAIT(NO)\nREASON(2053) ACTION(RETRY)\n"})
-    produce(dlq, [letter(2053, orders, b"old %d" % number) for number in range(6)])
-    start_job(configuration).join()
-    admin.delete_topics([dlq])
-    eventually(lambda: dlq not in admin.list_topics(), "the topic is gone")
-    admin.create_topics([NewTopic(dlq, 1, 1)], wait_for_metadata=True)
+    dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
+    configuration = jobs.configure({dlq: "WAIT(NO)\nREASON(2053) ACTION(RETRY)\n"})
+    jobs.produce(dlq, [letter(2053, orders, b"old %d" % number) for number in range(6)])
+    jobs.start(configuration).join()
+    jobs.admin.delete_topics([dlq])
+    eventually(lambda: dlq not in jobs.admin.list_topics(), "the topic is gone")
+    jobs.create(dlq)
     new = [letter(2053, orders, b"new %d" % number) for number in range(8)]
-    produce(dlq, new[:2])
-    start_job(replace(configuration, data_loss=DataLoss.CONTINUE)).join()
-    admin.delete_groups([configuration.application])
-    produce(dlq, new[2:])
+    jobs.produce(dlq, new[:2])
+    jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE)).join()
+    jobs.admin.delete_groups([configuration.application])
+    jobs.produce(dlq, new[2:])
     assert configuration.data_loss is DataLoss.STOP
-    start_job(configuration).join()
+    jobs.start(configuration).join()
     expected = [b"new %d" % number for number in range(8)]
     expected += [b"old %d" % number for number in range(6)]
-    assert bodies(read_all(orders)) == expected
+    assert bodies(jobs.read(orders)) == expected
     for incarnation, count in ((1, 6), (2, 8)):
         places = [
             one["offset"]
-            for one in outcomes_of(configuration, read_all)
+            for one in jobs.outcomes(configuration)
             if (one["topic"], one["incarnation"]) == (dlq, incarnation)
         ]
         assert sorted(places) == list(range(count))
 
 
-def test_parked_messages_that_are_gone_stop_the_start_unless_allowed(
-    queues: Any, produce: Any, admin: KafkaAdminClient, configure: Configure, start_job: StartJob
-) -> None:
+def test_parked_messages_that_are_gone_stop_the_start_unless_allowed(jobs: Jobs) -> None:
     """Retention that overtakes the retry topic is told, not passed over."""
-    dlq = queues("dlq")
-    configuration = configure({dlq: "RETRYINT(3600)\nACTION(RETRY) RETRY(2)\n"})
-    produce(dlq, [letter(2053, "nowhere") for _ in range(3)])
-    job = start_job(configuration)
+    dlq = jobs.topic("dlq")
+    configuration = jobs.configure({dlq: "RETRYINT(3600)\nACTION(RETRY) RETRY(2)\n"})
+    jobs.produce(dlq, [letter(2053, "nowhere") for _ in range(3)])
+    job = jobs.start(configuration)
     job.wait_for_records(3)
     job.stop()
     retry_topic = configuration.handlers[0].identity.retry_topic
-    admin.delete_records({TopicPartition(retry_topic, 0): 2})
-    assert f"{retry_topic}:0 holds offsets 2 to" in str(refused_start(start_job(configuration)))
-    allowed = start_job(replace(configuration, data_loss=DataLoss.CONTINUE))
-    produce(dlq, [letter(2053, "nowhere")])
+    jobs.admin.delete_records({TopicPartition(retry_topic, 0): 2})
+    assert f"{retry_topic}:0 holds offsets 2 to" in str(refused_start(jobs.start(configuration)))
+    allowed = jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE))
+    jobs.produce(dlq, [letter(2053, "nowhere")])
     allowed.wait_for_records(1)
     assert any(f"{retry_topic}:0" in str(facts) for _, facts in allowed.warnings)
     allowed.stop()
 
 
-def test_own_topics_that_would_lose_messages_stop_the_start(
-    queues: Any, admin: KafkaAdminClient, configure: Configure, start_job: StartJob
-) -> None:
+def test_own_topics_that_would_lose_messages_stop_the_start(jobs: Jobs) -> None:
     """Every topic with another cleanup policy than its own is named, with what it needs."""
-    dlq = queues("dlq")
-    configuration = configure({dlq: "ACTION(DISCARD)\n"})
+    dlq = jobs.topic("dlq")
+    configuration = jobs.configure({dlq: "ACTION(DISCARD)\n"})
     remaining = configuration.handlers[0].identity.remaining_topic
     wrong = {remaining: "delete", configuration.outcomes_topic: "compact"}
-    admin.create_topics(
+    jobs.admin.create_topics(
         [NewTopic(name, 1, 1, topic_configs={"cleanup.policy": one}) for name, one in wrong.items()]
     )
-    said = str(refused_start(start_job(configuration)))
+    said = str(refused_start(jobs.start(configuration)))
     assert f"{remaining} has cleanup.policy=delete and needs compact" in said
     assert f"{configuration.outcomes_topic} has cleanup.policy=compact and needs delete" in said
 
 
-def test_latest_loses_no_record_of_what_is_born_later(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient, unique_name: Any,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+def test_latest_loses_no_record_of_what_is_born_later(jobs: Jobs) -> None:
     """It passes over what there was at the first start, and nothing else."""
-    old, later = queues("dlq"), f"{unique_name('x')[-20:]}.later".lstrip(".-")
-    produce(old, [letter(1, "x") for _ in range(3)])
+    old, later = jobs.topic("dlq"), jobs.unique_name("later")
+    jobs.produce(old, [letter(1, "x") for _ in range(3)])
     table = "ACTION(DISCARD)\n"
-    configuration = configure({old: table, later: table}, starting_offsets="latest")
-    job = start_job(configuration)
+    configuration = jobs.configure({old: table, later: table}, starting_offsets="latest")
+    job = jobs.start(configuration)
     assert job.is_started.wait(PATIENCE)
-    admin.create_topics([NewTopic(later, 2, 1)], wait_for_metadata=True)
-    admin.create_partitions({old: 2})
-    produce(later, [letter(1, "x", partition=number % 2) for number in range(10)])
-    eventually(lambda: _takes(produce, old, 1), "the new partition can be written")
+    jobs.create(later, partitions=2)
+    jobs.admin.create_partitions({old: 2})
+    jobs.produce(later, [letter(1, "x", partition=number % 2) for number in range(10)])
+    eventually(lambda: _takes(jobs.produce, old, 1), "the new partition can be written")
     job.wait_for_records(11)
     job.stop()
-    admin.create_partitions({old: 3})  # while no job runs
-    eventually(lambda: _takes(produce, old, 2), "the new partition can be written")
-    second = start_job(configuration)
+    jobs.admin.create_partitions({old: 3})  # while no job runs
+    eventually(lambda: _takes(jobs.produce, old, 2), "the new partition can be written")
+    second = jobs.start(configuration)
     second.wait_for_records(1)
     second.stop()
-    handled = Counter(
-        (one["topic"], one["partition"]) for one in outcomes_of(configuration, read_all)
-    )
+    handled = Counter((one["topic"], one["partition"]) for one in jobs.outcomes(configuration))
     assert handled == {(later, 0): 5, (later, 1): 5, (old, 1): 1, (old, 2): 1}
 
 
@@ -499,21 +483,18 @@ def _takes(produce: Any, topic: str, partition: int) -> bool:
     return True
 
 
-def test_what_remains_of_a_topic_outlives_its_recreation(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+def test_what_remains_of_a_topic_outlives_its_recreation(jobs: Jobs) -> None:
     """The first record of the new topic does not take the place of the old one's first."""
-    dlq = queues("dlq")
-    configuration = configure({dlq: "WAIT(NO)\nREASON(1) ACTION(DISCARD)\n"})
-    produce(dlq, [letter(2053, "x", b"old")])
-    start_job(configuration).join()
-    admin.delete_topics([dlq])
-    eventually(lambda: dlq not in admin.list_topics(), "the topic is gone")
-    admin.create_topics([NewTopic(dlq, 1, 1)], wait_for_metadata=True)
-    produce(dlq, [letter(2053, "x", b"new")])
-    start_job(replace(configuration, data_loss=DataLoss.CONTINUE)).join()
-    copies = read_all(configuration.handlers[0].identity.remaining_topic)
+    dlq = jobs.topic("dlq")
+    configuration = jobs.configure({dlq: "WAIT(NO)\nREASON(1) ACTION(DISCARD)\n"})
+    jobs.produce(dlq, [letter(2053, "x", b"old")])
+    jobs.start(configuration).join()
+    jobs.admin.delete_topics([dlq])
+    eventually(lambda: dlq not in jobs.admin.list_topics(), "the topic is gone")
+    jobs.create(dlq)
+    jobs.produce(dlq, [letter(2053, "x", b"new")])
+    jobs.start(replace(configuration, data_loss=DataLoss.CONTINUE)).join()
+    copies = jobs.read(configuration.handlers[0].identity.remaining_topic)
     live = {record.key: record.value[-3:] for record in copies}
     assert live == {f"{dlq}:0:0".encode(): b"old", f"{dlq}~2:0:0".encode(): b"new"}
 
@@ -521,58 +502,50 @@ def test_what_remains_of_a_topic_outlives_its_recreation(
 # -- what operators do to targets ------------------------------------------------------------------
 
 
-def test_a_target_may_be_deleted_and_made_again(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+def test_a_target_may_be_deleted_and_made_again(jobs: Jobs) -> None:
     """Meanwhile attempts fail with 2085; afterwards every message arrives exactly once."""
-    dlq, orders = queues("dlq", partitions=2), queues("orders")
-    configuration = configure({dlq: FOR_EVER})
-    job = start_job(configuration)
-    produce(dlq, [letter(2053, orders) for _ in range(5)])
+    dlq, orders = jobs.topic("dlq", partitions=2), jobs.topic("orders")
+    configuration = jobs.configure({dlq: FOR_EVER})
+    job = jobs.start(configuration)
+    jobs.produce(dlq, [letter(2053, orders) for _ in range(5)])
     job.wait_for_records(5)
-    admin.delete_topics([orders])
-    eventually(lambda: orders not in admin.list_topics(), "the topic is gone")
-    produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(20)])
+    jobs.admin.delete_topics([orders])
+    eventually(lambda: orders not in jobs.admin.list_topics(), "the topic is gone")
+    jobs.produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(20)])
     eventually(lambda: job.results().get("parked", 0) >= 40 or job.error, "two attempts failed")
-    admin.create_topics([NewTopic(orders, 2, 1)], wait_for_metadata=True)
+    jobs.create(orders, partitions=2)
     eventually(lambda: job.results().get("retried", 0) >= 25 or job.error, "all were delivered")
     job.stop()
-    assert bodies(read_all(orders)) == sorted(b"%d" % number for number in range(20))
-    reasons = Counter(one["reason"] for one in outcomes_of(configuration, read_all))
+    assert bodies(jobs.read(orders)) == sorted(b"%d" % number for number in range(20))
+    reasons = Counter(one["reason"] for one in jobs.outcomes(configuration))
     assert reasons.keys() == {0, 2085}
     assert reasons[0] == 25
 
 
-def test_a_target_may_be_made_smaller(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+def test_a_target_may_be_made_smaller(jobs: Jobs) -> None:
     """Large messages fail with 2030 from then on, small ones of the same batch arrive."""
-    dlq, orders = queues("dlq"), queues("orders")
-    configuration = configure({dlq: "RETRYINT(3600)\nACTION(RETRY)\n"})
-    job = start_job(configuration)
-    produce(dlq, [letter(2053, orders, b"first")])
+    dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
+    configuration = jobs.configure({dlq: "RETRYINT(3600)\nACTION(RETRY)\n"})
+    job = jobs.start(configuration)
+    jobs.produce(dlq, [letter(2053, orders, b"first")])
     job.wait_for_records(1)
     change = ConfigResource(ConfigResourceType.TOPIC, orders, {"max.message.bytes": "2000"})
-    admin.alter_configs([change])
-    eventually(lambda: _is_too_small(produce, orders), "the change has arrived")
+    jobs.admin.alter_configs([change])
+    eventually(lambda: _is_too_small(jobs.produce, orders), "the change has arrived")
     noise = random.Random(1)  # nothing that compression makes small
     small = [b"%d" % number for number in range(20)]
-    produce(
+    jobs.produce(
         dlq, [letter(2053, orders, body) for one in small for body in (one, noise.randbytes(5000))]
     )
     job.wait_for_records(41)
     job.stop()
-    arrived = [body for body in bodies(read_all(orders)) if len(body) < 2000]
+    arrived = [body for body in bodies(jobs.read(orders)) if len(body) < 2000]
     assert arrived == sorted([b"first", *small])
-    reasons = [one["reason"] for one in outcomes_of(configuration, read_all)]
+    reasons = [one["reason"] for one in jobs.outcomes(configuration)]
     assert Counter(reasons) == {0: 21, 2030: 20}
 
 
-def test_what_was_large_enough_to_be_compressed_is_put_back_compressed(
-    queues: Any, produce: Any, configure: Configure, start_job: StartJob, bootstrap_servers: str
-) -> None:  # fmt: skip
+def test_what_was_large_enough_to_be_compressed_is_put_back_compressed(jobs: Jobs) -> None:
     """Five times what its topic takes, uncompressed: as good as the producer that wrote it.
 
     Where the topic compresses worse than the job the broker refuses it, and nothing else. All is
@@ -582,19 +555,19 @@ def test_what_was_large_enough_to_be_compressed_is_put_back_compressed(
     words = [chance.randbytes(6).hex().encode() for _ in range(200)]
     body = b" ".join(chance.choices(words, k=400_000))
     assert len(body) > 5_000_000
-    dlq, orders = queues("dlq"), queues("orders")
-    fast = queues("fast", config={"compression.type": "lz4"})
-    plain = queues("plain", config={"compression.type": "uncompressed"})
+    dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
+    fast = jobs.topic("fast", config={"compression.type": "lz4"})
+    plain = jobs.topic("plain", config={"compression.type": "uncompressed"})
     producer = Producer({
-        "bootstrap.servers": bootstrap_servers, "compression.type": "zstd",
+        "bootstrap.servers": jobs.bootstrap_servers, "compression.type": "zstd",
         "message.max.bytes": 10_000_000,
     })  # fmt: skip
     for target in (orders, fast, plain):
         producer.produce(dlq, **letter(2053, target, body))
     assert producer.flush(60) == 0
-    produce(dlq, [letter(2053, target, b"small") for target in (orders, fast, plain)])
-    configuration = configure({dlq: "WAIT(NO)\nACTION(RETRY)\n"})
-    start_job(configuration).join()
+    jobs.produce(dlq, [letter(2053, target, b"small") for target in (orders, fast, plain)])
+    configuration = jobs.configure({dlq: "WAIT(NO)\nACTION(RETRY)\n"})
+    jobs.start(configuration).join()
 
     def values(topic: str) -> list[bytes]:
         with Cluster.open(configuration.connection, timeout=PATIENCE) as cluster:
@@ -618,31 +591,30 @@ def _is_too_small(produce: Any, topic: str) -> bool:
     return False
 
 
-def test_a_compacted_target_refuses_only_what_has_no_key(
-    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
-) -> None:
+def test_a_compacted_target_refuses_only_what_has_no_key(jobs: Jobs) -> None:
     """Without a key an attempt fails with 2110; the others arrive."""
-    dlq, latest = queues("dlq"), queues("latest", config={"cleanup.policy": "compact"})
-    configuration = configure({dlq: "WAIT(NO) RETRYINT(1)\nACTION(RETRY)\n"})
+    dlq, latest = jobs.topic("dlq"), jobs.topic("latest", config={"cleanup.policy": "compact"})
+    configuration = jobs.configure({dlq: "WAIT(NO) RETRYINT(1)\nACTION(RETRY)\n"})
     keys = [None, b"a", None, b"b"]
-    produce(dlq, [letter(2053, latest, key=key) for key in keys])
-    start_job(configuration).join()
-    outcomes = sorted(outcomes_of(configuration, read_all), key=lambda one: one["offset"])
+    jobs.produce(dlq, [letter(2053, latest, key=key) for key in keys])
+    jobs.start(configuration).join()
+    outcomes = sorted(jobs.outcomes(configuration), key=lambda one: one["offset"])
     assert [one["reason"] for one in outcomes if one["attempt"] == 1] == [2110, 0, 2110, 0]
-    assert [record.key for record in read_all(latest)] == [b"a", b"b"]
+    assert [record.key for record in jobs.read(latest)] == [b"a", b"b"]
 
 
 # -- single records --------------------------------------------------------------------------------
 
 
 @BOTH_EMITTERS
-def test_records_of_any_shape_have_an_outcome(
-    emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+def test_records_of_any_shape_have_an_outcome(jobs: Jobs, emitter: EmitterChoice) -> None:
     """Large keys, headers and bodies, many headers, none at all: each is handled as it is."""
     large = {"max.message.bytes": str(8 * 1024 * 1024)}
-    dlq, orders, big = queues("dlq", config=large), queues("orders"), queues("big", config=large)
+    dlq, orders, big = (
+        jobs.topic("dlq", config=large),
+        jobs.topic("orders"),
+        jobs.topic("big", config=large),
+    )
     noise = random.Random(2)
     mqdead = ("JMS_IBM_MQMD_Format", b"MQDEAD")
     wide = [(f"h{number}", b"%d" % number) for number in range(500)]
@@ -658,66 +630,64 @@ def test_records_of_any_shape_have_an_outcome(
         {"value": b"no header", "key": key, "headers": [("large", b"x")]},
         letter(2053, orders, b"last"),
     ]
-    produce(dlq, records)
+    jobs.produce(dlq, records)
     table = (
         "WAIT(NO) RETRYINT(1)\n"
         "REASON(2053) ACTION(RETRY)\n"
         f"REASON(2053) ACTION(FWD) FWDQ('{big}')\n"
     )
-    configuration = configure({dlq: table}, emitter=emitter)
-    start_job(configuration).join()
-    put = {record.value: record for record in read_all(orders)}
+    configuration = jobs.configure({dlq: table}, emitter=emitter)
+    jobs.start(configuration).join()
+    put = {record.value: record for record in jobs.read(orders)}
     assert put.keys() == {b"key", b"header", b"wide", b"", b"last"}
     assert put[b"key"].key == key
     assert ("large", value) in put[b"header"].headers
     assert [one for one in put[b"wide"].headers if one[0].startswith("h")] == wide
-    assert [record.value[-len(body) :] for record in read_all(big)] == [body]
-    outcomes = sorted(
-        outcomes_of(configuration, read_all), key=lambda one: (one["offset"], one["attempt"])
-    )
+    assert [record.value[-len(body) :] for record in jobs.read(big)] == [body]
+    outcomes = sorted(jobs.outcomes(configuration), key=lambda one: (one["offset"], one["attempt"]))
     first = [one for one in outcomes if one["topic"] == dlq]
     assert [(one["result"], one["reason"]) for one in first] == [
         ("retried", 0), ("retried", 0), ("retried", 0), ("parked", 2030), ("retried", 0),
         ("remains", 0), ("remains", 0), ("remains", 0), ("retried", 0),
     ]  # fmt: skip
     assert len(outcomes) == len(records) + 1
-    remaining = read_all(configuration.handlers[0].identity.remaining_topic)
+    remaining = jobs.read(configuration.handlers[0].identity.remaining_topic)
     assert [record.value for record in remaining] == [b"", b"", b"no header"]
 
 
 @BOTH_EMITTERS
 def test_header_names_that_are_not_utf_8_have_an_outcome(
-    emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any, bootstrap_servers: str,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+    jobs: Jobs, emitter: EmitterChoice
+) -> None:
     """A dead letter itself has them replaced; one that points at such a record remains.
 
     Those beside them are handled as ever.
     """
-    dlq, jobs, orders = queues("dlq"), queues("jobs"), queues("orders")
+    dlq, work, orders = jobs.topic("dlq"), jobs.topic("work"), jobs.topic("orders")
     odd = [(RawName(b"caf\xe9"), b"2")]
-    produce(jobs, [{"value": b"odd", "headers": odd}, {"value": b"even", "headers": [("a", b"1")]}])
+    jobs.produce(
+        work, [{"value": b"odd", "headers": odd}, {"value": b"even", "headers": [("a", b"1")]}]
+    )
     own = letter(2053, orders, b"fresh")
     own["headers"] = [*own["headers"], *odd]
     told = [
-        ("__dlq.errors.topic", jobs.encode()),
+        ("__dlq.errors.topic", work.encode()),
         ("__dlq.errors.partition", b"0"),
         ("__dlq.errors.group", b"workers"),
     ]
-    produce(dlq, [own])
-    producer = Producer(
-        {"bootstrap.servers": bootstrap_servers}
-    )  # the other wants a key or a value
+    jobs.produce(dlq, [own])
+    # The other client wants a key or a value.
+    producer = Producer({"bootstrap.servers": jobs.bootstrap_servers})
     for number in range(2):
         producer.produce(dlq, headers=[*told, ("__dlq.errors.offset", b"%d" % number)])
     assert producer.flush(PATIENCE) == 0
     table = f"WAIT(NO) RETRYINT(1)\nACTION(FWD) FWDQ('{orders}') HEADER(NO)\n"
-    configuration = configure({dlq: table}, emitter=emitter)
-    start_job(configuration).join()
-    fresh, even = read_all(orders)
+    configuration = jobs.configure({dlq: table}, emitter=emitter)
+    jobs.start(configuration).join()
+    fresh, even = jobs.read(orders)
     assert (fresh.value, even.value) == (b"fresh", b"even")
     assert ("caf\ufffd", b"2") in fresh.headers
-    outcomes = {one["offset"]: one for one in outcomes_of(configuration, read_all)}
+    outcomes = {one["offset"]: one for one in jobs.outcomes(configuration)}
     results = [outcomes[number]["result"] for number in range(3)]
     assert results == ["forwarded", "remains", "forwarded"]
     assert r"the name of header 1 (caf\xe9) is not UTF-8" in outcomes[1]["detail"]
@@ -725,17 +695,20 @@ def test_header_names_that_are_not_utf_8_have_an_outcome(
 
 @BOTH_EMITTERS
 def test_a_message_too_large_to_be_kept_waits_as_a_pointer_and_blocks_nothing(
-    emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+    jobs: Jobs, emitter: EmitterChoice
+) -> None:
     """The outcome names the original; a changed table that can place it puts all of it."""
     large = {"max.message.bytes": str(8 * 1024 * 1024)}
-    dlq, orders, big = queues("dlq", config=large), queues("orders"), queues("big", config=large)
+    dlq, orders, big = (
+        jobs.topic("dlq", config=large),
+        jobs.topic("orders"),
+        jobs.topic("big", config=large),
+    )
     table = "WAIT(NO) RETRYINT(1)\nACTION(RETRY) RETRY(2)\n"
-    configuration = configure({dlq: table}, emitter=emitter)
+    configuration = jobs.configure({dlq: table}, emitter=emitter)
     identity = configuration.handlers[0].identity
     limit = {"max.message.bytes": "1000000"}
-    admin.create_topics(
+    jobs.admin.create_topics(
         [
             NewTopic(identity.retry_topic, 1, 1, topic_configs=limit),
             NewTopic(
@@ -745,34 +718,31 @@ def test_a_message_too_large_to_be_kept_waits_as_a_pointer_and_blocks_nothing(
         wait_for_metadata=True,
     )
     body = random.Random(3).randbytes(5 << 20)
-    produce(dlq, [letter(2053, orders, body, key=b"k"), letter(2053, orders, b"last")])
-    start_job(configuration).join()
-    assert bodies(read_all(orders)) == [b"last"]
+    jobs.produce(dlq, [letter(2053, orders, body, key=b"k"), letter(2053, orders, b"last")])
+    jobs.start(configuration).join()
+    assert bodies(jobs.read(orders)) == [b"last"]
     outcomes = sorted(
-        (one for one in outcomes_of(configuration, read_all) if one["origin"] == f"{dlq}:0:0"),
+        (one for one in jobs.outcomes(configuration) if one["origin"] == f"{dlq}:0:0"),
         key=lambda one: int(one["attempt"]),
     )
     assert [one["result"] for one in outcomes] == ["parked", "remains"]
     for one in outcomes:
         assert one["detail"].endswith(f"the original is at {dlq}:0:0")
-    (copy,) = read_all(identity.remaining_topic)
+    (copy,) = jobs.read(identity.remaining_topic)
     assert len(copy.value) < 100_000
     again = replace(
         configuration.handlers[0], rules=f"WAIT(NO)\nACTION(FWD) FWDQ('{big}') HEADER(NO)\n"
     )
-    start_job(replace(configuration, handlers=(again,))).join()
-    (put,) = read_all(big)
+    jobs.start(replace(configuration, handlers=(again,))).join()
+    (put,) = jobs.read(big)
     assert (put.key, put.value) == (b"k", body)
     assert ("x", b"1") in put.headers
 
 
-def test_workers_keep_counts_and_order_over_slices_and_refusals(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+def test_workers_keep_counts_and_order_over_slices_and_refusals(jobs: Jobs) -> None:
     """Slices of 50 records, of which the broker refuses some for their age."""
-    dlq = queues("dlq", partitions=3)
-    orders = queues("orders", partitions=2)
+    dlq = jobs.topic("dlq", partitions=3)
+    orders = jobs.topic("orders", partitions=2)
     now = int(time.time() * 1000)
     refused = {number for number in range(30, 900) if number % 97 == 5}
     records = [
@@ -782,22 +752,22 @@ def test_workers_keep_counts_and_order_over_slices_and_refusals(
         )
         for number in range(900)
     ]  # fmt: skip
-    configuration = configure(
+    configuration = jobs.configure(
         {dlq: "RETRYINT(1)\nREASON(2053) ACTION(RETRY) RETRY(2)\n"},
         emitter=EmitterChoice.LANES,
         slice_records=50,
     )
-    job = start_job(configuration)
-    produce(dlq, records[:30])
+    job = jobs.start(configuration)
+    jobs.produce(dlq, records[:30])
     job.wait_for_records(30)
     # What the workers know of the topic is not true any more.
     recent = {"message.timestamp.before.max.ms": "3600000"}
-    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, orders, recent)])
-    produce(dlq, records[30:])
+    jobs.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, orders, recent)])
+    jobs.produce(dlq, records[30:])
     job.wait_for_records(900 + len(refused))
     job.stop()
     courses: dict[bytes, list[int]] = {}
-    for record in read_all(orders):
+    for record in jobs.read(orders):
         courses.setdefault(record.key, []).append(int(record.value))
     assert all(a < b for course in courses.values() for a, b in pairwise(course))
     arrived = sorted(number for course in courses.values() for number in course)
@@ -805,7 +775,7 @@ def test_workers_keep_counts_and_order_over_slices_and_refusals(
     assert job.results() == {
         "retried": 900 - len(refused), "parked": len(refused), "remains": len(refused),
     }  # fmt: skip
-    reasons = Counter(one["reason"] for one in outcomes_of(configuration, read_all))
+    reasons = Counter(one["reason"] for one in jobs.outcomes(configuration))
     assert reasons == {0: 900 - len(refused), 2110: 2 * len(refused)}
 
 
@@ -827,68 +797,63 @@ def without_odd(frame: DataFrame) -> DataFrame:
 
 
 @BOTH_EMITTERS
-def test_an_enrichment_adds_a_header_to_what_is_decided(
-    emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+def test_an_enrichment_adds_a_header_to_what_is_decided(jobs: Jobs, emitter: EmitterChoice) -> None:
     """Every message has its own, behind those that it had."""
-    dlq, orders = queues("dlq", partitions=2), queues("orders")
-    produce(dlq, [letter(2053, orders, partition=number % 2) for number in range(10)])
-    configuration = configure(
+    dlq, orders = jobs.topic("dlq", partitions=2), jobs.topic("orders")
+    jobs.produce(dlq, [letter(2053, orders, partition=number % 2) for number in range(10)])
+    configuration = jobs.configure(
         {dlq: "WAIT(NO)\nACTION(RETRY)\n"}, emitter=emitter, enrichment=f"{__name__}:with_header"
     )
-    start_job(configuration).join()
-    added = [value for record in read_all(orders) for name, value in record.headers[3:4]]
+    jobs.start(configuration).join()
+    added = [value for record in jobs.read(orders) for name, value in record.headers[3:4]]
     assert sorted(added) == sorted(b"%d" % number for number in [*range(5), *range(5)])
 
 
 @BOTH_EMITTERS
 def test_an_enrichment_that_drops_rows_ends_the_job_and_loses_none(
-    emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+    jobs: Jobs, emitter: EmitterChoice
+) -> None:
     """The first row that it dropped is the first that the next start handles."""
-    dlq, orders = queues("dlq"), queues("orders")
-    produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(10)])
+    dlq, orders = jobs.topic("dlq"), jobs.topic("orders")
+    jobs.produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(10)])
     table = "WAIT(NO)\nACTION(RETRY)\n"
-    configuration = configure({dlq: table}, emitter=emitter, enrichment=f"{__name__}:without_odd")
-    job = start_job(configuration)
+    configuration = jobs.configure(
+        {dlq: table}, emitter=emitter, enrichment=f"{__name__}:without_odd"
+    )
+    job = jobs.start(configuration)
     eventually(lambda: not job.is_alive, "the job ended")
     assert isinstance(job.error, FatalFault), job.error
     assert "without_odd" in str(job.error) or "drops" in str(job.error)
-    start_job(replace(configuration, enrichment="")).join()
-    assert [record.value for record in read_all(orders)] == [b"%d" % n for n in range(10)]
+    jobs.start(replace(configuration, enrichment="")).join()
+    assert jobs.values(orders) == [b"%d" % n for n in range(10)]
 
 
 # -- the job's own machine -------------------------------------------------------------------------
 
 
-def test_a_ledger_that_cannot_be_written_does_not_end_the_job(
-    queues: Any, produce: Any, tmp_path: Path, configure: Configure, start_job: StartJob
-) -> None:
+def test_a_ledger_that_cannot_be_written_does_not_end_the_job(jobs: Jobs, tmp_path: Path) -> None:
     """The job says so and runs on."""
-    dlq, ledger = queues("dlq"), tmp_path / "ledger"
+    dlq, ledger = jobs.topic("dlq"), tmp_path / "ledger"
     ledger.write_text("a file in the folder's place")
-    configuration = configure(
+    configuration = jobs.configure(
         {dlq: "ACTION(DISCARD)\n"}, ledger=LedgerConfiguration(path=ledger, enabled=True)
     )
-    job = start_job(configuration)
-    produce(dlq, [letter(1, "x")])
+    job = jobs.start(configuration)
+    jobs.produce(dlq, [letter(1, "x")])
     job.wait_for_records(1)
     eventually(
         lambda: job.error or any("ledger" in warning for warning, _ in job.warnings),
         "the job said that the ledger can't be written",
     )
-    produce(dlq, [letter(1, "x")])
+    jobs.produce(dlq, [letter(1, "x")])
     job.wait_for_records(2)
     job.stop()
 
 
 def test_a_process_ends_when_asked_though_its_broker_stands_still(
-    own_broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, own_broker: EmbeddedBroker
 ) -> None:
     """Until then `status --check` says that something is wrong."""
-    monkeypatch.chdir(tmp_path)
     settings_of("process", own_broker.bootstrap_servers, interval=1)
     process = start_process()
     try:
@@ -919,16 +884,15 @@ time.time_ns = lambda: int(time.time() * 1e9)
 
 @pytest.mark.timeout(900)
 def test_a_clock_set_forward_makes_nothing_early_whatever_begins_anew(
-    own_broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, own_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restart of the query, a new partition, and another process after a kill.
 
     Each at a time by which all would be due; the broker takes none that is an hour ahead.
     """
-    monkeypatch.chdir(tmp_path)
     servers = own_broker.bootstrap_servers
     Path("sitecustomize.py").write_text(SET_CLOCK)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     set_clock(-3000)
     settings_of("clock", servers, interval=INTERVAL)
     sent: list[int] = []
@@ -951,7 +915,7 @@ def test_a_clock_set_forward_makes_nothing_early_whatever_begins_anew(
     try:
         only_first_attempts(0)
         set_clock(-1000)
-        assert CliRunner().invoke(main, ["restart", "-c", "redrive.toml"]).exit_code == 0
+        redrive("restart", "-c", "redrive.toml", code=0)
         only_first_attempts(0)
         set_clock(1000)
         admin = KafkaAdminClient(bootstrap_servers=servers)
@@ -968,13 +932,12 @@ def test_a_clock_set_forward_makes_nothing_early_whatever_begins_anew(
 
 @pytest.mark.timeout(900)
 def test_a_start_beside_commands_that_ask_who_runs_the_job_is_not_refused(
-    own_broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, own_broker: EmbeddedBroker
 ) -> None:
     """After kill -9, while other processes ask for the owner as often as they can."""
-    monkeypatch.chdir(tmp_path)
     settings_of("beside", own_broker.bootstrap_servers, interval=1)
     end_group(start_process())
-    folder = next(Path().rglob("redrive.pid")).parent
+    held = next(folder.rglob("redrive.pid")).parent
     asking = (
         "import sys; from pathlib import Path\n"
         "from redrive.checkpoints.instances import Share\n"
@@ -982,12 +945,12 @@ def test_a_start_beside_commands_that_ask_who_runs_the_job_is_not_refused(
         "while True: PidFile(Path(sys.argv[1]), Share(1, 1)).owner()"
     )
     askers = [
-        subprocess.Popen([sys.executable, "-c", asking, str(folder)], start_new_session=True)
+        subprocess.Popen([sys.executable, "-c", asking, str(held)], start_new_session=True)
         for _ in range(2)
     ]
     try:
         end_group(start_process())
-        assert CliRunner().invoke(main, ["status"]).exit_code == 0
+        redrive("status", code=0)
         end_group(start_process())
     finally:
         for asker in askers:
@@ -999,11 +962,8 @@ def settings_of(name: str, servers: str, *, interval: float) -> None:
     admin = KafkaAdminClient(bootstrap_servers=servers)
     admin.create_topics([NewTopic(f"{name}.dlq", 2, 1)], wait_for_metadata=True)
     admin.close()
-    Path(f"{name}.rul").write_text(f"RETRYINT({interval:g})\nACTION(RETRY) RETRY(9999)\n")
-    Path("redrive.toml").write_text(
-        f'[application]\nname = "{name}"\n[kafka]\nbootstrap_servers = "{servers}"\n'
-        f'[[handlers]]\nqueue = "{name}.dlq"\nrules = "{name}.rul"\n'
-    )
+    rules = f"RETRYINT({interval:g})\nACTION(RETRY) RETRY(9999)\n"
+    write_settings(Path(), f"{name}.dlq", rules=rules, application=name, servers=servers)
 
 
 def start_process() -> subprocess.Popen[bytes]:
@@ -1040,7 +1000,7 @@ def set_clock(ahead: float) -> None:
 
 def check_status() -> int:
     """The exit code of ``redrive status --check``."""
-    return CliRunner().invoke(main, ["status", "--check"]).exit_code
+    return redrive("status", "--check").exit_code
 
 
 def _lives(group: int) -> bool:

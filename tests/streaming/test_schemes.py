@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+
+from tests.streaming.conftest import Jobs
 
 from redrive.messages.schemes import OwnScheme
 
@@ -13,14 +14,12 @@ def number(value: int, size: int) -> bytes:
     return value.to_bytes(size, "big")
 
 
-def test_dead_letters_of_four_programs_go_back_to_their_partitions(
-    queues: Any, produce: Any, read_all: Any, configure: Any, start_job: Any
-) -> None:
+def test_dead_letters_of_four_programs_go_back_to_their_partitions(jobs: Jobs) -> None:
     """Connect, Spring, Streams and a format of one's own; by key where there is no such partition.
 
     Their headers are gone, the payload is out of its envelope, other headers stay.
     """
-    dlq, orders, dead = queues("dlq"), queues("orders", partitions=4), queues("dead")
+    dlq, orders, dead = jobs.topic("dlq"), jobs.topic("orders", partitions=4), jobs.topic("dead")
     topic = orders.encode()
     schemes: dict[str, list[tuple[str, bytes]]] = {
         "connect": [
@@ -52,7 +51,7 @@ def test_dead_letters_of_four_programs_go_back_to_their_partitions(
     own = {"failed": {"topic": orders, "partition": 1}, "payload": {"order": 7}}
     records.append({"key": b"k", "value": json.dumps(own).encode(), "headers": [("a", b"1")]})
     records.append({"value": b"no dead letter"})
-    produce(dlq, records)
+    jobs.produce(dlq, records)
     table = (
         "WAIT(NO)\n"
         f"REASON(MQRC_FORMAT_ERROR) ACTION(FWD) FWDQ('{dead}') HEADER(YES)\n"
@@ -64,9 +63,9 @@ def test_dead_letters_of_four_programs_go_back_to_their_partitions(
         payload="$.payload",
         parts={"origin.topic": "$.failed.topic", "origin.partition": "$.failed.partition"},
     )
-    configuration = configure({dlq: table}, schemes=(envelope,))
-    start_job(configuration).join()
-    back = {record.value: record for record in read_all(orders)}
+    configuration = jobs.configure({dlq: table}, schemes=(envelope,))
+    jobs.start(configuration).join()
+    back = {record.value: record for record in jobs.read(orders)}
     places = {value: record.partition for value, record in back.items()}
     assert places.pop(b"streams") in range(4)
     assert places == {b"connect": 3, b"spring": 2, b'{"order":7}': 1}
@@ -75,13 +74,13 @@ def test_dead_letters_of_four_programs_go_back_to_their_partitions(
         assert [pair for pair in record.headers if not pair[0].startswith("redrive.")] == [
             ("a", b"1")
         ]
-    (forwarded,) = read_all(dead)
+    (forwarded,) = jobs.read(dead)
     assert forwarded.value == b"unreadable"
     assert [name for name, _ in forwarded.headers if name.startswith("__")] == [
         "__streams.errors.exception",
         "__streams.errors.topic",
     ]
-    outcomes = [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
+    outcomes = jobs.outcomes(configuration)
     assert sorted(outcome["form"] for outcome in outcomes) == [
         "connect", "envelope", "kafka-streams", "kafka-streams", "none", "spring-retry-topic",
     ]  # fmt: skip

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, TopicPartition
-from kafka.admin import NewTopic
+from kafka import TopicPartition
 from tests.conftest import eventually
-from tests.streaming.conftest import RunningJob, letter
+from tests.streaming.conftest import Jobs, letter
 
-from redrive.configuration import DataLoss, JobConfiguration
+from redrive.configuration import DataLoss
 from redrive.configuration.subscriptions import Subscription
 from redrive.engine.commands import ResumeFrom
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.operations.handlers import read_topics, resume
 from redrive.streaming import query, upkeep
 
-Configure = Callable[..., JobConfiguration]
-StartJob = Callable[[JobConfiguration], RunningJob]
 TABLE = "WAIT(%s)\nACTION(RETRY)\n"
 
 
@@ -33,27 +28,26 @@ def _reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("_reader")
 def test_a_topic_made_anew_stops_its_own_handler_only(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
-    configure: Configure, start_job: StartJob, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other one goes on, without a pause; resumed, the handler reads the new topic."""
     monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
-    payments, orders, target = queues("dlq"), queues("dlq"), queues("target")
-    configuration = configure(dict.fromkeys((payments, orders), TABLE % "YES"))
-    job = start_job(configuration)
-    produce(payments, [letter(2053, target, b"old")])
+    payments, orders, target = jobs.topic("dlq"), jobs.topic("dlq"), jobs.topic("target")
+    configuration = jobs.configure(dict.fromkeys((payments, orders), TABLE % "YES"))
+    job = jobs.start(configuration)
+    jobs.produce(payments, [letter(2053, target, b"old")])
     job.wait_for_records(1)
-    admin.delete_topics([payments])
-    eventually(lambda: payments not in admin.list_topics(), "the topic is gone")
-    admin.create_topics([NewTopic(payments, 1, 1)], wait_for_metadata=True)
-    produce(payments, [letter(2053, target, b"new")])
+    jobs.admin.delete_topics([payments])
+    eventually(lambda: payments not in jobs.admin.list_topics(), "the topic is gone")
+    jobs.create(payments)
+    jobs.produce(payments, [letter(2053, target, b"new")])
     eventually(lambda: "a handler is stopped" in str(job.warnings), "the handler stopped")
 
     def is_stopped() -> dict[str, bool]:
         return {one.topic: bool(one.lost) for one in read_topics(configuration)}
 
     assert is_stopped() == {payments: True, orders: False}
-    produce(orders, [letter(2053, target, b"other")])
+    jobs.produce(orders, [letter(2053, target, b"other")])
     job.wait_for_records(2)
     with pytest.raises(UsageError, match="is not stopped"):
         resume(configuration, orders, ResumeFrom.OLDEST, "")
@@ -62,20 +56,19 @@ def test_a_topic_made_anew_stops_its_own_handler_only(
     job.wait_for_records(3)
     eventually(lambda: not any(is_stopped().values()), "all handlers run")
     job.stop()
-    assert sorted(one.value for one in read_all(target)) == [b"new", b"old", b"other"]
+    assert sorted(jobs.values(target)) == [b"new", b"old", b"other"]
 
 
 def test_topics_of_a_subscription_come_and_go_while_the_job_runs(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
-    configure: Configure, start_job: StartJob, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each topic that matches has a handler; a deleted one waits alone, and nothing is doubled."""
     monkeypatch.setattr(upkeep, "_LAYOUT_AGE", 0.5)
-    first, other, target = queues("dlq"), queues("not"), queues("target")
+    first, other, target = jobs.topic("dlq"), jobs.topic("not"), jobs.topic("target")
     later, excluded = f"{first}.later", f"{first}.test"
-    admin.create_topics([NewTopic(excluded, 1, 1)], wait_for_metadata=True)
+    jobs.create(excluded)
     table = "ACTION(RETRY)\n"
-    whole = configure({first: table})
+    whole = jobs.configure({first: table})
     template = replace(whole.handlers[0], is_subscribed=True)
     configuration = replace(
         whole,
@@ -85,40 +78,37 @@ def test_topics_of_a_subscription_come_and_go_while_the_job_runs(
         ),
     )
     for topic in (first, other, excluded):
-        produce(topic, [letter(2053, target, topic.encode())])
-    job = start_job(configuration)
+        jobs.produce(topic, [letter(2053, target, topic.encode())])
+    job = jobs.start(configuration)
     job.wait_for_records(1)
-    admin.create_topics([NewTopic(later, 2, 1)], wait_for_metadata=True)
-    produce(later, [letter(2053, target, b"%d" % number) for number in range(5)])
+    jobs.create(later, partitions=2)
+    jobs.produce(later, [letter(2053, target, b"%d" % number) for number in range(5)])
     job.wait_for_records(6)
     assert [facts["added"] for said, facts in job.notices if "subscriptions" in said] == [later]
-    admin.delete_topics([first])
+    jobs.admin.delete_topics([first])
     eventually(lambda: "does not exist yet" in str(job.notices), "the deleted one is waited for")
-    known = read_topics(configuration.with_topics(admin.list_topics()))
+    known = read_topics(configuration.with_topics(jobs.admin.list_topics()))
     (gone,) = [one for one in known if one.is_missing]
     assert gone.topic == first
-    produce(later, [letter(2053, target, b"last")])
+    jobs.produce(later, [letter(2053, target, b"last")])
     job.wait_for_records(7)
     job.stop()
-    placed = sorted(one.value for one in read_all(target))
+    placed = sorted(jobs.values(target))
     assert placed == sorted([b"0", b"1", b"2", b"3", b"4", b"last", first.encode()])
 
 
 @pytest.mark.usefixtures("_reader")
-def test_a_resume_answers_one_loss(
-    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient,
-    configure: Configure, start_job: StartJob,
-) -> None:  # fmt: skip
+def test_a_resume_answers_one_loss(jobs: Jobs) -> None:
     """What retention deletes later stops the handler again; from the latest the rest is left."""
-    payments, orders, target = queues("dlq"), queues("dlq"), queues("target")
-    configuration = configure(dict.fromkeys((payments, orders), TABLE % "NO"))
-    start_job(configuration).join()
+    payments, orders, target = jobs.topic("dlq"), jobs.topic("dlq"), jobs.topic("target")
+    configuration = jobs.configure(dict.fromkeys((payments, orders), TABLE % "NO"))
+    jobs.start(configuration).join()
 
     def cut_off(*, before: int) -> str:
-        produce(payments, [letter(2053, target, b"kept")] * 2)
-        admin.delete_records({TopicPartition(payments, 0): before})
-        produce(orders, [letter(2053, target, b"other")])
-        job = start_job(configuration)
+        jobs.produce(payments, [letter(2053, target, b"kept")] * 2)
+        jobs.admin.delete_records({TopicPartition(payments, 0): before})
+        jobs.produce(orders, [letter(2053, target, b"other")])
+        job = jobs.start(configuration)
         eventually(lambda: not job.is_alive, "the job has ended")
         assert isinstance(job.error, EnvironmentFault), job.error
         assert job.records == 1
@@ -128,11 +118,11 @@ def test_a_resume_answers_one_loss(
     (lost,) = resume(configuration, payments, ResumeFrom.LATEST, "").values()
     assert lost.gone == 1
     assert [one.is_resumed for one in read_topics(configuration)] == [True, False]
-    job = start_job(configuration)
+    job = jobs.start(configuration)
     job.join()
     (resumed,) = [facts for said, facts in job.warnings if said == "a stopped handler goes on"]
     assert (resumed["gone"], resumed["skipped"]) == (1, 1)
     assert "the job stands at 2" in cut_off(before=3)
     handlers = [replace(one, data_loss=DataLoss.CONTINUE) for one in configuration.handlers]
-    start_job(replace(configuration, handlers=tuple(handlers))).join()
-    assert sorted(one.value for one in read_all(target)) == [b"kept", b"other", b"other"]
+    jobs.start(replace(configuration, handlers=tuple(handlers))).join()
+    assert sorted(jobs.values(target)) == [b"kept", b"other", b"other"]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer
+from kafka import KafkaConsumer
 from kafka.structs import OffsetAndMetadata, TopicPartition
-from tests.streaming.conftest import RunningJob
-from tests.streaming.test_traffic import create_topics_of, put
+from tests.streaming.conftest import Jobs
+from tests.streaming.test_traffic import networked, put
 
-from redrive.configuration import JobConfiguration
 from redrive.topology.files import SourceText
 from redrive.topology.names import put_topic
 
@@ -35,46 +32,41 @@ queue_managers:
 """
 
 
-def test_trigger_messages_come_with_the_messages_that_cause_them(
-    admin: KafkaAdminClient, bootstrap_servers: str, produce: Any, read_all: Any,
-    configure: Callable[..., JobConfiguration],
-    start_job: Callable[[JobConfiguration], RunningJob],
-) -> None:  # fmt: skip
+def test_trigger_messages_come_with_the_messages_that_cause_them(jobs: Jobs) -> None:
     """FIRST once until the group has read the queue, EVERY each time, DEPTH at the fifth."""
     sources = (
         SourceText("TRIG.A.mqsc", SHOP),
         SourceText("TRIG.B.mqsc", OFFICE),
         SourceText("bindings.yaml", BINDINGS),
     )
-    create_topics_of(sources, admin)
-    job = start_job(configure({}, topology=sources))
+    job = jobs.start(networked(jobs, sources))
 
     def triggered() -> list[str]:
-        return sorted(record.key.decode() for record in read_all("TRIG.B--INIT"))
+        return sorted(record.key.decode() for record in jobs.read("TRIG.B--INIT"))
 
-    produce(put_topic("TRIG.A"), [put("FAR", b"%d" % number) for number in range(3)])
+    jobs.produce(put_topic("TRIG.A"), [put("FAR", b"%d" % number) for number in range(3)])
     job.wait_for_records(6)
     assert triggered() == ["ORDERS"]
     # The group reads all but one; the queue is not empty, and then it is.
     for offset, expected in ((2, ["ORDERS"]), (4, ["ORDERS", "ORDERS"])):
-        _commit(bootstrap_servers, "TRIG.B--ORDERS", read_to=offset)
-        produce(put_topic("TRIG.A"), [put("FAR", b"more")])
+        _commit(jobs.bootstrap_servers, "TRIG.B--ORDERS", read_to=offset)
+        jobs.produce(put_topic("TRIG.A"), [put("FAR", b"more")])
         job.wait_for_records(8 if offset == 2 else 10)
         assert triggered() == expected
-    produce(put_topic("TRIG.B"), [put("FIVE", b"%d" % number) for number in range(4)])
+    jobs.produce(put_topic("TRIG.B"), [put("FIVE", b"%d" % number) for number in range(4)])
     job.wait_for_records(14)
     assert "FIVE" not in triggered()
-    produce(put_topic("TRIG.B"), [put("FIVE", b"4"), put("FIVE", b"5"), *[put("EACH", b"x")] * 3])
+    jobs.produce(
+        put_topic("TRIG.B"), [put("FIVE", b"4"), put("FIVE", b"5"), *[put("EACH", b"x")] * 3]
+    )
     job.wait_for_records(19)
     job.stop()
     assert triggered() == [*["EACH"] * 3, "FIVE", "ORDERS", "ORDERS"]
-    for record in read_all("TRIG.B--INIT"):
+    for record in jobs.read("TRIG.B--INIT"):
         assert record.value[:4] == b"TM  "
         assert record.value[172:].startswith(b"/usr/bin/pay "), record.value
-    assert len(read_all("TRIG.B--ORDERS")) == 5
-    details = [
-        json.loads(one.value)["detail"] for one in read_all(job.configuration.outcomes_topic)
-    ]
+    assert len(jobs.read("TRIG.B--ORDERS")) == 5
+    details = [outcome["detail"] for outcome in jobs.outcomes(job.configuration)]
     assert details.count("trigger message on INIT@TRIG.B") == 6
 
 

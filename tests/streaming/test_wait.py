@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,6 +11,7 @@ from typing import Final
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
+from tests.commands import python
 from tests.conftest import eventually, read_records, send_records
 from tests.streaming.served_job import ServedJob
 
@@ -52,13 +51,7 @@ def test_a_job_that_is_started_before_its_broker_handles_what_comes(
     eventually(lambda: job.health()["state"] == "waiting", "the page tells that it waits")
     assert [job.get(path)[0] for path in ("/readyz", "/livez", "/healthz")] == [503, 200, 200]
     assert job.health()["message"] == why
-    shown = subprocess.run(
-        [sys.executable, "-m", "redrive", "status"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    shown = python("-m", "redrive", "status", cwd=tmp_path)
     assert (shown.returncode, why in shown.stdout) == (0, True), shown
     assert job.log.count(WAITS) == 1, job.log
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.commands import python
 from tests.conftest import eventually
-from tests.streaming.conftest import letter
+from tests.streaming.conftest import Jobs, letter
 from tests.streaming.served_job import ServedJob
 
 KEEPS = "ACTION(IGNORE)\n"
@@ -49,14 +47,10 @@ def job(tmp_path: Path, bootstrap_servers: str) -> Iterator[ServedJob]:
 
 
 def test_a_table_that_a_config_map_brings_decides_and_a_broken_one_does_not(
-    job: ServedJob,
-    tmp_path: Path,
-    queues: Callable[..., str],
-    produce: Any,
-    read_all: Callable[..., list[Any]],
+    jobs: Jobs, job: ServedJob, tmp_path: Path
 ) -> None:
     """What remains is decided afresh by the new table; a broken one is told until it is mended."""
-    dlq, target = queues("dlq"), queues("orders")
+    dlq, target = jobs.topic("dlq"), jobs.topic("orders")
     mounted, settings = ConfigMap(tmp_path / "mounted"), job.settings(dlq)
     forwards = f"ACTION(FWD) FWDQ('{target}') HEADER(NO)\n"
 
@@ -65,17 +59,16 @@ def test_a_table_that_a_config_map_brings_decides_and_a_broken_one_does_not(
         return next(line.rpartition(" ")[2] for line in lines if line.startswith(METRIC))
 
     def bodies() -> list[bytes]:
-        return sorted(record.value for record in read_all(target))
+        return sorted(jobs.values(target))
 
     def status() -> str:
-        command = [sys.executable, "-m", "redrive", "status", "-c", str(path)]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return python("-m", "redrive", "status", "-c", path, code=0).stdout
 
     mounted.write(redrive_toml=settings, orders_rul=KEEPS)
     path = mounted.folder / "redrive.toml"
     job.start(path)
     job.says("handling the dead letters")
-    produce(dlq, [letter(2053, "gone", b"first")])
+    jobs.produce(dlq, [letter(2053, "gone", b"first")])
     job.says("1 remains")
 
     mounted.write(redrive_toml=settings, orders_rul=forwards)
@@ -88,14 +81,13 @@ def test_a_table_that_a_config_map_brings_decides_and_a_broken_one_does_not(
     assert "orders.rul:1:8: " in job.log
     eventually(lambda: "settings or tables are refused" in status(), "status tells it")
     assert metric() == "0.0"
-    produce(dlq, [letter(2053, "gone", b"second")])
+    jobs.produce(dlq, [letter(2053, "gone", b"second")])
     eventually(lambda: bodies() == [b"first", b"second"], "the old table goes on")
 
     mounted.write(redrive_toml=settings, orders_rul=forwards)
     job.says("restarted with", times=2)
     eventually(lambda: metric() == "1.0", "the refusal is over")
     eventually(lambda: "refused" not in status(), "status tells that it is over")
-    ran = [sys.executable, "-m", "redrive", "tables", "-c", str(path), "--json"]
-    kept = subprocess.run(ran, capture_output=True, text=True, check=True).stdout
+    kept = python("-m", "redrive", "tables", "-c", path, "--json", code=0).stdout
     assert kept.count('"hash"') == 2, kept
     job.stopped()

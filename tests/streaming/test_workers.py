@@ -21,13 +21,7 @@ from redrive.engine.statistics import (
     Failure,
     OutcomeKind,
 )
-from redrive.errors import (
-    FatalFault,
-    FencedFault,
-    ProtocolError,
-    SupersededFault,
-    TransientFault,
-)
+from redrive.errors import FatalFault, FencedFault, ProtocolError, SupersededFault, TransientFault
 from redrive.messages import TopicPartition
 from redrive.streaming.emission import NO_STATE, BatchState, Emitted
 from redrive.streaming.workers import TaskResult, _emission, emit_task

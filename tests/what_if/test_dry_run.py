@@ -8,40 +8,31 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from kafka import KafkaAdminClient
+from tests.commands import redrive
 from tests.configurations import write_settings
 from tests.outcomes.small_job import SmallJob, dead_letter
 from tests.what_if.test_tally import NEW, answer_of
 
-from redrive.command import main
 from redrive.what_if.document import document_of_table
 from redrive.what_if.text import lines_of_table
 
+dry_run = partial(redrive, "run", "--dry-run")
 
-def dry_run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["run", "--dry-run", *map(str, arguments)])
-
-
-def explain(table: str | Path, *arguments: str | Path) -> Result:
-    """The command, over a topic."""
-    return CliRunner().invoke(main, ["explain", str(table), *map(str, arguments)])
+explain = partial(redrive, "explain")
 
 
-def test_what_is_told_is_what_the_job_then_does(
-    small_job: SmallJob, produce: Callable[..., None], admin: KafkaAdminClient, tmp_path: Path
-) -> None:
+def test_what_is_told_is_what_the_job_then_does(small_job: SmallJob, tmp_path: Path) -> None:
     """Counts by rule and target; no topic is made, no record written, no position moved."""
     topic = small_job.identity.topic
-    empty = dry_run("-c", small_job.config_file)
-    assert empty.exit_code == 0, empty.output
+    empty = dry_run("-c", small_job.config_file, code=0)
     assert "nothing waits: there is nothing to do" in empty.stdout
-    produce(
+    small_job.kafka.produce(
         topic,
         [
             *(dead_letter(n, "2053", "GONE", partition=n % 2) for n in range(4)),
@@ -50,7 +41,7 @@ def test_what_is_told_is_what_the_job_then_does(
             {"value": b"no header", "partition": 0},
         ],
     )
-    before = _everything(admin)
+    before = _everything(small_job.kafka.admin)
     answer = json.loads(dry_run("-c", small_job.config_file, "--json").stdout)["handlers"][0]
     shown = dry_run("-c", small_job.config_file)
     (tmp_path / "same.rul").write_text(small_job.configuration.handlers[0].rules)
@@ -62,7 +53,7 @@ def test_what_is_told_is_what_the_job_then_does(
     )
     servers = small_job.configuration.connection.bootstrap_servers
     unknown = explain(tmp_path / "other.rul", "--topic", topic, "--bootstrap-server", servers)
-    assert _everything(admin) == before
+    assert _everything(small_job.kafka.admin) == before
     assert small_job.committed() == {}
     assert same["actions"] == answer["actions"]
     assert same["targets"] == answer["targets"]
@@ -78,7 +69,7 @@ def test_what_is_told_is_what_the_job_then_does(
     assert "nothing was written" in shown.stdout
 
     small_job.step(int(time.time() * 1000))
-    written = small_job.read_all(small_job.configuration.outcomes_topic)
+    written = small_job.kafka.read(small_job.configuration.outcomes_topic)
     done = [json.loads(one.value) for one in written]
     assert answer["actions"] == Counter(one["action"] or "REMAINS" for one in done)
     counted = {it["line"]: it["count"] for it in answer["rules"]}
@@ -120,20 +111,17 @@ def test_what_cannot_be_tried_is_an_error(settings: Path) -> None:
         result.output
     )
     settings.with_name("orders.rul").write_text("REASON(2053) ACTION(\n")
-    assert dry_run("-c", settings).exit_code == 1
-    result = CliRunner().invoke(main, ["run", "-c", str(settings), "--json"])
-    assert result.exit_code == 2
+    dry_run("-c", settings, code=1)
+    result = redrive("run", "-c", settings, "--json", code=2)
     assert "--json is for --dry-run" in result.output
 
 
 def test_what_cannot_be_explained_of_a_topic_is_an_error(settings: Path) -> None:
     """A topic without a handler, a message beside the topic, a table with errors."""
     table = settings.with_name("orders.rul")
-    found = explain(table, "--topic", "orders.dlp", "-c", settings)
-    assert found.exit_code == 2
+    found = explain(table, "--topic", "orders.dlp", "-c", settings, code=2)
     assert "no handler for orders.dlp" in found.output
-    found = explain(table, "--topic", "orders.dlq", "-c", settings, "--field", "REASON=1")
-    assert found.exit_code == 2
+    found = explain(table, "--topic", "orders.dlq", "-c", settings, "--field", "REASON=1", code=2)
     found = explain(table, "--topic", "orders.dlq", "-c", settings)
     assert (found.exit_code, "no broker can be reached" in found.output) == (1, True)
     (settings.parent / "new.rul").write_text("REASON(\n")
@@ -147,7 +135,6 @@ def test_a_topic_that_is_not_there_is_told(small_job: SmallJob, tmp_path: Path) 
     config = Path(small_job.config_file)
     other = tmp_path / "other.toml"
     other.write_text(config.read_text().replace(f'"{topic}"', f'"{topic}x"'))
-    result = dry_run("-c", other)
-    assert result.exit_code == 1
+    result = dry_run("-c", other, code=1)
     assert f"there is no topic {topic}x" in result.output
     assert topic in result.output

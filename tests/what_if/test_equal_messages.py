@@ -21,13 +21,7 @@ from redrive.messages import DeadLetterDecoder, Headers, Records, TopicPartition
 from redrive.messages.own_headers import GROUP_TOPIC, GroupTopic
 from redrive.rules import RetryTo, original_target
 from redrive.topology.put import Destination, QueueLimits, Refusal
-from redrive.what_if.equal_messages import (
-    Disposition,
-    SharedDecoder,
-    Trial,
-    Verdict,
-    verdict_of,
-)
+from redrive.what_if.equal_messages import Disposition, SharedDecoder, Trial, Verdict, verdict_of
 
 NOW = 90_000
 CLUSTER = KnownCluster(

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from click.testing import CliRunner, Result
+from tests.commands import python, redrive
 from tests.configurations import write_settings
 from tests.outcomes.samples import START
 from tests.outcomes.small_job import SmallJob, dead_letter
 
-from redrive.command import main
 from redrive.engine.ordering import Round
 from redrive.messages import Headers, Records, TopicPartition
 from redrive.outcomes.rows import Row, row_of
@@ -43,8 +40,7 @@ SCHEME(redrive) REASON(MQRC_NOT_AUTHORIZED) ACTION(DISCARD)
 """
 
 
-def plan(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["plan", *map(str, arguments)])
+plan = partial(redrive, "plan")
 
 
 def test_notes_of_rounds_are_no_messages() -> None:
@@ -57,15 +53,11 @@ def test_notes_of_rounds_are_no_messages() -> None:
 
 @pytest.mark.parametrize("new", [NEW, NEW_OF_KAFKA], ids=["IBM", "KAFKA"])
 def test_the_answer_is_what_the_job_then_does(
-    new: str,
-    small_job: SmallJob,
-    produce: Callable[..., None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    new: str, small_job: SmallJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Remaining, parked and unread messages; then the new table takes over and does just that."""
     topic = small_job.identity.topic
-    produce(
+    small_job.kafka.produce(
         topic,
         [
             *(dead_letter(n, "2053", "GONE", partition=n % 2) for n in range(4)),
@@ -74,7 +66,7 @@ def test_the_answer_is_what_the_job_then_does(
         ],
     )
     small_job.step(START)
-    produce(
+    small_job.kafka.produce(
         topic,
         [
             *(dead_letter(n, "2053", "ELSEWHERE", partition=0) for n in range(3)),
@@ -84,14 +76,13 @@ def test_the_answer_is_what_the_job_then_does(
     text = new.format(target=small_job.target)
     (tmp_path / "new.rul").write_text(text)
 
-    found = plan(tmp_path / "new.rul", "-c", small_job.config_file, "--json")
-    assert found.exit_code == 2, found.output
+    found = plan(tmp_path / "new.rul", "-c", small_job.config_file, "--json", code=2)
     answer = json.loads(found.stdout)
     assert answer["messages"] == {"remaining": 6, "parked": 4, "backlog": 4, "total": 14}
     assert answer["newly_discarded"] == 9
     assert [it["loss"] for it in answer["changes"]][:2] == ["newly discarded"] * 2
 
-    before = len(small_job.read_all(small_job.configuration.outcomes_topic))
+    before = len(small_job.kafka.read(small_job.configuration.outcomes_topic))
     [handler] = small_job.configuration.handlers
     changed = replace(small_job.configuration, handlers=(replace(handler, rules=text),))
     monkeypatch.setattr(question, "_MANY", 1)
@@ -99,12 +90,12 @@ def test_the_answer_is_what_the_job_then_does(
     asked = Question(old=small_job.configuration, new=changed, handler="orders", over=live)
     assert counts(document_of(ask(replace(asked, processes=2)))) == counts(answer)
     small_job.close()
-    other = SmallJob(changed, small_job.target, "", small_job.admin, small_job.read_all)
+    other = SmallJob(changed, small_job.target, "", small_job.kafka)
     try:
         other.step(START + 60_000, evaluate_remaining=True)
     finally:
         other.close()
-    outcomes = small_job.read_all(changed.outcomes_topic)
+    outcomes = small_job.kafka.read(changed.outcomes_topic)
     done = [json.loads(one.value) for one in sorted(outcomes, key=lambda it: it.timestamp)]
     done = [one for one in done if one["table"] == answer["new"]["hash"][:16]]
     assert len(outcomes) - before == len(done) == 14
@@ -156,19 +147,15 @@ def test_what_cannot_be_asked_is_told(settings: Path, tmp_path: Path) -> None:
         2,
         True,
     )
-    result = plan(new, "-c", settings, "--handler", "orders", "--since", "1d")
-    assert result.exit_code == 2
+    result = plan(new, "-c", settings, "--handler", "orders", "--since", "1d", code=2)
     assert "--over history" in result.output
-    result = plan(new, "-c", settings, "--handler", "orders")
-    assert result.exit_code == 1
+    result = plan(new, "-c", settings, "--handler", "orders", code=1)
     assert "can't be reached" in result.output
     new.write_text("DIALECT(KAFKA)\nERRCLASS(*Timeout*) ACTION(RETRY)\n")
-    result = plan(new, "-c", settings, "--handler", "orders", "--over", "history")
-    assert result.exit_code == 2
+    result = plan(new, "-c", settings, "--handler", "orders", "--over", "history", code=2)
     assert "the ledger does not keep ERRCLASS" in result.output
     new.write_text("REASON(2053) ACTION(\n")
-    result = plan(new, "-c", settings, "--handler", "orders")
-    assert result.exit_code == 1
+    result = plan(new, "-c", settings, "--handler", "orders", code=1)
 
 
 def test_spark_and_the_embedded_engine_read_the_same_history(
@@ -184,11 +171,7 @@ def test_spark_and_the_embedded_engine_read_the_same_history(
     asked += ["--since", "2026-03-02T10:00:00", "--json"]
     answers = []
     for engine in ("--no-spark", "--spark"):
-        done = subprocess.run(
-            [sys.executable, "-m", "redrive", *asked, engine],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 2, done.stderr
+        done = python("-m", "redrive", *asked, engine, code=2)
         answers.append(counts(json.loads(done.stdout)))
     assert answers[0] == answers[1]
     assert answers[0]["messages"]["history"] == 100

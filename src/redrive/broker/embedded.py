@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -69,6 +69,7 @@ class EmbeddedBroker:
         properties: Broker properties beyond, or instead of, the ones that a single node needs.
         heap: Size of the Java heap as Java writes it.
         quorum: Its place in a cluster of several brokers; None for a cluster of its own.
+        java_options: More options for the broker's Java; by default those that start it quickly.
     """
 
     def __init__(
@@ -79,12 +80,14 @@ class EmbeddedBroker:
         properties: Mapping[str, str] | None = None,
         heap: str = "512m",
         quorum: Quorum | None = None,
+        java_options: Sequence[str] | None = None,
     ) -> None:
         self._folder = BrokerFolder(directory)
         self._port = port
         self._extra = dict(properties or {})
         self._heap = heap
         self._quorum = quorum
+        self._java_options = java_options
 
     def __enter__(self) -> Self:
         self.start()
@@ -243,7 +246,7 @@ class EmbeddedBroker:
             server_properties(self._folder.data.name, port, quorum, extra=self._extra)
         )
         format_data(self._folder, quorum.cluster_id)
-        pid = start_kafka(self._folder, self._heap)
+        pid = start_kafka(self._folder, self._heap, self._java_options)
         self._folder.remember(Note(port, pid))
         return True
 

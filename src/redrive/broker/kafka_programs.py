@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from redrive.broker.folder import BrokerFolder
 from redrive.broker.process import spawn
+from redrive.class_archive import ClassArchive
 from redrive.jars import JarGroup, jar_files
-from redrive.java import find_java
+from redrive.java import Java, find_java
 
 _FORMAT_TIMEOUT: Final = 240.0
 """Seconds that Kafka's tool may take to make a data folder; it takes two on an idle machine."""
+
+
+def broker_archive(java: Java) -> ClassArchive:
+    """The archive of the classes that the broker and the tool that formats its data load.
+
+    Raises:
+        EnvironmentFault: A jar is missing.
+    """
+    return ClassArchive(
+        program="the embedded broker",
+        java=java,
+        jars=jar_files(JarGroup.BROKER),
+        installation=Path(__file__).parent,
+        training="redrive.broker.training",
+    )
 
 
 def format_data(folder: BrokerFolder, cluster_id: str) -> None:
@@ -38,27 +56,35 @@ def format_data(folder: BrokerFolder, cluster_id: str) -> None:
             raise folder.failure(f"the data folder {folder.data} could not be made") from error
 
 
-def start_kafka(folder: BrokerFolder, heap: str) -> int:
+def start_kafka(folder: BrokerFolder, heap: str, java_options: Sequence[str] | None) -> int:
     """Start the broker's process; returns its id.
 
-    The folder is configured and formatted; the size of the heap is as Java writes it.
+    The folder is configured and formatted; the size of the heap is as Java writes it. The options
+    are by default those that start it quickly.
     """
-    command = _java_command(folder, "kafka.Kafka", folder.configuration.name, heap=heap)
+    command = _java_command(
+        folder, "kafka.Kafka", folder.configuration.name, heap=heap, options=java_options
+    )
     return spawn(command, folder.log, folder=folder.path)
 
 
 def _java_command(
-    folder: BrokerFolder, main_class: str, *arguments: str, heap: str = "512m"
+    folder: BrokerFolder,
+    main_class: str,
+    *arguments: str,
+    heap: str = "512m",
+    options: Sequence[str] | None = None,
 ) -> list[str]:
     """A program of Kafka's, to be run in the folder: so no path depends on a character set."""
-    class_path = os.pathsep.join(map(str, jar_files(JarGroup.BROKER)))
+    archive = broker_archive(find_java())
     return [
-        str(find_java().executable),
+        str(archive.java.executable),
+        *(archive.options() if options is None else options),
         f"-Xmx{heap}",
         "-Djava.awt.headless=true",
         f"-Dlog4j2.configurationFile={folder.logging.name}",
         folder.mark,
-        *("-cp", class_path),
+        *("-cp", os.pathsep.join(map(str, archive.jars))),
         main_class,
         *arguments,
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from redrive.broker.kafka_programs import broker_archive
 from redrive.command.output import print_notes, progress_bar
 from redrive.errors import EnvironmentFault
 from redrive.jars import fetch_jars, jar_directory, locked_jars, verify_jars
@@ -33,16 +34,17 @@ def setup(*, verify: bool) -> None:
 
 
 def _archive_classes() -> None:
-    """Make Spark start sooner; this is optional."""
-    from redrive.streaming.class_archive import (  # noqa: PLC0415 - slow to import
-        archive_path,
-        make_archive,
-    )
+    """Make Spark and the embedded broker start sooner; this is optional."""
+    from redrive.streaming.class_archive import spark_archive  # noqa: PLC0415 - slow to import
 
-    if archive_path(find_java()).exists():
-        return
-    click.echo("Preparing Spark's start, which takes about half a minute ...", err=True)
-    try:
-        make_archive()
-    except EnvironmentFault as fault:
-        print_notes([fault.message, fault.hint])
+    java = find_java()
+    for archive in (spark_archive(java), broker_archive(java)):
+        if archive.path.exists():
+            continue
+        click.echo(
+            f"Archiving the classes of {archive.program}, half a minute at most ...", err=True
+        )
+        try:
+            archive.make()
+        except EnvironmentFault as fault:
+            print_notes([fault.message, fault.hint])

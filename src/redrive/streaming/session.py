@@ -11,7 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -27,7 +27,7 @@ from redrive.jars import JarGroup, jar_files
 from redrive.java import find_java
 from redrive.kafka.deadline import CLOSE, SILENCE, DeadlineThread, PendingCall, within
 from redrive.streaming.batch import LARGEST_RESULT
-from redrive.streaming.class_archive import archive_options
+from redrive.streaming.class_archive import spark_archive
 from redrive.streaming.kafka_options import executor_options
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _end_of_java() -> str:
 def start_session(
     configuration: JobConfiguration,
     *,
-    java_options: str | None = None,
+    java_options: Sequence[str] | None = None,
     with_delta: bool | None = None,
 ) -> SparkSession:
     """Starts Spark with the locked jars.
@@ -276,8 +276,8 @@ def start_session(
     from pyspark.sql import SparkSession  # noqa: PLC0415 - reads the environment when imported
 
     if java_options is None:
-        java_options = archive_options(java)
-    java_options = f"{_JAVA_OPTIONS} {_logging_option(configuration)} {java_options}"
+        java_options = spark_archive(java).options()
+    options = [_logging_option(configuration), *java_options]
     if with_delta is None:
         with_delta = configuration.ledger.enabled and not configuration.is_local
     settings = {
@@ -286,7 +286,9 @@ def start_session(
         **(_DELTA if with_delta else {}),
         **_jars(configuration, with_delta=with_delta),
         "spark.ui.enabled": str(configuration.spark_ui).lower(),
-        "spark.driver.extraJavaOptions": java_options,
+        "spark.driver.extraJavaOptions": " ".join(
+            [_JAVA_OPTIONS, *(f'"{option}"' for option in options)]
+        ),
         "spark.driver.memory": configuration.driver_memory,
         "spark.sql.streaming.pollingDelay": f"{int(configuration.polling_delay * 1000)}ms",
         "spark.sql.warehouse.dir": str(configuration.directory / "warehouse"),
@@ -377,4 +379,4 @@ def _logging_option(configuration: JobConfiguration) -> str:
     path = configuration.own_directory / "log4j2.properties"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_LOGGING)
-    return f'"-Dlog4j2.configurationFile={path}"'
+    return f"-Dlog4j2.configurationFile={path}"

@@ -229,8 +229,7 @@ def test_the_report_of_a_wrong_end_names_the_message() -> None:
 def trace_of(put: Message, end: End, outcomes: Sequence[Outcome]) -> Trace:
     """A message that ended somewhere, over some steps."""
     arrived = replace(
-        put.original,
-        headers=(*put.original.headers, *((name, b"1") for name in put.made)),
+        put.original, headers=(*put.original.headers, *((name, b"1") for name in put.made))
     )
     found = Found("x:0:0", put.topic, put.number, arrived)
     reason = next((one.reason for one in put.ends if one == end), 0)

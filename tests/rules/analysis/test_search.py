@@ -48,8 +48,7 @@ def test_a_value_is_found_if_there_is_one(matching: list[str], avoiding: list[st
 
 @settings(deadline=None)
 @given(
-    groups=st.lists(short_patterns.filter(bool), max_size=2),
-    avoiding=short_patterns.filter(bool),
+    groups=st.lists(short_patterns.filter(bool), max_size=2), avoiding=short_patterns.filter(bool)
 )
 @example(groups=[["A *"]], avoiding=["A"])
 @example(groups=[["A?", "B?"], ["*X", "* A"]], avoiding=["A*"])

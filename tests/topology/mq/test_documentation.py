@@ -7,9 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from tests.commands import redrive
 
-from redrive.command import main
 from redrive.messages.reasons import Reason
 from redrive.topology.mq.attributes import OPTIONS, RECORDED
 from redrive.topology.mq.objects import ATTRIBUTES
@@ -27,13 +26,12 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     ("page", "arguments", "output"), PAGES, ids=[arguments for _, arguments, _ in PAGES]
 )
 def test_a_command_prints_what_the_page_shows(
-    page: str, arguments: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, page: str, arguments: str, output: str
 ) -> None:
     """The output is the one on the page, to the letter, with the files that the page shows."""
     for name, text in re.findall(r"<!-- (\S+) -->\n```\w+\n(.*?)```", page, re.DOTALL):
-        (tmp_path / name).write_text(text)
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(main, shlex.split(arguments))
+        (folder / name).write_text(text)
+    result = redrive(*shlex.split(arguments))
     assert result.output == output
 
 
