@@ -19,7 +19,7 @@
 #   make fuzz     damaged records, RECORDS of them, and damaged texts for SECONDS each
 #   make mutations  plant mistakes in the protocol, and let the simulation find each of them
 #   make restarts  RESTARTS restarts under load, some with broken tables; each message has one whole table
-#   make bench    the benchmarks
+#   make bench    the benchmarks; an error if a ratio is below the one that was kept
 #   make bench-peers  Redrive beside what one would use instead, ROUNDS rounds of RECORDS records each
 #   make docs     the site of the documentation, in build/site; a broken link or anchor is an error
 #   make dist     the source distribution, the wheel and a bill of materials, in dist
@@ -116,6 +116,8 @@ bench: setup
 bench-peers: ROUNDS = 3
 bench-peers: setup
 	$(BIN)/python -m benchmarks.peers --rounds $(ROUNDS) $(if $(RECORDS),--records $(RECORDS))
+	$(BIN)/python -m benchmarks.peers --latency
+	$(BIN)/python -m benchmarks.peers.matchers
 	$(BIN)/python -m benchmarks.peers --table
 
 docs: .docs/.packages

@@ -7,6 +7,7 @@ import sys
 from typing import Final
 
 PROGRAMS: Final = (
+    "guard",
     "matcher",
     "messages",
     "resolution",

@@ -1,4 +1,4 @@
-"""Curves over time as one SVG file, which any browser shows."""
+"""Curves over time, or bars, as one SVG file, which any browser shows."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ _WIDTH: Final = 1000
 _HEIGHT: Final = 170
 _LEFT: Final = 80
 _GAP: Final = 50
+_BAR: Final = 30
+_NAME: Final = 220
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,34 @@ def svg(
         top = _GAP + number * (_HEIGHT + _GAP)
         parts += _panel(panel, times, longest, top)
         parts += [_mark(at / longest, what, top) for at, what in marks.items()]
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def bars(title: str, values: Mapping[str, float], ours: str) -> str:
+    """A picture of a bar for each value.
+
+    Args:
+        title: What the picture shows, with its unit.
+        values: By name, from above to below.
+        ours: How the names begin whose bars have a colour.
+    """
+    most = max(values.values(), default=0.0) or 1.0
+    height = _GAP + len(values) * _BAR
+    box = f'viewBox="0 0 {_NAME + _WIDTH + 20} {height}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {box} font-family="sans-serif" font-size="15">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{_NAME}" y="24" font-size="18">{escape(title)}</text>',
+    ]
+    for number, (name, value) in enumerate(values.items()):
+        top, width = _GAP - 10 + number * _BAR, (_WIDTH - 90) * value / most
+        colour = _COLOURS[0] if name.startswith(ours) else "#b5b5b5"
+        frame = f'x="{_NAME}" y="{top}" width="{width:.1f}" height="{_BAR - 6}"'
+        parts += [
+            f'<text x="{_NAME - 10}" y="{top + 17}" text-anchor="end">{escape(name)}</text>',
+            f'<rect {frame} fill="{colour}"/>',
+            f'<text x="{_NAME + width + 8:.1f}" y="{top + 17}">{value:,.0f}</text>',
+        ]
     return "\n".join([*parts, "</svg>\n"])
 
 

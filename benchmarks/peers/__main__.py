@@ -1,102 +1,171 @@
 """Redrive beside what one would use instead: dead letters routed by a table.
 
     python -m benchmarks.peers [--records 1000000] [--rounds 3] [--only NAME] [--report FILE]
-    python -m benchmarks.peers --table [FILE]
+    python -m benchmarks.peers --latency [--only NAME]
+    python -m benchmarks.peers --table [--report FILE]
 
 Each contestant does the job of ``benchmarks.peers.dlq_route``, in turns, on one broker, and broker
-and contestant have the same two cores. The second form writes the results into docs/benchmarks.md.
+and contestant have the same two cores. The report is written after each run; what it has of other
+sets of rules, and of other contestants, stays. The last form writes it into docs/performance.md.
 """
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import json
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.command_line import broker, parser
-from benchmarks.peers.contestants import Contestant, contestants
+from benchmarks.peers.contestants import CEILING, Contestant, contestants
 from benchmarks.peers.dlq_route import Form, Work, fill
+from benchmarks.peers.latency import latency
 from benchmarks.peers.measurement import Field, median_of
-from benchmarks.peers.report import write_tables
+from benchmarks.peers.report import write_page
+from confluent_kafka import KafkaException
+from kafka.errors import KafkaError
 
 from redrive.broker import EmbeddedBroker
+from redrive.errors import RedriveError
 
 RESULTS: Final = Path(__file__).parents[1] / "results" / "peers.json"
 _CORES: Final = 2
 _BUSY: Final = 0.5
 """Load average before the start, above which the machine is called busy."""
+_FAILURES: Final = (
+    SystemExit, RedriveError, KafkaException, KafkaError, OSError, subprocess.SubprocessError,
+)  # fmt: skip
+"""What one contestant may meet; the others go on."""
+
+
+class Report:
+    """The results so far, in a file.
+
+    Args:
+        file: Where they are; it need not exist.
+        facts: What holds for everything that is measured now.
+    """
+
+    def __init__(self, file: Path, facts: dict[str, Any]) -> None:
+        self._file, self._facts = file, facts
+        self._all: dict[str, Any] = {"sets": [], "latency": []}
+        if file.exists():
+            self._all = json.loads(file.read_text(encoding="utf-8"))
+
+    def put(self, part: str, work: Work, entry: dict[str, Any]) -> None:
+        """Writes what is known of a contestant, in place of what was.
+
+        Args:
+            part: ``sets`` or ``latency``.
+            work: What it worked on.
+            entry: Its name and results.
+        """
+        place: dict[str, Any] = {"form": work.form, "rules": work.count}
+        found = [it for it in self._all[part] if place.items() <= it.items()]
+        one = found[0] if found else place | {"contestants": []}
+        others = [it for it in one["contestants"] if it["name"] != entry["name"]]
+        one |= self._facts | {"contestants": [*others, entry]}
+        self._all[part] = [*(it for it in self._all[part] if it is not one), one]
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.write_text(json.dumps(self._all, indent=1) + "\n", encoding="utf-8")
 
 
 def measure(
-    work: Work, chosen: list[Contestant], count: int, rounds: int, patience: float
-) -> dict[str, Any]:
-    """All contestants on one set of rules and records."""
+    report: Report, work: Work, chosen: Sequence[Contestant], options: argparse.Namespace
+) -> bool:
+    """All contestants on one set of rules and records; whether each did the job."""
     runs: dict[str, list[dict[str, Any]]] = {it.name: [] for it in chosen}
     failed: dict[str, str] = {}
+    numbers = itertools.count(1)
     with broker() as (folder, servers):
-        fill(servers, work, count)
+        grounds = {}
         pid = EmbeddedBroker(folder / "broker").status().pid
-        ground = Field(servers, pid, work, count, folder=folder, patience=patience)
-        for number in range(rounds):
-            for contestant in chosen[number % len(chosen) :] + chosen[: number % len(chosen)]:
-                if contestant.name in failed:
+        for share in sorted({it.share for it in chosen}):
+            source, count = f"dlq.in.{share}", options.records // share
+            fill(servers, work, source, count)
+            grounds[share] = Field(
+                servers, pid, work, source, count, folder=folder, patience=options.patience
+            )
+        for number in range(options.rounds):
+            first = number % len(chosen)
+            for it in [*chosen[first:], *chosen[:first]]:
+                if failed.get(it.name):
                     continue
-                try:
-                    runs[contestant.name].append(ground.run(contestant))
-                    print(contestant.name, runs[contestant.name][-1], flush=True)
-                except SystemExit as error:
-                    failed[contestant.name] = str(error)
-                    print(error, flush=True)
-    return {
-        "form": work.form, "rules": work.count, "records": count,
-        "contestants": [
-            {
-                "name": it.name, "versions": it.versions, "remark": it.remark,
-                "promise": "exactly once" if it.exactly_once else "at least once",
-                "median": median_of(runs[it.name]), "runs": runs[it.name],
-            }
-            for it in chosen if runs[it.name] and it.name not in failed
-        ],
-        "failed": {name: text.splitlines()[0] for name, text in failed.items()},
-    }  # fmt: skip
+                # It runs when it is asked for its figures.
+                run = map(grounds[it.share].run, [it], [f"peer{next(numbers)}"])
+                failed[it.name] = _collect(it, run, runs[it.name])
+                entry = {"median": median_of(runs[it.name]), "runs": runs[it.name]}
+                entry |= {"records": options.records // it.share, "failed": failed[it.name]}
+                report.put("sets", work, _about(it) | entry)
+    return not any(failed.values())
+
+
+def measure_latency(
+    report: Report, chosen: Sequence[Contestant], options: argparse.Namespace
+) -> bool:
+    """Produce to visible at several rates; whether each contestant did the job."""
+    failed = []
+    with broker() as (folder, servers):
+        for number, it in enumerate(chosen):
+            work = Work(Form.SPRING, 200, f"quick{number}.")
+            rates: list[dict[str, Any]] = []
+            run = latency(it, servers, work, folder / f"quick{number}", options.patience)
+            failed.append(_collect(it, run, rates))
+            report.put("latency", work, _about(it) | {"rates": rates, "failed": failed[-1]})
+    return not any(failed)
+
+
+def _collect(it: Contestant, run: Iterable[dict[str, Any]], results: list[dict[str, Any]]) -> str:
+    """Adds the results of a run as they come; why it failed, if it did."""
+    try:
+        for one in run:
+            results.append(one)
+            print(it.name, one, flush=True)
+    except _FAILURES as error:
+        print(f"{it.name}: {error}", flush=True)
+        return (str(error) or repr(error)).splitlines()[0]
+    return ""
+
+
+def _about(it: Contestant) -> dict[str, Any]:
+    promise = "exactly once" if it.exactly_once else "at least once"
+    return {"name": it.name, "versions": it.versions, "remark": it.remark, "promise": promise}
 
 
 def main() -> int:
     """The command line."""
-    asked = parser(__doc__, records=1_000_000, rounds=3, patience=3_600.0)
+    asked = parser(__doc__, records=1_000_000, rounds=3, patience=600.0)
     asked.add_argument("--only", action="append", choices=[*contestants()])
     asked.add_argument("--rules", type=int, action="append", metavar="N")
     asked.add_argument("--form", type=Form, action="append", choices=[*Form])
     asked.add_argument("--report", type=Path, default=RESULTS)
-    asked.add_argument("--table", action="store_true", help="write docs/benchmarks.md only")
-    arguments = asked.parse_args()
-    if arguments.table:
-        write_tables(json.loads(arguments.report.read_text(encoding="utf-8")))
+    asked.add_argument("--latency", action="store_true", help="measure it, and no throughput")
+    asked.add_argument("--table", action="store_true", help="write docs/performance.md only")
+    options = asked.parse_args()
+    if options.table:
+        write_page(options.report.parent)
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # contestants and broker end too
     cores = sorted(os.sched_getaffinity(0))[:_CORES]
     load = os.getloadavg()[0]
     os.sched_setaffinity(0, cores)  # whatever is started from here on keeps it
     every = contestants()
-    chosen = [it for name, it in every.items() if name in (arguments.only or every)]
-    report: dict[str, Any] = {
-        "cores": len(cores), "load before": round(load, 1), "busy": load > _BUSY, "sets": [],
-    }  # fmt: skip
-    for form in arguments.form or list(Form):
-        for rules in arguments.rules or (20, 200, 2_000):
-            work = Work(form, rules)
-            report["sets"].append(
-                measure(work, chosen, arguments.records, arguments.rounds, arguments.patience)
-            )
-            arguments.report.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(report, indent=1) + "\n"
-            arguments.report.write_text(text, encoding="utf-8")
-    if arguments.json:
-        print(json.dumps(report))
-    return 1 if any(it["failed"] for it in report["sets"]) else 0
+    chosen = [it for name, it in every.items() if name in (options.only or every)]
+    facts = {"cores": len(cores), "load before": round(load, 1), "busy": load > _BUSY}
+    report = Report(options.report, facts)
+    forms, rules = options.form or list(Form), options.rules or (20, 200, 2_000)
+    if options.latency:
+        live = [it for it in chosen if it.name != CEILING]
+        return int(not measure_latency(report, live, options))
+    works = [Work(form, count) for form in forms for count in rules]
+    did = [measure(report, work, chosen, options) for work in works]
+    return int(not all(did))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A loop of aiokafka in transactions. Arguments: broker, name, rules, folder."""
+"""A loop of aiokafka in transactions. Arguments: broker, name, source, rules, folder."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from benchmarks.peers.matching import Router
 
-SOURCE: Final = "dlq.in"
 _AT_ONCE: Final = 10_000
 
 
-async def run(servers: str, name: str, rules: Path) -> None:
+async def run(servers: str, name: str, source: str, rules: Path) -> None:
     """Routes until the process is stopped."""
     router = Router(rules)
     consumer = AIOKafkaConsumer(
-        SOURCE,
+        source,
         bootstrap_servers=servers,
         group_id=name,
         enable_auto_commit=False,
@@ -41,7 +40,7 @@ async def run(servers: str, name: str, rules: Path) -> None:
             async with producer.transaction():
                 for lane, records in batches.items():
                     for record in records:
-                        place = SOURCE, lane.partition, record.offset
+                        place = source, lane.partition, record.offset
                         target, headers = router.forwarded(place, record.value, record.headers)
                         await producer.send(target, record.value, record.key, headers=headers)
                 positions = {lane: records[-1].offset + 1 for lane, records in batches.items()}
@@ -49,4 +48,5 @@ async def run(servers: str, name: str, rules: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
+    _servers, _name, _source, _rules, _ = sys.argv[1:]
+    asyncio.run(run(_servers, _name, _source, Path(_rules)))

@@ -1,11 +1,11 @@
-"""A dataflow of Bytewax, at least once. Arguments: broker, name, rules, folder."""
+"""A dataflow of Bytewax, at least once. Arguments: broker, name, source, rules, folder."""
 
 from __future__ import annotations
 
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from benchmarks.peers.matching import Router
 from bytewax import operators
@@ -15,28 +15,26 @@ from bytewax.dataflow import Dataflow
 from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.run import cli_main
 
-SOURCE: Final = "dlq.in"
-
 
 def main() -> None:
     """Routes until the process is stopped."""
-    servers, name, rules, folder = sys.argv[1:]
+    servers, name, source, rules, folder = sys.argv[1:]
     router = Router(Path(rules))
     database = Path(folder, "recovery")
     database.mkdir()
     init_db_dir(database, 1)
 
     def routed(record: Any) -> Any:  # noqa: ANN401 - Bytewax is in another environment
-        place = SOURCE, record.partition, record.offset
+        place = source, record.partition, record.offset
         target, headers = router.forwarded(place, record.value, record.headers)
         return KafkaSinkMessage(record.key, record.value, topic=target, headers=headers)
 
     flow = Dataflow(name)
-    source = kafka.input("read", flow, brokers=[servers], topics=[SOURCE], batch_size=10_000)
+    read = kafka.input("read", flow, brokers=[servers], topics=[source], batch_size=10_000)
     written = {"linger.ms": "20", "compression.type": "lz4", "batch.size": "524288"}
     kafka.output(
         "write",
-        operators.map("route", source.oks, routed),
+        operators.map("route", read.oks, routed),
         brokers=[servers],
         topic=router.targets[-1],
         add_config=written,

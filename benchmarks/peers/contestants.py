@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +19,9 @@ from redrive.java import find_java
 
 HERE: Final = Path(__file__).parent
 JAVA: Final = HERE / "java"
+CEILING: Final = "bare produce"
+"""The same bytes written in transactions, and nothing else: the ceiling."""
+_FLINK: Final = HERE / "apache-flink.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class Assignment:
     servers: str
     name: str
     """Of the application, consumer group and transactional ids; another one in each run."""
+    source: str
+    """Topic of the dead letters."""
     form: Form
     table: str
     """The rules as Redrive reads them."""
@@ -53,10 +58,15 @@ class Contestant:
     remark: str = ""
     exactly_once: bool = True
     """Whether it promises that and commits its offsets; else every record arrives at least once."""
+    share: int = 1
+    """One of so many of the records are enough for one that is slow: rates are a second's."""
 
 
 def environment(lock: Path) -> Path:
-    """The Python of an environment with the packages of a lock; made if it is not there."""
+    """The Python of an environment with the packages of a lock; made if it is not there.
+
+    Some packages are only published as sources, and are built.
+    """
     folder = cache_directory() / "peers"
     place = folder / f"{lock.stem}-{sha256(lock.read_bytes()).hexdigest()[:16]}"
     python = place / "bin" / "python"
@@ -64,22 +74,32 @@ def environment(lock: Path) -> Path:
         if not (place / "complete").exists():
             subprocess.run([sys.executable, "-m", "venv", "--clear", place], check=True)
             pip = f"{python} -m pip --disable-pip-version-check install --quiet --require-hashes"
-            subprocess.run([*pip.split(), "--only-binary", ":all:", "-r", lock], check=True)
+            subprocess.run([*pip.split(), "-r", lock], check=True)
             (place / "complete").touch()
     return python
 
 
-def java(group: str, main: str) -> list[str]:
+def jars_of(group: str) -> list[Path]:
+    """The jars of a group, which are fetched if they are not there."""
+    lock = (JAVA / "jars.lock").read_text(encoding="utf-8")
+    fetch_jars(lock)
+    return jar_files(group, lock)
+
+
+def java(main: str, jars: Sequence[Path], *shared: str, heap: str = "1g") -> list[str]:
     """The command for a Java class of this folder, which is compiled if it has changed.
+
+    Args:
+        main: The class.
+        jars: Its class path.
+        shared: Other classes of the folder that it needs.
+        heap: Most memory for objects.
 
     Raises:
         SystemExit: There is no compiler.
     """
-    lock = (JAVA / "jars.lock").read_text(encoding="utf-8")
-    fetch_jars(lock)
-    jars = list(map(str, jar_files(group, lock)))
-    sources = [JAVA / "Rules.java", JAVA / f"{main}.java"]
-    content = b"".join(source.read_bytes() for source in sources) + lock.encode()
+    sources = [JAVA / f"{name}.java" for name in (*shared, main)]
+    content = b"".join(source.read_bytes() for source in sources) + str(jars).encode()
     folder = cache_directory() / "peers"
     classes = folder / f"{main}-{sha256(content).hexdigest()[:16]}"
     home = find_java()
@@ -88,30 +108,47 @@ def java(group: str, main: str) -> list[str]:
             compiler = home.home / "bin" / "javac"
             if not compiler.exists():
                 raise SystemExit(f"no Java compiler in {home}; install a JDK")
-            path = os.pathsep.join(jars)
-            subprocess.run([compiler, "-cp", path, "-d", classes, *sources], check=True)
-    return [str(home.executable), "-Xmx1g", "-cp", os.pathsep.join([str(classes), *jars]), main]
+            subprocess.run([compiler, "-cp", _path(jars), "-d", classes, *sources], check=True)
+    return [str(home.executable), f"-Xmx{heap}", "-cp", _path([classes, *jars]), main]
+
+
+def _path(jars: Sequence[Path]) -> str:
+    return os.pathsep.join(map(str, jars))
 
 
 def _here(module: str, *more: str) -> Command:
     """A contestant that runs in the project's own environment."""
     return lambda it: [
         sys.executable, "-m", f"benchmarks.peers.{module}",
-        it.servers, it.name, str(it.rules), *more,
+        it.servers, it.name, it.source, str(it.rules), *more,
     ]  # fmt: skip
 
 
 def _python(package: str, module: str) -> Command:
     """A contestant in an environment of its own."""
     lock = HERE / f"{package}.lock"
-    return lambda it: [
-        str(environment(lock)), "-m", f"benchmarks.peers.{module}",
-        it.servers, it.name, str(it.rules), str(it.folder),
-    ]  # fmt: skip
+    return lambda it: [str(environment(lock)), "-m", f"benchmarks.peers.{module}", *_given(it)]
 
 
-def _java(main: str) -> Command:
-    return lambda it: [*java("peers", main), it.servers, it.name, str(it.rules), str(it.folder)]
+def _given(it: Assignment) -> list[str]:
+    return [it.servers, it.name, it.source, str(it.rules), str(it.folder)]
+
+
+def _java(main: str, *more: str, heap: str = "1g") -> Command:
+    return lambda it: [*java(main, jars_of("peers"), "Rules", heap=heap), *_given(it), *more]
+
+
+def _flink(it: Assignment) -> list[str]:
+    """Flink's own jars come with its Python package."""
+    jars = [*environment(_FLINK).parents[1].glob("lib/*/site-packages/pyflink/lib/*.jar")]
+    return [*java("FlinkRoute", [*sorted(jars), *jars_of("flink")], "Rules"), *_given(it)]
+
+
+def _flink_table(it: Assignment) -> list[str]:
+    python, root = str(environment(_FLINK)), HERE.parents[1]
+    program = [python, "-m", "benchmarks.peers.flink_table", *_given(it), _path(jars_of("flink"))]
+    # Its Java starts Python again, elsewhere.
+    return ["env", f"JAVA_HOME={find_java().home}", f"PYTHONPATH={root}", *program]
 
 
 def _redrive(*, ledger: bool) -> Command:
@@ -120,7 +157,7 @@ def _redrive(*, ledger: bool) -> Command:
         settings = it.folder / "redrive.toml"
         text = f'[application]\nname = "{it.name}"\ndirectory = "job"\n'
         text += f'[kafka]\nbootstrap_servers = "{it.servers}"\n'
-        text += '[[handlers]]\nqueue = "dlq.in"\nrules = "dlq.rul"\n'
+        text += f'[[handlers]]\nqueue = "{it.source}"\nrules = "dlq.rul"\n'
         text += f"[ledger]\nenabled = {'true' if ledger else 'false'}\n"
         settings.write_text(text, encoding="utf-8")
         return [sys.executable, "-m", "redrive", "run", "-c", str(settings)]
@@ -130,8 +167,12 @@ def _redrive(*, ledger: bool) -> Command:
 
 def _spark(it: Assignment) -> list[str]:
     (it.folder / "case.sql").write_text(it.case, encoding="utf-8")
-    given = it.servers, it.name, it.form, str(it.folder)
+    given = it.servers, it.name, it.source, it.form, str(it.folder)
     return [sys.executable, "-m", "benchmarks.peers.spark_sink", *given]
+
+
+def _spark_udf(it: Assignment) -> list[str]:
+    return [*_spark(it), str(it.rules)]
 
 
 def _version(package: str) -> str:
@@ -142,7 +183,8 @@ def _version(package: str) -> str:
     raise ValueError(f"{package}.lock does not name {package}")
 
 
-def _jar_version(name: str) -> str:
+def jar_version(name: str) -> str:
+    """Name and version of a jar of the lock."""
     lock = (JAVA / "jars.lock").read_text(encoding="utf-8")
     versions = (it.coordinate.split(":") for it in locked_jars(lock))
     return next(f"{name} {version}" for _, jar, version in versions if jar == name)
@@ -157,27 +199,40 @@ def _installed(*packages: str) -> str:
 def contestants() -> Mapping[str, Contestant]:
     """All of them, in the order of a round, by name."""
     both = "outcome records too"
+    apart = "headers in another order"
     every = (
         Contestant("redrive", _installed("redrive", "pyspark"), _redrive(ledger=False), both),
         Contestant(
             "redrive, ledger", _installed("redrive", "pyspark"), _redrive(ledger=True),
             f"{both}, and the ledger of them",
         ),
-        Contestant("python loop", _installed("confluent-kafka"), _here("plain_loop", "1")),
+        Contestant("python loop", _installed("confluent-kafka"), _here("plain_loop", "1"), share=2),
         Contestant(
             "python loop, 4 processes", _installed("confluent-kafka"),
-            _here("plain_loop", "4"), "two partitions each",
+            _here("plain_loop", "4"), "two partitions each", share=2,
         ),
-        Contestant("spark sink", _installed("pyspark"), _spark, exactly_once=False),
-        Contestant("java loop", _jar_version("kafka-clients"), _java("LoopRoute")),
-        Contestant("kafka streams", _jar_version("kafka-streams"), _java("StreamsRoute")),
+        Contestant("spark sink", _installed("pyspark"), _spark, "CASE", exactly_once=False),
         Contestant(
-            "quix streams", _version("quixstreams"), _python("quixstreams", "quix_streams")
+            "spark sink, UDF", _installed("pyspark"), _spark_udf, "the loop of Python",
+            exactly_once=False,
         ),
-        Contestant("aiokafka loop", _version("aiokafka"), _python("aiokafka", "asyncio_loop")),
+        Contestant("java loop", jar_version("kafka-clients"), _java("LoopRoute")),
+        Contestant("kafka streams", jar_version("kafka-streams"), _java("StreamsRoute")),
+        Contestant("flink", _version("apache-flink"), _flink, "Java"),
+        Contestant("pyflink", _version("apache-flink"), _flink_table, apart, share=4),
+        Contestant(
+            "quix streams", _version("quixstreams"), _python("quixstreams", "quix_streams"), share=4
+        ),
+        Contestant(
+            "aiokafka loop", _version("aiokafka"), _python("aiokafka", "asyncio_loop"), share=4
+        ),
         Contestant(
             "bytewax", _version("bytewax"), _python("bytewax", "bytewax_flow"),
-            exactly_once=False,
+            exactly_once=False, share=4,
+        ),
+        Contestant(
+            CEILING, jar_version("kafka-clients"), _java("LoopRoute", "ceiling", heap="8g"),
+            "Java, everything read and routed before; no contestant",
         ),
     )  # fmt: skip
     return {it.name: it for it in every}

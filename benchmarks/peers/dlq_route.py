@@ -27,7 +27,6 @@ from kafka.admin import NewTopic
 
 from redrive.messages import DeadLetterHeader, Headers, Representation, encode_header
 
-SOURCE: Final = "dlq.in"
 PARTITIONS: Final = 8
 TARGETS: Final = 6
 TARGET_PARTITIONS: Final = 2
@@ -262,19 +261,20 @@ def _trace(cause: str) -> str:
     return "".join(random.Random(cause).sample(_FRAMES, 38))
 
 
-def backlog(work: Work, count: int) -> Iterator[Sent]:
+def backlog(work: Work, source: str, count: int) -> Iterator[Sent]:
     """The records; those of one key are on one partition."""
     known = profiles(work.form, work.count)
     for number in range(count):
         value, headers = record(work.form, number, known[number % PROFILES])
         key = number % KEYS
-        yield Sent(SOURCE, key % PARTITIONS, value, list(headers), b"k%d" % key)
+        yield Sent(source, key % PARTITIONS, value, list(headers), b"k%d" % key)
 
 
-def fill(servers: str, work: Work, count: int) -> None:
+def fill(servers: str, work: Work, source: str, count: int) -> None:
     """Writes the backlog."""
-    create(servers, NewTopic(SOURCE, PARTITIONS, 1))
-    produce(servers, backlog(work, count), compression_type="lz4", enable_idempotence=True)
+    create(servers, NewTopic(source, PARTITIONS, 1))
+    records = backlog(work, source, count)
+    produce(servers, records, compression_type="lz4", enable_idempotence=True)
 
 
 # -- the check ---------------------------------------------------------------------------------
@@ -292,6 +292,8 @@ class Findings:
     """On another target, or with another rule, than the reference says."""
     changed: int = 0
     """With another key, value or header, or with a wrong identity."""
+    reordered: int = 0
+    """With the same headers in another order."""
     disordered: int = 0
     """Behind a later one of their key, or with their key on two partitions."""
     example: str = field(default="", compare=False)
@@ -313,10 +315,11 @@ class Check:
 
     Args:
         work: The rules, with targets without a prefix.
-        count: How many records there were.
+        source: Topic of the records.
+        count: How many there were.
     """
 
-    def __init__(self, work: Work, count: int) -> None:
+    def __init__(self, work: Work, source: str, count: int) -> None:
         self._work, self._count = work, count
         self._known = profiles(work.form, work.count)
         rules = work.rules
@@ -325,7 +328,7 @@ class Check:
         ends: Counter[int] = Counter()
         for number in range(count):
             partition = number % KEYS % PARTITIONS
-            self._places.append(f"{SOURCE}:{partition}:{ends[partition]}")
+            self._places.append(f"{source}:{partition}:{ends[partition]}")
             ends[partition] += 1
 
     def of(self, servers: str, work: Work) -> Findings:
@@ -339,8 +342,8 @@ class Check:
         last: dict[tuple[str, bytes], tuple[int, int]] = {}
         for message in committed(servers, work.targets):
             findings.found += 1
-            number = _number(message.value())
-            self._compare(findings, number, message, skip)
+            number = number_of(message.value())
+            self.compare(findings, number, message, skip)
             if seen[number]:
                 findings.wrong("doubled", str(number))
             seen[number] = 1
@@ -352,13 +355,21 @@ class Check:
         findings.lost = seen.count(0)
         return findings
 
-    def _compare(
+    def compare(
         self,
         findings: Findings,
         number: int,
         message: Any,  # noqa: ANN401 - its stub allows None where a record has none
         skip: int,
     ) -> None:
+        """Counts what is wrong with a record.
+
+        Args:
+            findings: Where.
+            number: Of the record.
+            message: What was read.
+            skip: Length of the prefix of the topic.
+        """
         profile = number % PROFILES
         rule, headers = self._rules[profile], message.headers()
         added = dict(headers)
@@ -367,7 +378,11 @@ class Check:
             findings.wrong("misrouted", f"{number} is at {found} instead of {rule}")
         value, original = record(self._work.form, number, self._known[profile])
         original = [it for it in original if it[0] != STACK_TRACE]
-        is_kept = message.value() == value and headers[: len(original)] == original
+        kept = [it for it in headers if not it[0].startswith("redrive.")]
+        if kept != original and sorted(kept) == sorted(original):
+            findings.wrong("reordered", f"{number} has {headers} instead of {original}")
+            kept = original
+        is_kept = message.value() == value and kept == original
         identity = self._places[number].encode()
         if not is_kept or added.get("redrive.id") != identity or message.key() != _key(number):
             findings.wrong("changed", f"{number} has {headers} instead of {original}")
@@ -377,7 +392,8 @@ def _key(number: int) -> bytes:
     return b"k%d" % (number % KEYS)
 
 
-def _number(value: bytes) -> int:
+def number_of(value: bytes) -> int:
+    """The number of a record."""
     begin = value.index(b'{"number":') + 10
     return int(value[begin : value.index(b",", begin)])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -63,7 +64,12 @@ class Router:
 
     def route(self, value: bytes, headers: Iterable[tuple[str, bytes]]) -> Route:
         """The target of a record, and the rule that chose it."""
-        fields = self._of_headers(headers) if self._is_spring else _of_dead_letter_header(value)
+        return self.first(
+            self._of_headers(headers) if self._is_spring else _of_dead_letter_header(value)
+        )
+
+    def first(self, fields: Sequence[str]) -> Route:
+        """The first rule that takes a record with these fields."""
         for tests, route in self._rules:
             for index, test in tests:
                 if not test(fields[index]):
@@ -91,6 +97,12 @@ class Router:
     def _of_headers(self, headers: Iterable[tuple[str, bytes]]) -> Sequence[str]:
         found = dict(headers)
         return [found.get(name, b"").decode() for name in self._headers]
+
+
+@cache
+def router_of(file: str) -> Router:
+    """The router of a file, which a process makes once."""
+    return Router(Path(file))
 
 
 def _test(text: str) -> Test:

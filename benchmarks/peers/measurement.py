@@ -13,7 +13,7 @@ import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,13 +23,13 @@ from benchmarks.job import cpu_seconds, resident_bytes
 from benchmarks.peers.contestants import Assignment, Contestant
 from benchmarks.peers.dlq_route import (
     PARTITIONS,
-    SOURCE,
     TARGET_PARTITIONS,
     Check,
     Findings,
     Work,
     write_rules,
 )
+from benchmarks.processes import kill_session
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -37,8 +37,10 @@ ROOT: Final = Path(__file__).parents[2]
 WARM: Final = 0.2
 _PERIOD: Final = 0.25
 """Seconds between two looks at processes and topics."""
-_QUIET: Final = 5.0
+_QUIET: Final = 3.0
 """Seconds without anything written after which a run may have ended."""
+_ENDING: Final = 10.0
+"""Seconds that a contestant has to commit its offsets at last, and then to end in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,8 @@ class Field:
         servers: The broker.
         broker_pid: Its process.
         work: The rules.
-        count: How many records the backlog has.
+        source: Topic of the backlog.
+        count: How many records that has.
         folder: For the files of the runs.
         patience: Seconds that a run may take.
     """
@@ -102,53 +105,44 @@ class Field:
         servers: str,
         broker_pid: int,
         work: Work,
+        source: str,
         count: int,
         *,
         folder: Path,
         patience: float,
     ) -> None:
         self._servers, self._broker = servers, broker_pid
-        self._work, self._count, self._folder = work, count, folder
-        self._check = Check(work, count)
+        self._work, self._source, self._count, self._folder = work, source, count, folder
+        self._check = Check(work, source, count)
         self._patience = patience
         asked = {"bootstrap.servers": servers, "group.id": "bench-ends", "log_level": 0}
         self._ends = Consumer(asked)
-        self._runs = 0
 
-    def run(self, contestant: Contestant) -> dict[str, Any]:
+    def run(self, contestant: Contestant, name: str) -> dict[str, Any]:
         """One run.
+
+        Args:
+            contestant: Who runs.
+            name: Of the run; another one each time.
 
         Raises:
             SystemExit: The contestant does not do the job, or not within its time.
         """
-        self._runs += 1
-        name = f"peer{self._runs}"
         work = Work(self._work.form, self._work.count, f"{name}.")
         folder = self._folder / name
-        folder.mkdir()
-        rules = write_rules(work, folder)
-        table, case = work.as_table(), work.as_case()
-        given = Assignment(self._servers, name, work.form, table, case, rules, folder)
-        command = contestant.command(given)
-        create(self._servers, *(NewTopic(it, TARGET_PARTITIONS, 1) for it in work.targets))
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd=ROOT, start_new_session=True
-            )
-        try:
-            looks, findings, peak = self._watched(process, work)
-        except TimeoutError as error:
-            text = (folder / "log").read_text(encoding="utf-8", errors="replace")
-            raise SystemExit(f"{contestant.name}: {error}\n{text[-3000:]}") from error
-        finally:
-            _stop(process)
+        with started(contestant, self._servers, self._source, work, folder) as process:
+            try:
+                looks, findings, peak = self._watched(process, work)
+            except TimeoutError as error:
+                text = (folder / "log").read_text(encoding="utf-8", errors="replace")
+                raise SystemExit(f"{error}\n{text[-3000:]}") from error
+            left = self._uncommitted(name) if contestant.exactly_once else 0
         if not findings.is_right(exactly_once=contestant.exactly_once):
-            raise SystemExit(f"{contestant.name} does not do the job: {findings}")
-        if contestant.exactly_once and (left := self._uncommitted(name)):
-            raise SystemExit(f"{contestant.name} has not committed {left} offsets")
-        self._remove(work.targets)
-        figures = figures_of(looks, self._count, peak)
-        return {**asdict(figures), "doubled": findings.doubled, "disordered": findings.disordered}
+            raise SystemExit(f"it does not do the job: {findings}")
+        if left:
+            raise SystemExit(f"it has not committed {left} offsets")
+        seen = {kind: getattr(findings, kind) for kind in ("doubled", "disordered", "reordered")}
+        return {**asdict(figures_of(looks, self._count, peak)), **seen}
 
     def _watched(
         self, process: subprocess.Popen[bytes], work: Work
@@ -178,18 +172,51 @@ class Field:
             return 0
 
     def _uncommitted(self, group: str) -> int:
-        """How far the committed offsets of a group are from the ends of the backlog."""
+        """How far the committed offsets of a group stay from the ends of the backlog.
+
+        Some commit them a moment after the transaction, for others to see.
+        """
         asked = {"bootstrap.servers": self._servers, "group.id": group, "log_level": 0}
         consumer = Consumer(asked)
-        lanes = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
-        offsets = [max(0, it.offset) for it in consumer.committed(lanes, timeout=30)]
-        ends = [consumer.get_watermark_offsets(lane, timeout=10)[1] for lane in lanes]
+        lanes = [TopicPartition(self._source, number) for number in range(PARTITIONS)]
+        end = sum(consumer.get_watermark_offsets(lane, timeout=10)[1] for lane in lanes)
+        left, until = end, time.monotonic() + _ENDING
+        while left and time.monotonic() < until:
+            time.sleep(_PERIOD)
+            left = end - sum(max(0, it.offset) for it in consumer.committed(lanes, timeout=30))
         consumer.close()
-        return sum(ends) - sum(offsets)
+        return left
 
-    def _remove(self, topics: list[str]) -> None:
-        admin = KafkaAdminClient(bootstrap_servers=self._servers)
-        admin.delete_topics(topics)
+
+@contextlib.contextmanager
+def started(
+    contestant: Contestant, servers: str, source: str, work: Work, folder: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A contestant while it runs, and the topics that it writes.
+
+    Args:
+        contestant: Who runs.
+        servers: The broker.
+        source: Topic of the records.
+        work: The rules, with the targets of the run.
+        folder: For the files of the run, whose name it has; it is made.
+    """
+    folder.mkdir()
+    rules = write_rules(work, folder)
+    table, case = work.as_table(), work.as_case()
+    given = Assignment(servers, folder.name, source, work.form, table, case, rules, folder)
+    command = contestant.command(given)
+    create(servers, *(NewTopic(it, TARGET_PARTITIONS, 1) for it in work.targets))
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, cwd=ROOT, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        _stop(process)
+        admin = KafkaAdminClient(bootstrap_servers=servers)
+        admin.delete_topics(work.targets)
         admin.close()
 
 
@@ -230,7 +257,5 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(30)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        process.wait(_ENDING)
+    kill_session(process)

@@ -1,21 +1,19 @@
-"""Quix Streams with exactly-once processing. Arguments: broker, name, rules, folder."""
+"""Quix Streams with exactly-once processing. Arguments: broker, name, source, rules, folder."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from benchmarks.peers.matching import Router
 from quixstreams import Application
 from quixstreams.context import message_context
 
-SOURCE: Final = "dlq.in"
-
 
 def main() -> None:
     """Routes until the process is stopped."""
-    servers, name, rules, folder = sys.argv[1:]
+    servers, name, source, rules, folder = sys.argv[1:]
     router = Router(Path(rules))
     application = Application(
         broker_address=servers,
@@ -30,16 +28,16 @@ def main() -> None:
     )
     plain = {"key_serializer": "bytes", "value_serializer": "bytes"}
     targets = {it: application.topic(it, **plain) for it in router.targets}
-    source = application.topic(SOURCE, key_deserializer="bytes", value_deserializer="bytes")
+    read = application.topic(source, key_deserializer="bytes", value_deserializer="bytes")
 
     def headers_of(value: bytes, _key: Any, _time: int, headers: Any) -> Any:  # noqa: ANN401
         place = message_context()
-        return router.forwarded((SOURCE, place.partition, place.offset), value, headers)[1]
+        return router.forwarded((source, place.partition, place.offset), value, headers)[1]
 
     def target_of(value: bytes, _key: Any, _time: int, headers: Any) -> Any:  # noqa: ANN401
         return targets[router.route(value, headers).target]
 
-    application.dataframe(source).set_headers(headers_of).to_topic(target_of)
+    application.dataframe(read).set_headers(headers_of).to_topic(target_of)
     application.run()
 
 

@@ -1,76 +1,238 @@
-"""The results as tables in docs/benchmarks.md."""
+"""The results as tables, pictures and sentences in docs/performance.md."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- peers: written by make bench-peers -->\n", "<!-- end of peers -->\n"
+from benchmarks.peers.contestants import CEILING
+from benchmarks.plot import bars
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "performance.md"
+PICTURES: Final = PAGE.parent / "performance"
+BEGIN, END = "<!-- results: written by make bench-peers -->\n", "<!-- end of results -->\n"
+OURS: Final = "redrive"
+GOALS: Final = {
+    "python loop": 1.0, "kafka streams": 0.8, "pyflink": 2.0, "quix streams": 3.0,
+    "aiokafka loop": 5.0, "bytewax": 1.5, "spark sink": 0.48,
+}  # fmt: skip
+"""What Redrive's speed is meant to be of another's; of Spark's sink, 0.95 in records written."""
+_RATE: Final = "records_per_second"
 _COLUMNS: Final = {
-    "records_per_second": "records/s",
     "peer_cpu": "CPU s per million, contestant",
     "broker_cpu": "broker",
     "peak_mb": "peak memory, MB",
     "seconds": "s, start included",
 }
+_PICTURED_RATE: Final = 1_000
+Values: TypeAlias = Mapping[str, float]
+"""A figure of each contestant, by name."""
 
 
-def write_tables(report: Mapping[str, Any]) -> None:
-    """Replaces what stands between the two marks."""
+def write_page(results: Path) -> None:
+    """Replaces what stands between the two marks, and the pictures.
+
+    Args:
+        results: The folder of the results; what was not measured is left out.
+    """
+    PICTURES.mkdir(exist_ok=True)
+    peers = _read(results / "peers.json") or {"sets": [], "latency": []}
+    parts = ["## Routing by a table"]
+    for one in sorted(peers["sets"], key=lambda it: (it["form"] != "spring", it["rules"])):
+        parts += _set(one)
+    parts += ["## Latency", *(_latency(peers["latency"]) or ["Not measured yet."])]
+    parts += ["## Matching alone", *_matching(_read(results / "matching.json") or [])]
     text = PAGE.read_text(encoding="utf-8")
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    PAGE.write_text(f"{head}{BEGIN}\n{tables(report)}\n{END}{tail}", encoding="utf-8")
+    middle = "\n\n".join(parts)
+    PAGE.write_text(f"{head}{BEGIN}\n{middle}\n\n{END}{tail}", encoding="utf-8")
 
 
-def tables(report: Mapping[str, Any]) -> str:
-    """A table for each set, with what Redrive wins and loses."""
-    busy = f", **measured on a busy machine** (load {report['load before']} before the start)"
-    about = f"{report['cores']} cores for broker and contestant together"
-    parts = [f"{about}{busy if report['busy'] else ''}."]
-    for one in report["sets"]:
-        parts += _set(one)
-    return "\n\n".join(parts) + "\n"
+def _read(file: Path) -> Any:  # noqa: ANN401 - whatever JSON has
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+
+
+def _picture(name: str, title: str, values: Values) -> str:
+    """Writes a picture of bars, and gives its place on the page."""
+    file = PICTURES / f"{name}.svg"
+    file.write_text(bars(title, values, OURS), encoding="utf-8")
+    return f"![{title}]({PICTURES.name}/{file.name})"
+
+
+def compared(ours: float, others: Values, better: str, worse: str) -> str:
+    """A sentence that says against whom Redrive wins and loses.
+
+    Args:
+        ours: Redrive's figure.
+        others: Those of the others.
+        better: What a higher figure of Redrive is called, such as ``faster``.
+        worse: What a lower one is called.
+    """
+    ratios = {name: ours / value for name, value in others.items() if value}
+    above = sorted((name for name in ratios if ratios[name] >= 1), key=lambda it: ratios[it])
+    below = sorted((name for name in ratios if ratios[name] < 1), key=lambda it: ratios[it])
+    said = []
+    for word, names in ((better, above), (worse, below)):
+        if names:
+            listed = ", ".join(f"{name} ({ratios[name]:.2f} times)" for name in names)
+            said.append(f"{word} than {listed}")
+    return "; ".join(said)
+
+
+# -- routing -----------------------------------------------------------------------------------
 
 
 def _set(one: Mapping[str, Any]) -> Iterator[str]:
-    rounds = max((len(it["runs"]) for it in one["contestants"]), default=0)
+    title = {"spring": "Spring's headers", "mqdlh": "MQDLH"}[one["form"]]
+    yield f"### {title}, {one['rules']:,} rules"
+    rated = [it for it in one["contestants"] if it["runs"]]
+    rated.sort(key=lambda it: it["median"][_RATE] or 0, reverse=True)
+    speeds = _values(rated, _RATE)
+    about = f"{title}, {one['rules']:,} rules: records/s"
+    yield _picture(f"{one['form']}-{one['rules']}", about, speeds)
+    busy = f" **The machine was busy** (load {one['load before']} before the start)."
     yield (
-        f"**{one['form']}, {one['rules']:,} rules**, {one['records']:,} records, "
-        f"median of {rounds} round{'s' * (rounds != 1)}:"
+        f"{one['cores']} cores for broker and contestant together, medians with the least and the "
+        f"most of several rounds.{busy if one['busy'] else ''}"
     )
-    names = ["contestant", "promise, checked", *_COLUMNS.values()]
-    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    for it in sorted(one["contestants"], key=_speed, reverse=True):
-        remark = f"; {it['remark']}" if it["remark"] else ""
-        figures = [_figure(it["median"][name]) for name in _COLUMNS]
-        name = f"**{it['name']}**" if it["name"].startswith("redrive") else it["name"]
-        cells = [f"{name} ({it['versions']}{remark})", it["promise"], *figures]
-        lines.append(f"| {' | '.join(cells)} |")
+    names = ["contestant", "promise, checked", "rounds, records", "records/s", "Redrive's speed"]
+    lines = [_row([*names, *_COLUMNS.values()]), "|---" * (len(names) + len(_COLUMNS)) + "|"]
+    ours = speeds.get(OURS)
+    lines += [_row(_cells(it, ours)) for it in rated]
     yield "\n".join(lines)
-    yield from (f"Not run, {name}: {why}" for name, why in one["failed"].items())
-    yield from _verdict(one)
+    yield from (f"{it['name']}: {it['failed']}" for it in one["contestants"] if it["failed"])
+    yield "\n".join(_verdicts(rated))
 
 
-def _verdict(one: Mapping[str, Any]) -> Iterator[str]:
-    """Redrive's speed against each other contestant's."""
-    known = {it["name"]: _speed(it) for it in one["contestants"]}
-    mine = known.get("redrive")
-    others = {name: speed for name, speed in known.items() if not name.startswith("redrive")}
-    if not mine:
-        return
-    ratios = {name: f"{mine / speed:.2f} of {name}" for name, speed in others.items() if speed}
-    won = [text for name, text in ratios.items() if mine >= others[name]]
-    lost = [text for name, text in ratios.items() if mine < others[name]]
-    said = [f"Redrive's speed is above: {', '.join(won)}."] * bool(won)
-    said += [f"It is below: {', '.join(lost)}."] * bool(lost)
-    yield " ".join(said)
+def _cells(it: Mapping[str, Any], ours: float | None) -> Iterator[str]:
+    remark = f"; {it['remark']}" if it["remark"] else ""
+    name = f"**{it['name']}**" if it["name"].startswith(OURS) else it["name"]
+    yield f"{name} ({it['versions']}{remark})"
+    moved = "; headers in another order" if any(run["reordered"] for run in it["runs"]) else ""
+    yield f"{it['promise']}{moved}"
+    yield f"{len(it['runs'])}, {it['records']:,}"
+    speed, speeds = it["median"][_RATE], [run[_RATE] for run in it["runs"] if run[_RATE]]
+    spread = f" ({min(speeds):,} to {max(speeds):,})" if len(speeds) > 1 else ""
+    yield f"{_figure(speed)}{spread}"
+    goal = f", goal {GOALS[it['name']]}" if it["name"] in GOALS else ""
+    known = ours and speed and not it["name"].startswith(OURS)
+    yield f"{ours / speed:.2f}{goal}" if known else ""
+    yield from (_figure(it["median"][name]) for name in _COLUMNS)
 
 
-def _speed(it: Mapping[str, Any]) -> float:
-    return float(it["median"]["records_per_second"] or 0)
+def _verdicts(rated: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What Redrive wins and loses, a line for each figure."""
+    asked = (
+        (_RATE, "Speed", "faster", "slower"),
+        ("peer_cpu", "Processor time for a record", "more", "less"),
+        ("peak_mb", "Peak memory", "more", "less"),
+    )
+    for name, title, better, worse in asked:
+        values = _values(rated, name)
+        ours = values.pop(OURS, None)
+        ceiling = values.pop(CEILING, None)
+        others = {it: value for it, value in values.items() if not it.startswith(OURS)}
+        if ours and others:
+            yield f"* {title}: {compared(ours, others, better, worse)}."
+        if ours and ceiling and name == _RATE:
+            share = f"{ours / ceiling:.2f}"
+            yield f"* Of the ceiling, a bare transactional produce of the same bytes: {share}."
+
+
+def _values(rated: Sequence[Mapping[str, Any]], name: str) -> dict[str, float]:
+    return {it["name"]: it["median"][name] for it in rated if it["median"][name]}
+
+
+# -- latency -----------------------------------------------------------------------------------
+
+
+def _latency(measured: Sequence[Mapping[str, Any]]) -> list[str]:
+    parts = []
+    for one in measured:
+        rates = sorted({it["rate"] for peer in one["contestants"] for it in peer["rates"]})
+        names = ["contestant", *(f"{rate:,}/s: p50, p99" for rate in rates)]
+        lines = [_row(names), "|---" * len(names) + "|"]
+        for peer in one["contestants"]:
+            known = {it["rate"]: it for it in peer["rates"]}
+            lines.append(_row([peer["name"], *(_delay(known.get(rate)) for rate in rates)]))
+        parts += ["Milliseconds from produce to visible, at steady rates:", "\n".join(lines)]
+        parts += [f"{it['name']}: {it['failed']}" for it in one["contestants"] if it["failed"]]
+        late = _late(one["contestants"], _PICTURED_RATE)
+        parts.append(_picture("latency", f"p99 at {_PICTURED_RATE:,}/s, milliseconds", late))
+        parts.append("\n".join(_quicker(one["contestants"], rates)))
+    return parts
+
+
+def _delay(it: Mapping[str, Any] | None) -> str:
+    if it is None:
+        return ""
+    return f"{it['p50']:,}, {it['p99']:,}" if "p50" in it else "does not keep up"
+
+
+def _quicker(peers: Sequence[Mapping[str, Any]], rates: Sequence[int]) -> Iterator[str]:
+    for rate in rates:
+        values = _late(peers, rate)
+        ours = values.pop(OURS, None)
+        others = {it: value for it, value in values.items() if not it.startswith(OURS)}
+        if ours and others:
+            yield f"* p99 at {rate:,}/s: {compared(ours, others, 'later', 'sooner')}."
+
+
+def _late(peers: Sequence[Mapping[str, Any]], rate: int) -> dict[str, float]:
+    """The p99 of those that kept up."""
+    return {
+        peer["name"]: float(it["p99"])
+        for peer in peers
+        for it in peer["rates"]
+        if it["rate"] == rate and "p99" in it
+    }
+
+
+# -- matching ----------------------------------------------------------------------------------
+
+
+def _matching(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not results:
+        yield "Not measured yet."
+    names = list(dict.fromkeys(it["name"] for it in results))
+    for percent in dict.fromkeys(it["wildcards"] for it in results):
+        chosen = [it for it in results if it["wildcards"] == percent]
+        yield f"Messages a second, {percent} % of the rules with a wildcard:"
+        lines = [_row(["rules", *names]), "|---" * (1 + len(names)) + "|"]
+        for count in dict.fromkeys(it["rules"] for it in chosen):
+            cells = {it["name"]: _speed(it) for it in chosen if it["rules"] == count}
+            lines.append(_row([f"{count:,}", *(cells.get(name, "") for name in names)]))
+        yield "\n".join(lines)
+        most = max(it["rules"] for it in chosen)
+        about = f"{most:,} rules, {percent} % with a wildcard: messages/s"
+        yield _picture(f"matching-{percent}", about, _speeds(chosen, most))
+        yield "\n".join(_faster(chosen))
+
+
+def _speed(it: Mapping[str, Any]) -> str:
+    return f"{it['per_second']:,}" if "per_second" in it else str(it["failed"])
+
+
+def _faster(chosen: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for count in dict.fromkeys(it["rules"] for it in chosen):
+        values = _speeds(chosen, count)
+        if ours := values.pop(OURS, None):
+            yield f"* {count:,} rules: {compared(ours, values, 'faster', 'slower')}."
+
+
+def _speeds(chosen: Sequence[Mapping[str, Any]], count: int) -> dict[str, float]:
+    return {
+        it["name"]: float(it["per_second"])
+        for it in chosen
+        if it["rules"] == count and "per_second" in it
+    }
+
+
+def _row(cells: Sequence[str] | Iterator[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _figure(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Spark's own Kafka source and sink, with the rules as one CASE: at least once."""
+"""Spark's own Kafka source and sink, at least once, with the rules as one CASE or as a UDF."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.dlq_route import SOURCE, Form
-from benchmarks.peers.matching import HEADERS, PLACES, REASON, STACK_TRACE
+from benchmarks.peers.dlq_route import Form
+from benchmarks.peers.matching import HEADERS, PLACES, REASON, STACK_TRACE, router_of
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
 
 from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.kafka.connection import Connection
@@ -37,9 +39,20 @@ def _expressions(form: Form) -> dict[str, str]:
     return texts | {"REASON": f"conv({reason}, 16, 10)"}
 
 
+def _route(spark: SparkSession, form: Form, rules: str) -> str:
+    """The expression for target, blank, line of the rule, found by an ordered loop in Python."""
+
+    def chosen(*fields: str) -> str:
+        route = router_of(rules).first(fields)
+        return f"{route.target} {route.rule.decode()}"
+
+    spark.udf.register("chosen", udf(chosen, "string", useArrow=True))
+    return f"chosen({', '.join(f'`{name}`' for name in _expressions(form))})"
+
+
 def main() -> None:
-    """Arguments: broker, name, form of the records, folder with ``case.sql``."""
-    servers, name, form, directory = sys.argv[1:]
+    """Arguments: broker, name, source, form, folder with ``case.sql``, rules for a UDF."""
+    servers, name, source, form, directory, *rules = sys.argv[1:]
     folder = Path(directory)
     configuration = JobConfiguration(
         application=name,
@@ -52,7 +65,9 @@ def main() -> None:
     configuration.directory.mkdir(parents=True, exist_ok=True)
     # The job's options suit the planning of many batches; many rows want the best code.
     spark = start_session(configuration, java_options=["-XX:+UseParallelGC"])
-    identity = f"concat('{SOURCE}:', partition, ':', offset)"
+    case = (folder / "case.sql").read_text(encoding="utf-8")
+    route = _route(spark, Form(form), *rules) if rules else case
+    identity = f"concat('{source}:', partition, ':', offset)"
     added = [
         f"struct('{header}' AS key, encode({text}, 'UTF-8') AS value)"
         for header, text in (
@@ -64,13 +79,13 @@ def main() -> None:
     query = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", SOURCE)
+        .option("subscribe", source)
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", str(_BATCH))
         .load()
         .selectExpr(*_KEPT, *fields_of(Form(form)))
-        .selectExpr("*", f"{(folder / 'case.sql').read_text(encoding='utf-8')} AS route")
+        .selectExpr("*", f"{route} AS route")
         .selectExpr(
             "substring_index(route, ' ', 1) AS topic", "key", "value",
             f"concat({kept}, array({', '.join(added)})) AS headers",

@@ -25,7 +25,7 @@ _PAGES: Final = {
     "SECURITY.md": "security.md",
 }
 """Files of the project's root that have a page -> the page."""
-_LINK: Final = re.compile(r"\[([^\]\n]+)\]\(((?![a-z]+:|#)[^)\s]+)\)")
+_LINK: Final = re.compile(r"(?<!!)\[([^\]\n]+)\]\(((?![a-z]+:|#)[^)\s]+)\)")
 _REMOTE: Final = re.compile(
     r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>"
 )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+from benchmarks.guard import too_slow
+from benchmarks.peers.__main__ import Report
 from benchmarks.peers.contestants import contestants
 from benchmarks.peers.dlq_route import (
     PROFILES,
     VALUES,
+    Check,
+    Findings,
     Form,
     Work,
     expected,
@@ -17,7 +23,9 @@ from benchmarks.peers.dlq_route import (
     record,
     write_rules,
 )
+from benchmarks.peers.matchers import expression, loop, messages_of, redrive, rules_of
 from benchmarks.peers.matching import STACK_TRACE, Router
+from benchmarks.peers.report import compared
 
 from redrive.messages import read_view
 from redrive.rules import Dialect, Matcher, parse, select_rule
@@ -104,3 +112,81 @@ def test_record_is_a_dead_letter_that_redrive_reads(form: Form) -> None:
 def test_contestants_name_their_versions() -> None:
     """Every lock names the package of its contestant."""
     assert all(it.versions and it.name == name for name, it in contestants().items())
+
+
+def test_order_of_headers_is_told_apart_from_changed_headers() -> None:
+    """A contestant may lose the order of headers, and no other one's change passes for that."""
+    work = Work(Form.SPRING, 20)
+    check = Check(work, "dlq.in", 10)
+    fields = profiles(work.form, work.count)[3]
+    rule = expected(work.rules, fields)
+    value, headers = record(work.form, 3, fields)
+    kept = [it for it in headers if it[0] != STACK_TRACE]
+    added = [("redrive.rule", b"%d" % rule.line), ("redrive.id", b"dlq.in:3:0")]
+    for given, kind in (
+        ([*kept, *added], ""),
+        ([*reversed(kept), *added], "reordered"),
+        ([*kept[1:], *added], "changed"),
+    ):
+        findings = Findings()
+        check.compare(findings, 3, Message(rule.target, value, given), 0)
+        assert findings.example.partition(":")[0] == kind
+        assert findings.reordered + findings.changed == bool(kind)
+
+
+class Message(NamedTuple):
+    """What the check asks of a record."""
+
+    on: str
+    body: bytes
+    given: Any
+
+    def topic(self) -> str:
+        return self.on
+
+    def key(self) -> bytes:
+        return b"k3"
+
+    def value(self) -> bytes:
+        return self.body
+
+    def headers(self) -> Any:
+        return self.given
+
+
+def test_sentence_names_wins_and_losses_with_their_ratios() -> None:
+    """A ratio of one or more is on the first side, the others are on the second."""
+    others = {"slow": 10.0, "same": 40.0, "fast": 80.0, "not measured": 0.0}
+    said = compared(40.0, others, "faster", "slower")
+    assert said == "faster than same (1.00 times), slow (4.00 times); slower than fast (0.50 times)"
+
+
+def test_ratio_below_the_tolerance_is_named() -> None:
+    """A ratio that fell by less than the tolerance passes."""
+    kept = {"job": 1.0, "matcher": 10.0}
+    assert too_slow({"job": 0.8, "matcher": 30.0}, kept) == []
+    (line,) = too_slow({"job": 0.8, "matcher": 7.0}, kept)
+    assert line.startswith("matcher: 7.0, kept 10.0")
+
+
+def test_report_keeps_what_was_measured_before(tmp_path: Path) -> None:
+    """Another set of rules and another contestant stay; the same one is replaced."""
+    file, work = tmp_path / "peers.json", Work(Form.SPRING, 20)
+    Report(file, {"cores": 2}).put("sets", work, {"name": "a", "runs": [1]})
+    again = Report(file, {"cores": 2})
+    again.put("sets", work, {"name": "b", "runs": []})
+    again.put("sets", Work(Form.SPRING, 200), {"name": "a", "runs": []})
+    again.put("sets", work, {"name": "a", "runs": [2]})
+    sets = json.loads(file.read_text())["sets"]
+    assert [it["rules"] for it in sets] == [200, 20]
+    assert {it["name"]: it["runs"] for it in sets[1]["contestants"]} == {"a": [2], "b": []}
+
+
+@pytest.mark.parametrize("percent", [0, 10, 100])
+def test_matchers_agree_on_the_first_rule(percent: int) -> None:
+    """Redrive, one expression and the ordered loop name the same rule for each message."""
+    rules = rules_of(100, percent)
+    messages = messages_of(rules)[:500]
+    answers = [first(rules, messages, 0.0)[1] for first in (redrive, expression, loop)]
+    assert answers[0] == answers[1] == answers[2]
+    assert len(set(answers[0])) > 50

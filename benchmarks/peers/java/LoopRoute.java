@@ -1,5 +1,5 @@
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -15,12 +15,19 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** A loop of the Java clients in transactions. Arguments: broker, name, rules. */
+/**
+ * A loop of the Java clients in transactions. Arguments: broker, name, source, rules, folder, and
+ * "ceiling" to read and route everything before the first transaction.
+ */
 public final class LoopRoute {
     private static final int AT_ONCE = 10_000;
 
+    /** A record to write, and how far its partition is read with it. */
+    private record Routed(
+            ProducerRecord<byte[], byte[]> output, TopicPartition lane, OffsetAndMetadata next) {}
+
     public static void main(String[] arguments) throws Exception {
-        var rules = new Rules(arguments[2]);
+        var rules = new Rules(arguments[3]);
         var consumer = new KafkaConsumer<>(
                 consumerProperties(arguments[0], arguments[1]),
                 new ByteArrayDeserializer(), new ByteArrayDeserializer());
@@ -28,34 +35,64 @@ public final class LoopRoute {
                 producerProperties(arguments[0], arguments[1]),
                 new ByteArraySerializer(), new ByteArraySerializer());
         producer.initTransactions();
-        consumer.subscribe(List.of("dlq.in"));
+        consumer.subscribe(List.of(arguments[2]));
+        if (arguments.length > 5) {
+            writeAll(consumer, producer, readAll(rules, consumer));
+        }
         while (true) {
-            var records = consumer.poll(Duration.ofMillis(500));
-            if (records.isEmpty()) {
-                continue;
-            }
-            Map<TopicPartition, OffsetAndMetadata> positions = new HashMap<>();
-            producer.beginTransaction();
-            for (ConsumerRecord<byte[], byte[]> record : records) {
-                producer.send(routed(rules, record));
-                positions.put(
-                        new TopicPartition(record.topic(), record.partition()),
-                        new OffsetAndMetadata(record.offset() + 1));
-            }
-            producer.sendOffsetsToTransaction(positions, consumer.groupMetadata());
-            producer.commitTransaction();
+            write(consumer, producer, read(rules, consumer));
         }
     }
 
-    private static ProducerRecord<byte[], byte[]> routed(
-            Rules rules, ConsumerRecord<byte[], byte[]> record) {
-        var route = rules.route(record.value(), record.headers());
-        String identity = record.topic() + ":" + record.partition() + ":" + record.offset();
-        var headers = record.headers();
-        headers.remove(Rules.STACK_TRACE);
-        headers.add("redrive.id", identity.getBytes(StandardCharsets.UTF_8));
-        headers.add("redrive.rule", route.rule());
-        return new ProducerRecord<>(route.target(), null, record.key(), record.value(), headers);
+    private static List<Routed> read(Rules rules, KafkaConsumer<byte[], byte[]> consumer) {
+        List<Routed> read = new ArrayList<>();
+        for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
+            read.add(routed(rules, record));
+        }
+        return read;
+    }
+
+    private static List<Routed> readAll(Rules rules, KafkaConsumer<byte[], byte[]> consumer) {
+        List<Routed> all = new ArrayList<>();
+        List<Routed> read = List.of();
+        while (all.isEmpty() || !read.isEmpty()) {
+            read = read(rules, consumer);
+            all.addAll(read);
+        }
+        return all;
+    }
+
+    private static void writeAll(
+            KafkaConsumer<byte[], byte[]> consumer,
+            KafkaProducer<byte[], byte[]> producer,
+            List<Routed> all) {
+        for (int begin = 0; begin < all.size(); begin += AT_ONCE) {
+            write(consumer, producer, all.subList(begin, Math.min(begin + AT_ONCE, all.size())));
+        }
+    }
+
+    private static void write(
+            KafkaConsumer<byte[], byte[]> consumer,
+            KafkaProducer<byte[], byte[]> producer,
+            List<Routed> records) {
+        if (records.isEmpty()) {
+            return;
+        }
+        Map<TopicPartition, OffsetAndMetadata> positions = new HashMap<>();
+        producer.beginTransaction();
+        for (Routed record : records) {
+            producer.send(record.output);
+            positions.put(record.lane, record.next);
+        }
+        producer.sendOffsetsToTransaction(positions, consumer.groupMetadata());
+        producer.commitTransaction();
+    }
+
+    private static Routed routed(Rules rules, ConsumerRecord<byte[], byte[]> record) {
+        return new Routed(
+                rules.forwarded(record),
+                new TopicPartition(record.topic(), record.partition()),
+                new OffsetAndMetadata(record.offset() + 1));
     }
 
     private static Properties consumerProperties(String servers, String group) {

@@ -9,6 +9,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Predicate;
 import java.util.regex.Pattern;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.Headers;
 
@@ -57,6 +59,17 @@ final class Rules {
             }
         }
         throw new IllegalStateException("the last rule takes every record");
+    }
+
+    /** The record to write for one that was read. */
+    ProducerRecord<byte[], byte[]> forwarded(ConsumerRecord<byte[], byte[]> record) {
+        Headers headers = record.headers();
+        Route route = route(record.value(), headers);
+        String identity = record.topic() + ":" + record.partition() + ":" + record.offset();
+        headers.remove(STACK_TRACE);
+        headers.add("redrive.id", identity.getBytes(StandardCharsets.UTF_8));
+        headers.add("redrive.rule", route.rule());
+        return new ProducerRecord<>(route.target(), null, record.key(), record.value(), headers);
     }
 
     private static boolean takes(Rule rule, String[] fields) {

@@ -11,7 +11,7 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.processor.api.ContextualFixedKeyProcessor;
 import org.apache.kafka.streams.processor.api.FixedKeyRecord;
 
-/** Kafka Streams with exactly_once_v2. Arguments: broker, name, rules, folder for its state. */
+/** Kafka Streams with exactly_once_v2. Arguments: broker, name, source, rules, folder for its state. */
 public final class StreamsRoute {
     private static Rules rules;
 
@@ -30,11 +30,11 @@ public final class StreamsRoute {
     }
 
     public static void main(String[] arguments) throws Exception {
-        rules = new Rules(arguments[2]);
+        rules = new Rules(arguments[3]);
         var properties = new Properties();
         properties.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[1]);
         properties.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
-        properties.put(StreamsConfig.STATE_DIR_CONFIG, arguments[3]);
+        properties.put(StreamsConfig.STATE_DIR_CONFIG, arguments[4]);
         properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
         properties.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 2);
         properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 1_000);
@@ -44,7 +44,7 @@ public final class StreamsRoute {
         properties.put(StreamsConfig.producerPrefix(ProducerConfig.BATCH_SIZE_CONFIG), 256 * 1024);
         properties.put(StreamsConfig.producerPrefix(ProducerConfig.BUFFER_MEMORY_CONFIG), 64L << 20);
         var builder = new StreamsBuilder();
-        builder.stream("dlq.in", Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()))
+        builder.stream(arguments[2], Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()))
                 .processValues(Mark::new)
                 .to(
                         (key, value, context) -> rules.route(value, context.headers()).target(),
