@@ -6,12 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import TopicFactory, eventually
+from tests.conftest import KafkaClient, eventually
 from tests.streaming.served_job import ServedJob
 from tests.streaming.test_dialect import connect
 
@@ -67,13 +66,13 @@ def test_whatever_a_process_and_its_children_print_is_a_line_of_the_log() -> Non
 
 
 def test_what_java_and_the_workers_of_a_job_print_is_json_too(
-    tmp_path: Path, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch,
-    topics: TopicFactory, produce: Callable[..., None],
-) -> None:  # fmt: skip
+    tmp_path: Path, kafka: KafkaClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Java tells where it has options from, and a worker calls a function that prints."""
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    dlq, target = topics("dlq"), topics("target")
-    job = ServedJob(tmp_path, bootstrap_servers)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", os.environ.get("JAVA_TOOL_OPTIONS", "-Dtold=yes"))
+    dlq, target = kafka.topic("dlq"), kafka.topic("target")
+    job = ServedJob(tmp_path, kafka.bootstrap_servers)
     (tmp_path / "tells.py").write_text(TRANSFORM)
     (tmp_path / "orders.rul").write_text(
         f"DIALECT(KAFKA)\nACTION(FWD) FWDT('{target}') TRANSFORM(tell)\n"
@@ -82,7 +81,7 @@ def test_what_java_and_the_workers_of_a_job_print_is_json_too(
     job.start(tmp_path / "redrive.toml")
     try:
         job.says('"event":"started"')
-        produce(dlq, [connect(target, "it failed", value=b"x")])
+        kafka.produce(dlq, [connect(target, "it failed", value=b"x")])
         job.says("from a worker")
         eventually(lambda: '"result":"forwarded"' in job.log, "the batch is told")
         job.stopped()
