@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
-from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.security.token_server import CERTIFICATES, CLIENT, SCOPE, SECRET, token_server
 
 from redrive.command import record
 from redrive.configuration import RegistryAccess
@@ -30,7 +30,8 @@ from redrive.operations.record_view import RecordView
 from redrive.operations.schema_registry import SchemaRegistry
 
 USER, PASSWORD = "alice", "hunter2"
-CERTIFICATES = Path(__file__).parents[1] / "security" / "certificates"
+TOKENS: list[str] = []
+"""Those that the registry takes."""
 ADDRESS = {
     "type": "record",
     "name": "Address",
@@ -111,7 +112,8 @@ class _Server(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         wanted = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        if self.headers.get("Authorization") != f"Basic {wanted}":
+        taken = {f"Basic {wanted}", *(f"Bearer {token}" for token in TOKENS)}
+        if self.headers.get("Authorization") not in taken:
             self.send_error(401)
         elif self.path in ANSWERS:
             self.send_response(200)
@@ -168,6 +170,27 @@ def test_a_registry_may_require_a_certificate(*, is_certified: bool) -> None:
     assert found is not None
     assert (found.problem == "") == is_certified
     assert is_certified or "gave no answer" in found.problem
+
+
+def test_a_registry_may_want_a_token(url: str) -> None:
+    """It answers whoever has one of the OAuth server's; what that refuses is told."""
+    with token_server(issued=TOKENS) as server:
+        access = RegistryAccess(
+            url=url,
+            oauth_endpoint=f"{server}/token",
+            oauth_client_id=CLIENT,
+            oauth_client_secret=SECRET,
+            oauth_scope=SCOPE,
+        )
+        found = SchemaRegistry(access).decoded(written(2, b"{}"))
+        other = replace(access, oauth_client_secret="another")  # noqa: S106 - of a client for tests
+        refused = SchemaRegistry(other).decoded(written(2, b"{}"))
+    assert found is not None
+    assert refused is not None
+    assert (found.problem, len(TOKENS)) == ("", 1)
+    assert (
+        f"no token for the schema registry from {server}/token: HTTP Error 401" in refused.problem
+    )
 
 
 def written(schema: int, payload: bytes) -> bytes:

@@ -26,6 +26,12 @@ def test_settings_tell_where_the_registry_is(folder: Path) -> None:
         assert found.registry is not None
         assert (found.registry.username, found.registry.password) == ("alice", PASSWORD)
         assert PASSWORD not in f"{found!r} {found.describe()}"
+    sign_in = 'oauth_endpoint = "https://idp/token"\noauth_client_id = "c"\noauth_scope = "s"\n'
+    path.write_text(f'{GOOD}{HERE}{sign_in}oauth_client_secret_file = "secret"\n')
+    found = read_settings(path)
+    assert found.registry is not None
+    assert (found.registry.oauth_client_id, found.registry.oauth_client_secret) == ("c", PASSWORD)
+    assert PASSWORD not in f"{found!r} {found.describe()}"
 
 
 @pytest.mark.parametrize(
@@ -37,10 +43,15 @@ def test_settings_tell_where_the_registry_is(folder: Path) -> None:
         ('url = "http://r"\nusername = "a"', "MISSING"),
         ('url = "http://r"\nusername = "a"\npassword = "hunter2"', "SECRET_IN_FILE"),
         ('url = "http://r"\nssl_ca_file = "none.pem"', "MISSING_FILE"),
+        ('url = "http://r"\noauth_endpoint = "https://i"\noauth_client_id = "c"', "MISSING"),
+        (
+            'url = "http://r"\nusername = "a"\npassword = "${KAFKA_PASSWORD}"\noauth_scope = "s"',
+            "CONFLICT",
+        ),
     ],
 )
 def test_what_is_wrong_is_told(text: str, code: str, check: Check) -> None:
-    """No address, one with a password in it, no password, a password for all to read, no file."""
+    """Such as no address, no password, a password for all to read, two ways to sign in."""
     findings = check(f"{GOOD}\n[schema_registry]\n{text}\n")
     assert [one.code for one in findings] == [code]
     assert PASSWORD not in "".join(one.render() for one in findings)

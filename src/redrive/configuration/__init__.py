@@ -283,6 +283,12 @@ class RegistryAccess:
     username: str = ""
     """Empty if it asks for none."""
     password: str = field(default="", repr=False)
+    oauth_endpoint: str = ""
+    """See ``Connection``, as the next four."""
+    oauth_client_id: str = ""
+    oauth_client_secret: str = field(default="", repr=False)
+    oauth_scope: str = ""
+    oauth_ca_file: str = ""
     ssl_ca_file: str = ""
     """Authorities to trust; empty for those of the machine."""
     ssl_certificate_file: str = ""

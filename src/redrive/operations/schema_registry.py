@@ -20,6 +20,7 @@ from urllib.parse import quote
 import orjson
 
 from redrive.configuration import RegistryAccess
+from redrive.kafka.tokens import TokenProvider
 from redrive.messages.schemes.encodings import varint
 
 _MAGIC: Final = b"\x00"
@@ -171,8 +172,10 @@ class SchemaRegistry:
         import httpx  # noqa: PLC0415 - of an extra
 
         url = self._access.url.rstrip("/") + path
+        headers = self._token_header()
+        params = {"format": "serialized"} if is_binary else None
         try:
-            answer = self._client.get(url, params={"format": "serialized"} if is_binary else None)
+            answer = self._client.get(url, params=params, headers=headers)
         except httpx.HTTPError as error:
             raise _SchemaError(f"the schema registry gave no answer: {error}") from error
         if answer.status_code == httpx.codes.NOT_FOUND:
@@ -184,6 +187,24 @@ class SchemaRegistry:
             return _Schema.of(answer.json())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             message = f"what answers at {self._access.url} is no schema registry"
+            raise _SchemaError(message) from error
+
+    def _token_header(self) -> dict[str, str]:
+        """The header with a token; nothing where the registry asks for none."""
+        access = self._access
+        if not access.oauth_endpoint:
+            return {}
+        tokens = TokenProvider(
+            access.oauth_endpoint,
+            access.oauth_client_id,
+            access.oauth_client_secret,
+            scope=access.oauth_scope,
+            ca_file=access.oauth_ca_file,
+        )
+        try:
+            return {"Authorization": f"Bearer {tokens.token()}"}
+        except (OSError, ValueError) as error:
+            message = f"no token for the schema registry from {access.oauth_endpoint}: {error}"
             raise _SchemaError(message) from error
 
     @cached_property

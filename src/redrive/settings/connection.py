@@ -53,17 +53,22 @@ class _Tls(TypedDict, total=False):
     ssl_key_password: str
 
 
-class _SignIn(TypedDict, total=False):
-    """The fields of a connection that SASL uses."""
+class _ClientCredentials(TypedDict, total=False):
+    """The fields by which an OAuth server issues tokens."""
 
-    sasl_mechanism: str
-    sasl_username: str
-    sasl_password: str
     oauth_endpoint: str
     oauth_client_id: str
     oauth_client_secret: str
     oauth_scope: str
     oauth_ca_file: str
+
+
+class _SignIn(_ClientCredentials, total=False):
+    """The fields of a connection that SASL uses."""
+
+    sasl_mechanism: str
+    sasl_username: str
+    sasl_password: str
     oauth_token_function: str
 
 
@@ -114,14 +119,15 @@ def _oauth(section: Section) -> _SignIn:
             section.error_at_key(key, "WITHOUT_EFFECT", message, hint=hint)
         function = section.function("oauth_token_function")
         return _SignIn(sasl_mechanism="OAUTHBEARER", oauth_token_function=function)
-    for key, purpose in (
-        ("oauth_endpoint", "that is where tokens come from, or oauth_token_function"),
-        ("oauth_client_id", "tokens are for a client"),
-    ):
+    where = "that is where tokens come from, or oauth_token_function"
+    return _SignIn(sasl_mechanism="OAUTHBEARER", **_client_credentials(section, where))
+
+
+def _client_credentials(section: Section, where: str) -> _ClientCredentials:
+    for key, purpose in (("oauth_endpoint", where), ("oauth_client_id", "tokens are for a client")):
         if not section.has(key):
             section.missing(key, purpose)
-    return _SignIn(
-        sasl_mechanism="OAUTHBEARER",
+    return _ClientCredentials(
         oauth_endpoint=section.text("oauth_endpoint"),
         oauth_client_id=section.text("oauth_client_id"),
         oauth_client_secret=read_secret(section, "oauth_client_secret", "a client needs a secret"),
@@ -153,13 +159,20 @@ def read_registry(section: Section) -> RegistryAccess | None:
     if not section.has("url"):
         section.missing("url", "that is where the registry is")
         return None
-    password = ""
+    password, tokens = "", _ClientCredentials()
     if section.has("username"):
         password = read_secret(section, "password", "a user needs a password")
+    given = [key for key in _OAUTH_KEYS[:-1] if section.has(key)]
+    if given and section.has("username"):
+        message = "a registry takes a user's password or a client's token, not both"
+        section.error_at_key(given[0], "CONFLICT", message, expected="username or oauth_...")
+    elif given:
+        tokens = _client_credentials(section, "that is where tokens come from")
     return RegistryAccess(
         url=section.text("url"),
         username=section.text("username"),
         password=password,
+        **tokens,
         **_tls(section),
     )
 
