@@ -73,6 +73,8 @@ crash: setup
 crash-cluster: setup
 	$(BIN)/python -m benchmarks.crash_cluster --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) \
 	    --report build/crash-cluster.json
+	$(BIN)/python -m benchmarks.instances_cluster $(if $(MINUTES),--minutes $(MINUTES)) \
+	    $(if $(SEED),--seed $(SEED))
 
 soak: setup
 	$(BIN)/python -m benchmarks.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))

@@ -19,7 +19,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 from benchmarks.engine import CrashProgram, Scene, main, option, say
@@ -28,8 +28,6 @@ from benchmarks.load import DEAD_LETTERS, OUTCOMES
 from benchmarks.processes import Job
 from kafka import KafkaConsumer, TopicPartition
 
-_RESTART: Final = "stop broker"
-"""A fault of all programs."""
 _MOST: Final = 3
 """Instances at a time; while one is renewed there is one more."""
 _STARTED: Final = "handling the dead letters of"
@@ -52,6 +50,8 @@ class Instances(CrashProgram):
 
     emitters = ("auto",)
     late_after = 0.0
+    broker_faults: ClassVar[tuple[str, ...]] = ("stop broker",)
+    """Faults of all programs that happen here too."""
     _jobs: list[Job] = field(default_factory=list, init=False, repr=False)
     _text: str = field(default="", init=False, repr=False)
     _numbers: Iterator[int] = field(default_factory=itertools.count, init=False, repr=False)
@@ -97,7 +97,7 @@ class Instances(CrashProgram):
         return {"longest time without an outcome, s": gaps}
 
     def _event(self, scene: Scene, number: int) -> None:
-        names = [_RESTART, "renew"]
+        names = [*self.broker_faults, "renew"]
         names += ["kill", "stop", "freeze"] if len(self._jobs) > 1 else []
         names += ["add", "add"] if len(self._jobs) < _MOST else []
         name = scene.chance.choice(self.faults.split(",") if self.faults else names)
@@ -105,7 +105,7 @@ class Instances(CrashProgram):
         old = scene.chance.choice(self._jobs)
         if name in {"add", "renew"}:
             self._add(scene)
-        if name == _RESTART:
+        if name in self.broker_faults:
             FAULTS[name].happen(scene)
         elif name == "freeze":
             old.signal(signal.SIGSTOP, all_processes=True)
