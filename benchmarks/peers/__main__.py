@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from benchmarks.command_line import broker, parser
 from benchmarks.peers.contestants import CEILING, Contestant, contestants
-from benchmarks.peers.dlq_route import Form, Work, fill
+from benchmarks.peers.dlq_route import PROFILES, Form, Work, fill
 from benchmarks.peers.latency import latency
 from benchmarks.peers.measurement import Field, median_of
 from benchmarks.peers.report import write_page
@@ -66,7 +66,7 @@ class Report:
             work: What it worked on.
             entry: Its name and results.
         """
-        place: dict[str, Any] = {"form": work.form, "rules": work.count}
+        place: dict[str, Any] = {"form": work.form, "rules": work.count, "kinds": work.kinds}
         found = [it for it in self._all[part] if place.items() <= it.items()]
         one = found[0] if found else place | {"contestants": []}
         others = [it for it in one["contestants"] if it["name"] != entry["name"]]
@@ -144,6 +144,7 @@ def main() -> int:
     asked.add_argument("--only", action="append", choices=[*contestants()])
     asked.add_argument("--rules", type=int, action="append", metavar="N")
     asked.add_argument("--form", type=Form, action="append", choices=[*Form])
+    asked.add_argument("--kinds", type=int, default=PROFILES, metavar="N")
     asked.add_argument("--report", type=Path, default=RESULTS)
     asked.add_argument("--latency", action="store_true", help="measure it, and no throughput")
     asked.add_argument("--table", action="store_true", help="write docs/performance.md only")
@@ -163,7 +164,7 @@ def main() -> int:
     if options.latency:
         live = [it for it in chosen if it.name != CEILING]
         return int(not measure_latency(report, live, options))
-    works = [Work(form, count) for form in forms for count in rules]
+    works = [Work(form, count, kinds=options.kinds) for form in forms for count in rules]
     did = [measure(report, work, chosen, options) for work in works]
     return int(not all(did))
 

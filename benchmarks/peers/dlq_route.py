@@ -32,7 +32,7 @@ TARGETS: Final = 6
 TARGET_PARTITIONS: Final = 2
 KEYS: Final = 5_003
 PROFILES: Final = 6_001
-"""How many combinations of fields the records have."""
+"""How many combinations of fields the records have at most."""
 _BODY: Final = 1_024
 """Bytes of the value of a record."""
 
@@ -83,11 +83,14 @@ class Work:
         form: Of the records.
         count: Number of rules; one in ten has a wildcard, and the last one takes every record.
         prefix: Of the names of the targets.
+        kinds: How many combinations of fields the records have, beside the partition that they
+            failed on.
     """
 
     form: Form
     count: int
     prefix: str = ""
+    kinds: int = PROFILES
 
     @property
     def targets(self) -> list[str]:
@@ -265,7 +268,7 @@ def backlog(work: Work, source: str, count: int) -> Iterator[Sent]:
     """The records; those of one key are on one partition."""
     known = profiles(work.form, work.count)
     for number in range(count):
-        value, headers = record(work.form, number, known[number % PROFILES])
+        value, headers = record(work.form, number, known[number % work.kinds])
         key = number % KEYS
         yield Sent(source, key % PARTITIONS, value, list(headers), b"k%d" % key)
 
@@ -370,7 +373,7 @@ class Check:
             message: What was read.
             skip: Length of the prefix of the topic.
         """
-        profile = number % PROFILES
+        profile = number % self._work.kinds
         rule, headers = self._rules[profile], message.headers()
         added = dict(headers)
         found = message.topic()[skip:], added.get("redrive.rule")

@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -128,7 +128,7 @@ class Field:
         Raises:
             SystemExit: The contestant does not do the job, or not within its time.
         """
-        work = Work(self._work.form, self._work.count, f"{name}.")
+        work = replace(self._work, prefix=f"{name}.")
         folder = self._folder / name
         with started(contestant, self._servers, self._source, work, folder) as process:
             try:

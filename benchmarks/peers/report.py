@@ -40,7 +40,9 @@ def write_page(results: Path) -> None:
     PICTURES.mkdir(exist_ok=True)
     peers = _read(results / "peers.json") or {"sets": [], "latency": []}
     parts = ["## Routing by a table"]
-    for one in sorted(peers["sets"], key=lambda it: (it["form"] != "spring", it["rules"])):
+    for one in sorted(
+        peers["sets"], key=lambda it: (it["form"] != "spring", it["rules"], it["kinds"])
+    ):
         parts += _set(one)
     parts += ["## Latency", *(_latency(peers["latency"]) or ["Not measured yet."])]
     parts += ["## Matching alone", *_matching(_read(results / "matching.json") or [])]
@@ -87,12 +89,13 @@ def compared(ours: float, others: Values, better: str, worse: str) -> str:
 
 def _set(one: Mapping[str, Any]) -> Iterator[str]:
     title = {"spring": "Spring's headers", "mqdlh": "MQDLH"}[one["form"]]
-    yield f"### {title}, {one['rules']:,} rules"
+    about = f"{title}, {one['rules']:,} rules, {one['kinds']:,} combinations of fields"
+    yield f"### {about}"
     rated = [it for it in one["contestants"] if it["runs"]]
     rated.sort(key=lambda it: it["median"][_RATE] or 0, reverse=True)
     speeds = _values(rated, _RATE)
-    about = f"{title}, {one['rules']:,} rules: records/s"
-    yield _picture(f"{one['form']}-{one['rules']}", about, speeds)
+    name = f"{one['form']}-{one['rules']}-{one['kinds']}"
+    yield _picture(name, f"{about}: records/s", speeds)
     busy = f" **The machine was busy** (load {one['load before']} before the start)."
     yield (
         f"{one['cores']} cores for broker and contestant together, medians with the least and the "
