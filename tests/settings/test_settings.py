@@ -161,7 +161,12 @@ ssl_key_password = "${KAFKA_PASSWORD}"
 
 EXCLUDED = {
     ("kafka", "sasl_password_file"),
-    *(("kafka", key) for key in KEYS["kafka"] if key.startswith("oauth_")),
+    *(
+        (name, key)
+        for name in ("kafka", "schema_registry")
+        for key in KEYS[name]
+        if key.startswith("oauth_")
+    ),
     ("clusters", "oauth_client_secret_file"),
     ("clusters", "oauth_token_function"),
     *(("clusters", key) for key in ("sasl_username", "sasl_password", "sasl_password_file")),

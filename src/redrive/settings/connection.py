@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import Final, TypedDict, cast
 
 from redrive.configuration import RegistryAccess
 from redrive.diagnostics import did_you_mean
@@ -120,7 +120,8 @@ def _oauth(section: Section) -> _SignIn:
         function = section.function("oauth_token_function")
         return _SignIn(sasl_mechanism="OAUTHBEARER", oauth_token_function=function)
     where = "that is where tokens come from, or oauth_token_function"
-    return _SignIn(sasl_mechanism="OAUTHBEARER", **_client_credentials(section, where))
+    tokens = _client_credentials(section, where)
+    return cast("_SignIn", {"sasl_mechanism": "OAUTHBEARER", **tokens})
 
 
 def _client_credentials(section: Section, where: str) -> _ClientCredentials:
