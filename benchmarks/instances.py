@@ -97,7 +97,7 @@ class Instances(CrashProgram):
         return {"longest time without an outcome, s": gaps}
 
     def _event(self, scene: Scene, number: int) -> None:
-        names = [*self.broker_faults, "renew"]
+        names = [scene.chance.choice(self.broker_faults), "renew"]
         names += ["kill", "stop", "freeze"] if len(self._jobs) > 1 else []
         names += ["add", "add"] if len(self._jobs) < _MOST else []
         name = scene.chance.choice(self.faults.split(",") if self.faults else names)
