@@ -75,7 +75,8 @@ class SliceContext:
         self.floods.begin()
         self.triggers.begin()
         self.orders.clear()
-        self.cache = DecisionCache()
+        # While a breaker is open, no decision holds longer than the slice.
+        self.cache.begin(object() if self.breakers else (self.facts, self.facts.version))
         self.putters.clear()
 
     def order(self, question: WaitingQuestion) -> KeyOrder:

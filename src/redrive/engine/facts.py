@@ -59,9 +59,9 @@ class TopicFacts:
     silent: str = ""
     """Why a partition takes no records now: no leader, or too few replicas in sync."""
 
-    def partition(self, wanted: int) -> int:
+    def partition(self, wanted: int | None) -> int:
         """The partition if the topic has it; else -1, and the key chooses."""
-        return wanted if wanted < self.partitions else -1
+        return -1 if wanted is None or wanted >= self.partitions else wanted
 
     def timestamps(self, now: int) -> tuple[int, int]:
         """The earliest and the latest timestamp of a record that the topic surely takes.
@@ -278,6 +278,8 @@ class Facts:
         """What is known for one slice only, by its name in ``Questions`` and ``Answers``."""
         self.is_crowded = False
         """Whether the records that a slice asks for are too large together."""
+        self.version = 0
+        """Changes whenever what is known of topics does, or is asked for."""
 
     def topic(self, name: str) -> TopicFacts:
         """What is known of a topic; else the best case, and a question."""
@@ -326,10 +328,8 @@ class Facts:
         for known in self._of_slice.values():
             known.answers.clear()
         self.is_crowded = False
-        if len(topics) > _REMEMBERED:
-            topics.clear()
-        for name in [name for name, (until, _) in topics.items() if until < now]:
-            del topics[name]
+        outdated = [name for name, (until, _) in topics.items() if until < now]
+        self.doubt(topics if len(topics) > _REMEMBERED else outdated)
 
     def answered(
         self, decide: Callable[[], _Decided], answers: Callable[[Questions], Answers]
@@ -347,9 +347,10 @@ class Facts:
         raise TransientFault("what has to be known of the cluster changed while it was asked for")
 
     def doubt(self, topics: Iterable[str]) -> None:
-        """Drops topics whose records were refused: their facts no longer hold."""
-        for name in topics:
+        """Drops topics whose facts no longer hold: they are too old, or a record was refused."""
+        for name in [*topics]:
             self._topics.answers.pop(name, None)
+            self.version += 1
 
     def take_questions(self) -> Questions:
         """The open questions; they count as asked."""
@@ -358,10 +359,13 @@ class Facts:
             self._topics.take(), **{name: known.take() for name, known in self._of_slice.items()}
         )
         self._asked_records = questions.records
+        # Until there is an answer, the next decision has to ask again.
+        self.version += bool(questions.topics or questions.new_topics)
         return questions
 
     def learn(self, answers: Answers) -> None:
         """Takes answers; their age counts from the questions, however long the cluster took."""
+        self.version += bool(answers.topics or answers.new_topics)
         for name, facts in answers.topics.items():
             is_healthy = facts.exists and facts.may_write and not facts.silent
             until = self._asked_at + (TOPIC_AGE if is_healthy else MISSING_AGE)
