@@ -27,10 +27,11 @@ _Result = TypeVar("_Result")
 
 
 class DecisionCache:
-    """Decisions of rules tables under the same facts, shared by equal messages of one batch."""
+    """Decisions of rules tables under the same facts, shared by equal messages."""
 
     def __init__(self) -> None:
-        self._moment: object = None
+        self._facts: object = None
+        self._batch: object = None
         # Decisions keep their profiles alive, so the id in a key stays unique.
         self._profiles: dict[int, DeadLetterProfile] = {}
         self._decisions: dict[tuple[RulesDecider, int, Attempts, int, int, str], Decision] = {}
@@ -40,16 +41,22 @@ class DecisionCache:
             tuple[RulesDecider, tuple[str, ...]], dict[int, PreparedPut | None]
         ] = {}
 
-    def begin(self, moment: object) -> None:
-        """Begin a slice; decisions are kept if they were made at an equal moment.
+    def begin(self, facts: object, batch: object) -> None:
+        """Begin a slice; drop decisions under other facts, and puts prepared for another batch.
 
-        A moment stands for everything that a decision depends on and that may change in a batch.
+        Args:
+            facts: Equal while no fact that a decision depends on has changed.
+            batch: Equal while nothing has changed that only a prepared put depends on.
         """
         is_full = len(self._decisions) + len(self._derived) > _REMEMBERED
-        if moment != self._moment or is_full:
-            for known in (self._profiles, self._decisions, self._derived, self._prepared):
-                known.clear()
-        self._moment = moment
+        if facts != self._facts or is_full:
+            self._profiles.clear()
+            self._decisions.clear()
+            self._derived.clear()
+            self._prepared.clear()
+        if batch != self._batch:
+            self._prepared.clear()
+        self._facts, self._batch = facts, batch
 
     def decide(
         self,

@@ -57,7 +57,7 @@ class SliceSettings:
     triggers: Mapping[str, Trigger] = field(default_factory=dict)
     """What puts on queues with TRIGGER cause, by topic."""
     cache: DecisionCache = field(default_factory=DecisionCache, compare=False, repr=False)
-    """What the slices of the batch decided so far, by the same deciders."""
+    """What earlier slices decided; puts on a queue that causes triggers are as in this batch."""
 
 
 class Slice:
@@ -121,6 +121,8 @@ class Slice:
 
     def decide(self) -> Questions:
         """See ``TransactionInput.decide``."""
+        if outdated := self._facts.take_questions():
+            return outdated
         self._context.begin()
         self._outputs = list(self._decide_parts())
         if self._context.breakers.opens(self._breaking, self._context.decisions):
