@@ -110,14 +110,10 @@ class Matcher:
 def _can_be_looked_up(pattern: Pattern) -> bool:
     """Whether an index finds the pattern by a value without evaluating it."""
     return all(
-        intervals_of(one) or (isinstance(one, StringPattern) and (one.is_literal or _is_head(one)))
+        intervals_of(one)
+        or (isinstance(one, StringPattern) and (one.is_literal or one.tail is not None))
         for one in members_of(pattern)
     )
-
-
-def _is_head(pattern: StringPattern) -> bool:
-    """Whether the pattern is a text followed by one asterisk."""
-    return pattern.normal == f"{pattern.head}*"
 
 
 class IntervalIndex:
@@ -151,16 +147,30 @@ class IntervalIndex:
 class _Head:
     """The patterns with the same text before the first wildcard, for values that begin with it."""
 
-    rules: int = 0
-    """Rules whose pattern is this text and one asterisk: there is nothing left to compare."""
-    patterns: list[tuple[int, StringPattern]] = field(default_factory=list)
-    """The other rules, as bits, with their patterns."""
+    length: int
+    tails: dict[int, dict[str, int]] = field(default_factory=dict)
+    """Length of a tail -> tail -> the rules, as bits, whose pattern is ``head*tail``."""
+    patterns: dict[StringPattern, int] = field(default_factory=dict)
+    """The other patterns, with their rules."""
+
+    def add(self, pattern: StringPattern, bit: int) -> None:
+        """Adds the pattern of a rule."""
+        tail = pattern.tail
+        if tail is None:
+            self.patterns[pattern] = self.patterns.get(pattern, 0) | bit
+        else:
+            tails = self.tails.setdefault(len(tail), {})
+            tails[tail] = tails.get(tail, 0) | bit
 
     def rules_for(self, value: str) -> int:
-        rules = self.rules
-        for bit, pattern in self.patterns:
+        """The rules that accept a value, which begins with the head."""
+        rules, rest = 0, max(0, len(value) - self.length)
+        for length, tails in self.tails.items():
+            if length <= rest:
+                rules |= tails.get(value[len(value) - length :], 0)
+        for pattern, bits in self.patterns.items():
             if pattern.matches(value):
-                rules |= bit
+                rules |= bits
         return rules
 
 
@@ -226,12 +236,9 @@ class _FieldIndex(dict[FieldValue | None, int]):
         elif pattern.is_literal:
             self._literal[pattern.normal] = self._literal.get(pattern.normal, 0) | bit
         else:
-            heads = self._heads.setdefault(len(pattern.head), {})
-            head = heads.setdefault(pattern.head, _Head())
-            if _is_head(pattern):
-                head.rules |= bit
-            else:
-                head.patterns.append((bit, pattern))
+            text = pattern.head
+            heads = self._heads.setdefault(len(text), {})
+            heads.setdefault(text, _Head(len(text))).add(pattern, bit)
 
     def __missing__(self, value: FieldValue | None) -> int:
         if len(self) >= MEMO_LIMIT:

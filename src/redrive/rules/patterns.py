@@ -27,6 +27,8 @@ ABSENT: Final = -1
 # Stands for the blanks that pad a value to the length of its field. No value contains it, because
 # the first NUL ends a value, so "behind the last non-blank" is one character class.
 _PADDING: Final = "\0"
+_NOT_PLAIN: Final = frozenset(f"*? {_PADDING}")
+"""Characters of a pattern that do not stand for themselves alone."""
 
 _REGEX_MEMORY: Final = 1 << 20
 """Bytes that one expression may take for its states."""
@@ -101,6 +103,17 @@ class StringPattern(Pattern):
     def head(self) -> str:
         """The text before the first wildcard, with which every matching value starts."""
         return re.split(r"[*?]", self.normal, maxsplit=1)[0]
+
+    @property
+    def tail(self) -> str | None:
+        """The text behind the asterisk of a pattern such as ``head*tail``; None for any other.
+
+        A value matches exactly if it begins with the head and ends with the tail behind it. With a
+        blank in the tail padding could match too.
+        """
+        tail = self.normal[len(self.head) + 1 :]
+        is_enough = self.normal[len(self.head) :].startswith("*") and _NOT_PLAIN.isdisjoint(tail)
+        return tail if is_enough else None
 
     def matches(self, value: FieldValue) -> bool:
         """Whether a field with this value, padded to its length, matches (specification 5.3)."""
