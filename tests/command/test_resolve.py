@@ -195,7 +195,7 @@ WAYS: dict[str, tuple[str, dict[str, str], int, list[str]]] = {
     "of several queue managers one has to be named": (
         "Q", {}, 2, ["no queue manager is named"],
     ),
-    "an open is for something": ("Q --at QM1 --open EAT", {}, 2, ["nothing to open for"]),
+    "an open is for something": ("Q --at QM1 --open EAT", {}, 2, ["not an MQOPEN option"]),
     "channels of IBM MQ need no push": (
         "PAY --at QM2 --then push", {}, 2, ["--then is for MQ Everyplace"],
     ),

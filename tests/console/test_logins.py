@@ -293,7 +293,7 @@ def test_a_client_secret_comes_from_a_variable_or_a_file(tmp_path: Path, kept: s
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--listen", "0.0.0.0:8470"], "asks nobody who they are"),
+        (["--listen", "0.0.0.0:8470"], "could reach it without signing in"),
         (["--listen", "0.0.0.0:8470", "--tokens", "f"], "in plain text"),
         (["--proxy-header", "X-User"], "--proxy-from go together"),
         (["--proxy-header", "X-User", "--proxy-from", "10.0.0.1"], "needs --access"),

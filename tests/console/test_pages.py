@@ -429,7 +429,7 @@ def test_a_plan_of_nothing_is_not_kept(browser: TestClient) -> None:
         ("/api/plans/../apply", {}, 404, ""),
         ("/api/plans/0123456789ab/apply", {}, 400, "there is no plan"),
         ("/api/acknowledgements", {"until": "7d"}, 400, "missing or wrong: note"),
-        ("/api/acknowledgements", {"until": "soon", "note": "x"}, 400, "not a time to come"),
+        ("/api/acknowledgements", {"until": "soon", "note": "x"}, 400, "not a future time"),
     ],
 )
 def test_a_wrong_form_says_what_is_wrong(
@@ -493,7 +493,7 @@ def test_groups_of_an_owner_are_those_of_the_command(browser: TestClient) -> Non
     assert "owner: team &lt;b&gt; <span" in page
     assert 'name="owner" size="14" value="team &lt;b&gt;"' in page
     assert "/api/" not in page
-    assert "No dead letter fits" in browser.get("/groups?owner=ann", headers=BY_SCRIPT).text
+    assert "No dead letter matches" in browser.get("/groups?owner=ann", headers=BY_SCRIPT).text
 
 
 def test_an_acknowledgement_leads_to_the_messages_of_its_selection(browser: TestClient) -> None:
@@ -513,7 +513,7 @@ def test_an_acknowledgement_is_about_what_remains(browser: TestClient) -> None:
     """As with the command: of others no alert tells."""
     found = post(browser, "/api/acknowledgements", until="7d", note="x", status="parked")
     assert found.status_code == 400
-    assert "no alert is about these" in found.text
+    assert "these raise no alert" in found.text
     assert "until" not in browser.get("/groups?status=parked").text
 
 
@@ -798,7 +798,7 @@ def test_a_signal_ends_it_with_0_and_an_address_in_use_is_named(number: signal.S
             assert first.stdout.readline() == f"http://{address}/  (Ctrl+C ends it)\n"
             second = subprocess.run(line, capture_output=True, text=True, check=False)
             assert second.returncode == 1
-            assert f"{address} can't be listened on: Address already in use" in second.stderr
+            assert f"{address} cannot be bound: Address already in use" in second.stderr
             assert "Traceback" not in second.stderr
             eventually(lambda: answers(address), "the console answers")
         finally:

@@ -315,7 +315,7 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
     assert "redrive replay plan" in str(refused.value.hint)
     with pytest.raises(UsageError, match="there is no plan"):
         ReplayPlan.read(tmp_path / "missing.json")
-    with pytest.raises(EnvironmentFault, match="can't be read"):
+    with pytest.raises(EnvironmentFault, match="cannot be read"):
         ReplayPlan.read(tmp_path)
 
 

@@ -169,7 +169,9 @@ def test_what_could_not_be_counted_in_time_is_not_known(
     assert row.split()[3:6] == ["?", "?", "?"]
     assert "not all of them could be read in time" in answer.stdout
     told = job.told("status")
-    assert told["problem"].startswith("what waits is not known: there is no ledger in ")
+    assert told["problem"].startswith(
+        "the number of waiting messages is unknown: there is no ledger in "
+    )
     assert told["handlers"][0]["remaining"] == {"number": None, "precision": "unknown"}
 
 

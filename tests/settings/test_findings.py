@@ -116,7 +116,7 @@ def underlined(finding: Diagnostic) -> str:
         (GOOD + "[transforms.'a b']\npython = 'json:loads'", "BAD_VALUE", "'a b'", "underscores"),
         (IN_TRANSFORM.format("python = 'json'"), "BAD_VALUE", "'json'", "package.module:function"),
         (IN_TRANSFORM.format("python = 'json:lo'"), "BAD_VALUE", "'json:lo'", "no attribute 'lo'"),
-        (IN_TRANSFORM.format("json_patch = 'no.json'"), "BAD_VALUE", "'no.json'", "can't be read"),
+        (IN_TRANSFORM.format("json_patch = 'no.json'"), "BAD_VALUE", "'no.json'", "cannot be read"),
         (IN_TRANSFORM.format("json_patch = 'orders.rul'"), "BAD_VALUE", "'orders.rul'", "not JSON"),
         # Brokers and how to sign in
         (GOOD.replace(":9092", ""), "BAD_VALUE", '"localhost"', "host:port"),
@@ -138,14 +138,14 @@ def underlined(finding: Diagnostic) -> str:
             "'kafka.key'",
             "there is no file kafka.key",
         ),
-        (SIGNED_IN.format("sasl_password_file = '.'"), "UNREADABLE_FILE", "'.'", "can't be read:"),
+        (SIGNED_IN.format("sasl_password_file = '.'"), "UNREADABLE_FILE", "'.'", "cannot be read:"),
         # Environment variables
         (GOOD.replace("localhost", "${HOST}"), "UNSET_VARIABLE", '"${HOST}:9092"', "export HOST"),
         (GOOD.replace("localhost", "${A B}"), "BAD_VALUE", '"${A B}:9092"', "'A B' is not a valid"),
         # Handlers
         (GOOD.replace("orders.rul", "order.rul"), "MISSING_FILE", '"order.rul"', "mean orders.rul"),
         (GOOD.replace("orders.rul", "x/y"), "MISSING_FILE", '"x/y"', "there is no folder x either"),
-        (GOOD.replace("orders.rul", "."), "UNREADABLE_FILE", '"."', "can't be read: Is a dir"),
+        (GOOD.replace("orders.rul", "."), "UNREADABLE_FILE", '"."', "cannot be read: Is a dir"),
         (GOOD.replace('rules = "orders.rul"', ""), "MISSING", "[[handlers]]", "needs rules"),
         (GOOD.replace('queue = "ORDERS.DLQ"', ""), "MISSING", "[[handlers]]", "needs queue"),
         (GOOD.replace("ORDERS.DLQ", "A B"), "BAD_VALUE", '"A B"', "'A B' is not a valid name of a"),

@@ -201,7 +201,7 @@ def test_options_name_files_relative_to_the_working_directory() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-c", "redrive.toml", "--topology", "net"], "the topology is that of the file"),
+        (["-c", "redrive.toml", "--topology", "net"], "-c FILE and --topology exclude each other"),
         (["--topology", "net"], "--application NAME"),
         (["--topology", "net", "--dlq", "DLQ@QM1"], "--rules FILE"),
         (["--topology", "net/QM1.mqsc", "--dlq", "DLQ@QM2", "--rules", "orders.rul"], "the topolo"),

@@ -121,7 +121,7 @@ class EmbeddedBroker:
             timeout: Seconds to wait for it.
 
         Returns:
-            False if it was running already.
+            False if it was already running.
 
         Raises:
             EnvironmentFault: No jars, the port is in use, or the broker did not come up.
@@ -138,7 +138,7 @@ class EmbeddedBroker:
         """Start the broker and do not wait: one of several is ready only when others run too.
 
         Returns:
-            False if it was running already.
+            False if it was already running.
 
         Raises:
             EnvironmentFault: No jars, or the port is in use.

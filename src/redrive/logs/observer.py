@@ -159,7 +159,7 @@ class LogObserver(JobObserver):
         """See ``JobObserver.restart_refused``."""
         if isinstance(error, ConfigurationError):
             log_findings(self._logger, error.diagnostics)
-        message = "not restarted, the job goes on as before: %s"
+        message = "not restarted, the job continues with the old settings: %s"
         facts = {"hint": error.hint} if error.hint else {}
         extra = {"facts": facts, **_event("restart refused")}
         self._logger.error(message, error.message, extra=extra)

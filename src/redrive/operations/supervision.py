@@ -168,7 +168,7 @@ def read(path: Path) -> SupervisionState | None:
         return None
     except OSError as error:
         raise EnvironmentFault(
-            f"{path} can't be read: {error.strerror}",
+            f"{path} cannot be read: {error.strerror}",
             hint="run this command as the user who runs the job",
         ) from error
 

@@ -298,7 +298,7 @@ def _password_from_file(section: Section, key: str) -> str:
         section.error(key, "MISSING_FILE", f"there is no file {path}")
         return ""
     except OSError as error:
-        password, problem = "", f"{path} can't be read: {error.strerror}"
+        password, problem = "", f"{path} cannot be read: {error.strerror}"
     except UnicodeDecodeError:
         password, problem = "", f"{path} is not UTF-8"
     if problem:

@@ -180,7 +180,7 @@ def _read(path: Path) -> str:
     except IsADirectoryError:
         raise UsageError(f"{path} is a folder, not a settings file") from None
     except OSError as error:
-        raise ConfigurationError(f"settings file {path} can't be read: {error.strerror}") from None
+        raise ConfigurationError(f"settings file {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigurationError(
             f"settings file {path} is not UTF-8 at byte {error.start}", hint="save it as UTF-8"

@@ -194,7 +194,7 @@ class HandlersReader:
             hint = similar_file(path)
             section.error("rules", "MISSING_FILE", f"there is no file {path}", hint=hint)
         except OSError as error:
-            section.error("rules", "UNREADABLE_FILE", f"{path} can't be read: {error.strerror}")
+            section.error("rules", "UNREADABLE_FILE", f"{path} cannot be read: {error.strerror}")
         return None
 
     def _is_local_queue(self, section: Section, queue: str, manager: str) -> bool:

@@ -276,7 +276,7 @@ def _patch(section: Section) -> bytes:
         patch = path.read_bytes()
         JsonPatch.of(read_json(patch))
     except OSError as error:
-        section.bad_value("json_patch", f"{path} can't be read: {error.strerror}")
+        section.bad_value("json_patch", f"{path} cannot be read: {error.strerror}")
     except ValueError as error:
         problem = str(error).replace("the value", "the file", 1)
         hint = 'such as [{"op": "replace", "path": "/currency", "value": "EUR"}]'

@@ -196,7 +196,7 @@ class ReplayPlan:
             ) from error
         except OSError as error:
             raise EnvironmentFault(
-                f"{path} can't be read: {error.strerror}",
+                f"{path} cannot be read: {error.strerror}",
                 hint="`redrive replay plan ... -o plan.json` writes a plan",
             ) from error
         try:
