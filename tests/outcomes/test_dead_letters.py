@@ -102,5 +102,5 @@ def test_what_cannot_be_read_is_not_shown_as_none(tmp_path_factory: pytest.TempP
     assert "No outcomes yet" not in redrive("status", "-c", config).stdout
     for command in (["ls"], ["groups"], ["show", "orders.dlq:0:1"], ["history"]):
         result = redrive(*command, "-c", config, code=1)
-        assert "no outcome can be read" in result.output
+        assert "no outcomes can be read" in result.output
         assert "none" not in result.stdout.lower()
