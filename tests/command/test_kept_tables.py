@@ -110,7 +110,7 @@ def test_every_table_that_ran_is_listed_and_what_cannot_be_read_is_never_none(
     rules_file(small_job).write_text("ACTION(\n")
     assert small_job.run("tables", "show", first[:6], "--raw").stdout == KEPT
     wrong = small_job.run("tables", "show", "f00", code=2)
-    assert "no table with a hash that begins with 'f00' is kept" in wrong.stderr
+    assert "no kept table has a hash that begins with 'f00'" in wrong.stderr
 
 
 def test_hits_are_counted_by_rule_though_comments_moved_its_line(small_job: SmallJob) -> None:

@@ -273,7 +273,7 @@ def test_an_empty_queue_says_so(manager: str) -> None:
 SAYS: Mapping[str, tuple[str, str]] = {
     "OLD": ("QALIAS(OLD) of {0} keeps no messages", "redrive browse {0} ORDERS"),
     "FAR": ("puts to it end on PAY@{0}B", "redrive browse {0}B PAY"),
-    "BROKEN": ("puts to it do not succeed", "redrive resolve BROKEN --at {0}"),
+    "BROKEN": ("puts to it fail", "redrive resolve BROKEN --at {0}"),
     "ORDRES": ("has no queue ORDRES", "did you mean ORDERS?"),
 }
 

@@ -47,7 +47,7 @@ def test_the_question_names_what_is_done(to: To, asked: str) -> None:
 def test_an_empty_plan_says_where_it_looked(capsys: pytest.CaptureFixture[str]) -> None:
     """And what was left out of it, and why."""
     show_plan(
-        plan(To.ORIGINAL, 0, notes=("5 messages are left out: their payload is gone",)), mq=True
+        plan(To.ORIGINAL, 0, notes=("5 messages are left out: their payload was deleted",)), mq=True
     )
     show_plan(plan(To.ATTEMPT, 0), mq=True)
     printed = capsys.readouterr()

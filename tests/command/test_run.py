@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_written_is_told(folder: Path, bootstrap_servers
     Path("file").write_text("")
     result = run_on(bootstrap_servers, "--directory", "file/state", code=1)
     assert "the job's folder" in result.stderr
-    assert "can't be written: not a directory" in result.stderr
+    assert "cannot be written: not a directory" in result.stderr
 
 
 def test_a_second_process_with_the_same_share_is_refused(

@@ -65,10 +65,10 @@ def ack(
     redrive ack --list
     redrive ack --undo 5f2ac9d0
 
-    The messages stay as they are: rules and replays treat them as before, and ls, groups and
-    status mark them. It covers those that remain now and match the options, as of redrive ls;
-    with --include-new also later ones. The metrics of unacknowledged messages leave them
-    out, and so do the alerts. With --until forever they are archived: groups list them last.
+    The messages stay as they are: rules and replays treat them as before, and ls, groups and status
+    mark them. It covers those that remain now and match the options, as of redrive ls; with
+    --include-new also later ones. The metrics of unacknowledged messages leave them out, and so do
+    the alerts. With --until forever they are archived: groups list them last.
 
     Exit codes: 0 done, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples

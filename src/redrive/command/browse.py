@@ -75,8 +75,8 @@ def browse(
     the job has not read yet, and knows the [schemes] of the settings.
 
     For a transmission queue it shows all topics. A message counts as read once the job has taken it
-    from a transmission queue, or the consumer group of the bindings has read it; a queue without
-    a group keeps all messages of its topic. Waiting messages are shown in the order in which the
+    from a transmission queue, or the consumer group of the bindings has read it; a queue without a
+    group keeps all messages of its topic. Waiting messages are shown in the order in which the
     queue delivers them: by priority and then by time; with MSGDLVSQ(FIFO), and from either end of
     the topic, by time alone. Messages that the receiving end of a channel retries are on the
     transmission queue.
@@ -163,7 +163,7 @@ def _show_undelivered(
     click.echo(f"{counted(len(found), 'undeliverable message')} of {where}")
     for one in found[:count]:
         message = BrowsedMessage.of(one.record).masked(network.mask)
-        print_lines([f"is on {one.waits_on}, for {one.names}:", *_lines(message)])
+        print_lines([f"waits on {one.waits_on}, for {one.names}:", *_lines(message)])
 
 
 def _lines(message: BrowsedMessage) -> Iterator[str]:

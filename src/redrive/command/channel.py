@@ -217,8 +217,8 @@ def release_kept(queue_manager: str, name: str, config: Path | None) -> None:
 
     QUEUE is a transmission queue of QM; by default all of them, and the messages put to QM itself.
     The running job puts the messages, or keeps them again; redrive browse QM --remaining shows
-    them. A channel that an undeliverable message stopped is started by redrive channel start,
-    which releases its messages too.
+    them. A channel that an undeliverable message stopped is started by redrive channel start, which
+    releases its messages too.
 
     Example: redrive queue release QM1 QM2
     """

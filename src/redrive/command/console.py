@@ -100,9 +100,9 @@ def console(
     redrive console
     redrive console -c redrive.toml --listen 127.0.0.1:9000
 
-    It runs beside the job and offers what the other commands do. Without
-    --tokens or --access it listens on this machine only, without a login: everyone on it acts
-    as the user who started it. The same as JSON is under /api, described in /api/openapi.json.
+    It runs beside the job and offers what the other commands do. Without --tokens or --access it
+    listens on this machine only, without a login: everyone on it acts as the user who started it.
+    The same as JSON is under /api, described in /api/openapi.json.
 
     It needs more packages: pip install 'redrive[console]'.
 

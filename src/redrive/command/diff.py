@@ -29,8 +29,8 @@ def diff(context: click.Context, old: Path, new: Path, *, lenient: bool, as_json
     git show HEAD:orders.rul | redrive diff /dev/stdin orders.rul
 
     Every difference comes with an example message and the decisions of both tables; messages that
-    are newly discarded come first. Order, layout and spelling do not matter unless some
-    message is treated differently. Tables are reported as equal only if that is proved.
+    are newly discarded come first. Order, layout and spelling do not matter unless some message is
+    treated differently. Tables are reported as equal only if that is proved.
 
     Exit codes: 0 equal, 1 different, not decided or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples

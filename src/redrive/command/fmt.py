@@ -32,8 +32,8 @@ def fmt(context: click.Context, tables: Sequence[str], *, only_check: bool, leni
     redrive fmt - < orders.rul
 
     One rule in each entry, keywords in a fixed order, names for numbers, no defaults, lines of at
-    most 72 characters. The meaning and the hash stay the same. TABLE may be - for standard
-    input, which is written to standard output. A table with errors is left as it is.
+    most 72 characters. The meaning and the hash stay the same. TABLE may be - for standard input,
+    which is written to standard output. A table with errors is left as it is.
 
     Exit codes: 0 done, 1 errors in a table or, with --check, something to format, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples

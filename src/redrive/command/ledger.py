@@ -48,8 +48,7 @@ def compact(config: Path) -> None:
 def rebuild(config: Path) -> None:
     """Delete the ledger and make it again from the outcomes topic.
 
-    Nothing is lost while the topic keeps its records: forever, unless its retention was
-    changed.
+    Nothing is lost while the topic keeps its records: forever, unless its retention was changed.
     """
     job = _job(config)
     with locked(job.ledger.path):

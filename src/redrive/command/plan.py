@@ -93,9 +93,9 @@ def plan(
     redrive plan orders-new.rul --over history --since 7d --html report.html
     git show main:orders.rul | redrive plan orders.rul --old /dev/stdin
 
-    Both tables are tried on every message, as the job would decide; nothing is written, and the
-    job may run meanwhile. Messages that were kept and would be discarded come first. History is
-    the ledger's match fields, with each dead letter as if it were new.
+    Both tables are tried on every message, as the job would decide; nothing is written, and the job
+    may run meanwhile. Messages that were kept and would be discarded come first. History is the
+    ledger's match fields, with each dead letter as if it were new.
 
     Exit codes: 0 nothing changes for any message, 2 something does or usage, 1 error.
     """  # noqa: D301 - \b keeps click from wrapping the examples

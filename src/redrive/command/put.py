@@ -96,10 +96,10 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
     redrive put PAYROLL@QM2 --at QM1 --file salaries.bin --persistent
     redrive put ORDERS --at QM1 --data 'a lamp' --report COA --reply-to ANSWERS
 
-    QM is the queue manager that the application names with the queue (ObjectQMgrName); without
-    it the field is blank. --at is the manager that it is connected to, and is not needed if there
-    is only one. The running job resolves the names and delivers the message. redrive resolve
-    with the same names shows where it would go; a warning says if that is not a queue.
+    QM is the queue manager that the application names with the queue (ObjectQMgrName); without it
+    the field is blank. --at is the manager that it is connected to, and is not needed if there is
+    only one. The running job resolves the names and delivers the message. redrive resolve with the
+    same names shows where it would go; a warning says if that is not a queue.
 
     Prints topic:partition:offset of each message once the cluster has it: the ID for redrive
     history.

@@ -244,8 +244,8 @@ def apply(
     \b
     redrive replay apply plan.json --because "the database is back, ticket 4711"
 
-    A plan is accepted only once; after that, apply shows its progress. After an
-    interruption, even kill -9, the same command continues. A cancelled plan stays cancelled.
+    A plan is accepted only once; after that, apply shows its progress. After an interruption, even
+    kill -9, the same command continues. A cancelled plan stays cancelled.
 
     Exit codes: 0 done, 1 cancelled or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -416,8 +416,8 @@ def retry_now(**given: Any) -> None:  # noqa: ANN401
 
     Example: redrive parked now --reason MQRC_Q_FULL --because "the queue was emptied"
 
-    Messages parked earlier on the same partition may have to wait once more, for one interval
-    at most.
+    Messages parked earlier on the same partition may have to wait once more, for one interval at
+    most.
     """
     _carry_out(Order(to=To.ATTEMPT), **given)
 

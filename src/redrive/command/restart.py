@@ -86,18 +86,18 @@ def restart(
 ) -> None:
     """Reload the settings and rules tables of a running job.
 
-    Changed tables apply from the next batch on; other changes restart the query. If anything
-    is wrong with the new settings or tables, the job continues with the old ones, and this command
-    says why. If a table or [schemes] changed in meaning, every parked and remaining message
-    of the handler is evaluated again, otherwise none. The command lists both.
+    Changed tables apply from the next batch on; other changes restart the query. If anything is
+    wrong with the new settings or tables, the job continues with the old ones, and this command
+    says why. If a table or [schemes] changed in meaning, every parked and remaining message of the
+    handler is evaluated again, otherwise none. The command lists both.
 
     \b
     redrive restart -c redrive.toml
     redrive restart -c redrive.toml --plan
     redrive restart -c redrive.toml --table 3f2a9c
 
-    --table writes an earlier table into the file that the settings name, after asking. The old
-    file is kept beside it, and restored if the job refuses.
+    --table writes an earlier table into the file that the settings name, after asking. The old file
+    is kept beside it, and restored if the job refuses.
 
     Exit codes: 0 restarted, 1 not restarted, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples

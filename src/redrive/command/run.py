@@ -160,14 +160,14 @@ def run(
     read now, and on those that are parked or remain. The counts are by rule and target; --json is
     for programs.
 
-    With --wait the job waits for a broker that does not answer; a refusal still ends it.
-    With --watch the job reloads changed files as redrive restart does, and refuses broken ones.
+    With --wait the job waits for a broker that does not answer; a refusal still ends it. With
+    --watch the job reloads changed files as redrive restart does, and refuses broken ones.
 
     Options override the file. SIGTERM or Ctrl+C stop the job after the running batch; SIGHUP or
-    redrive restart, reload its settings and tables.
+    redrive restart reload its settings and tables.
 
-    Exit codes: 0 stopped or ended by WAIT, or tried, 1 error, 2 usage, 75 stalled, or
-    Java ended: start it again.
+    Exit codes: 0 stopped or ended by WAIT, or tried, 1 error, 2 usage, 75 stalled, or Java ended:
+    start it again.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if as_json and not dry_run:
         raise UsageError("--json is for --dry-run", hint="--log-format json is for the job's log")

@@ -263,8 +263,7 @@ def _queue(arguments: Arguments, rules: RulesSource, document: Document) -> str:
         [queue, *_] = [*arguments.names[0].split(), own]
         if not queue and not has_definitions:
             raise UsageError(
-                "a blank QName is the queue manager's own dead-letter queue, which has no"
-                " name here",
+                "a blank QName is the queue manager's own dead-letter queue, which is not named",
                 hint="set REDRIVE_DEADQ, or give the queue",
             )
         return queue

@@ -45,8 +45,8 @@ def tables(
     redrive tables show 3f2a9c
     redrive restart --table 3f2a9c        restore it
 
-    A table is identified by the hash of its meaning; comments and layout do not matter. A job
-    keeps its tables in the topic redrive-<application>-tables.
+    A table is identified by the hash of its meaning; comments and layout do not matter. A job keeps
+    its tables in the topic redrive-<application>-tables.
 
     Exit codes: 0 listed, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
