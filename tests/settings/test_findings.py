@@ -163,7 +163,7 @@ def underlined(finding: Diagnostic) -> str:
             SECOND_HANDLER.format("B", 'name = "ORDERS.DLQ"'),
             "DUPLICATE",
             '"ORDERS.DLQ"',
-            "name ORDERS.DLQ has a handler already",
+            "name ORDERS.DLQ already has a handler",
         ),
         (IN_HANDLER.format('name = "a_b"'), "BAD_VALUE", '"a_b"', "letters, digits, dots"),
         (IN_HANDLER.format(f'name = "{"n" * 230}"'), "BAD_VALUE", f'"{"n" * 230}"', "too long or"),
@@ -391,7 +391,7 @@ CLIENT = "ssl_certificate_file = 'client.pem'\nssl_key_file = '{}'\n"
             CLIENT.format("scrypt.key") + "ssl_key_password = '${WRONG}'",
             "UNREADABLE_FILE",
             "'scrypt.key'",
-            "Java can't read",
+            "Java cannot read",
         ),
         (
             CLIENT.format("client.key").replace("client.pem", "expired.pem"),
@@ -430,7 +430,7 @@ CLIENT = "ssl_certificate_file = 'client.pem'\nssl_key_file = '{}'\n"
             CLIENT.format("client.key").replace("client.pem", "traditional.key"),
             "UNREADABLE_FILE",
             "'traditional.key'",
-            "holds no certificate in PEM",
+            "has no readable certificate in PEM",
         ),
     ],
 )
@@ -500,7 +500,7 @@ IN_PROPERTIES = GOOD + '[kafka.properties]\n"{}" = {}\n'
         ("linger.ms", "'x'", "REFUSED_PROPERTY", "clients read and write"),
         ("key.deserializer", "'x'", "REFUSED_PROPERTY", "Java classes"),
         ("interceptor.classes", "'x'", "REFUSED_PROPERTY", "Java classes"),
-        ("anything", "'x'", "REFUSED_PROPERTY", "in common"),
+        ("anything", "'x'", "REFUSED_PROPERTY", "not a property of all"),
     ],
 )
 def test_a_client_property_that_is_wrong_or_refused_is_found_with_the_reason(
