@@ -232,7 +232,7 @@ def test_a_plan_shows_what_other_schemes_alone_do(small_job: SmallJob) -> None:
     plan = ("restart", "--plan")
     with running(small_job):
         shown = small_job.run(*plan, typed="n\n").stdout
-        assert "[schemes.mine] of the settings is another one" in shown
+        assert "[schemes.mine] of the settings differs" in shown
         assert "the tables mean the same" not in shown
         assert "NEWLY DISCARDED: 5 messages: REMAINS becomes DISCARD" in shown
     mine = (OwnScheme(name="mine", recognise="x-why"),)

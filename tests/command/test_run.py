@@ -134,7 +134,7 @@ def test_all_that_keeps_a_job_from_starting_is_told_at_once(folder: Path, closed
     assert result.exit_code == 1
     assert "the job can't start: 2 problems" in result.stderr
     assert "no broker can be reached" in result.stderr
-    assert f"'{listen}' can't be listened at: address already in use" in result.stderr
+    assert f"'{listen}' cannot be bound: address already in use" in result.stderr
     assert "Traceback" not in result.stderr
     assert not (folder / ".redrive").exists()
 
@@ -186,8 +186,8 @@ def test_a_server_that_is_no_broker_is_told(folder: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("sign_in", "said"),
     [
-        ('security_protocol = "SSL"', "does not let us in with SSL: SSL handshake failed: "),
-        (AS_ALICE, "does not let us in as alice with SASL_PLAINTEXT: SASL PLAIN mechanism hand"),
+        ('security_protocol = "SSL"', "refuses the sign-in with SSL: SSL handshake failed: "),
+        (AS_ALICE, "refuses the sign-in as alice with SASL_PLAINTEXT: SASL PLAIN mechanism hand"),
     ],
 )
 def test_a_cluster_that_does_not_let_us_in_is_told(

@@ -23,7 +23,7 @@ tests:
       - {rule: 2, action: RETRY, target: billing, header: false, at: 0, attempts: 5}
       - {action: REMAINS, at: 240}
 
-  - name: old quotes are thrown away
+  - name: old quotes are discarded
     message:
       DESTQ: quotes.old
     expect: [{action: DISCARD}]   # whatever the rule

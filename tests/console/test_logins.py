@@ -300,7 +300,7 @@ def test_a_client_secret_comes_from_a_variable_or_a_file(tmp_path: Path, kept: s
         (["--access", "f"], "has no [oidc], and there is no --proxy-header"),
         (["--listen", "0.0.0.0:8470", "--access", "f"], "in plain text"),
         (["--certificate", "f"], "--certificate and --key go together"),
-        (["--tokens", "f", "--certificate", "f", "--key", "f"], "can't be used"),
+        (["--tokens", "f", "--certificate", "f", "--key", "f"], "cannot be used"),
         (
             ["--proxy-header", "X", "--proxy-from", "10.0.0.1/8", "--access", "f"],
             "has host bits set",

@@ -381,7 +381,7 @@ def test_a_ledger_that_cannot_be_read_is_told_and_never_empty(
         path.write_bytes(b"nothing that was written")
     with (
         inventory,
-        pytest.raises(EnvironmentFault, match=r"the ledger in .* can't be used") as told,
+        pytest.raises(EnvironmentFault, match=r"the ledger in .* cannot be used") as told,
     ):
         inventory.letters(Selection(where=where), limit=1)
     assert "\n" not in told.value.message

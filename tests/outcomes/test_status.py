@@ -196,7 +196,7 @@ def test_a_ledger_that_cannot_be_read_hides_nothing_that_the_broker_tells(
     assert handler["parked"] == {"number": _naive(job)["parked"], "precision": "exact"}
     assert (told["outcomes"], handler["invalid"]) == (None, None)
     shown = job.run("status").stdout
-    assert "can't be used" in shown
+    assert "cannot be used" in shown
     assert "No outcomes yet" not in shown
 
 

@@ -299,7 +299,7 @@ class ValueReader:
             expected = "letters, digits, dot, hyphen, underscore and inserts"
             hint = "FWDT takes no wildcards" if wrong[0] in "*?" else ""
         elif topic in {"", ".", ".."}:
-            message, expected = f"no topic can be called {topic!r}", "a topic's name"
+            message, expected = f"{topic!r} is not a valid topic name", "a topic's name"
         elif len(text) > keyword.length:
             code, expected = "TOO_LONG", f"at most {keyword.length} characters"
             message = f"a topic's name has {expected}, this one has {len(text)}"
