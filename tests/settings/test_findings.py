@@ -158,7 +158,7 @@ def underlined(finding: Diagnostic) -> str:
             "belongs to Redrive",
         ),
         (GOOD.replace("ORDERS.DLQ", "__offsets"), "RESERVED", '"__offsets"', "Kafka itself"),
-        (SECOND_HANDLER.format("ORDERS.DLQ", ""), "DUPLICATE", '"ORDERS.DLQ"', "one at line 8"),
+        (SECOND_HANDLER.format("ORDERS.DLQ", ""), "DUPLICATE", '"ORDERS.DLQ"', "at line 8"),
         (
             SECOND_HANDLER.format("B", 'name = "ORDERS.DLQ"'),
             "DUPLICATE",
@@ -184,7 +184,7 @@ def test_a_finding_is_shown_with_its_line_and_a_caret(check: Check) -> None:
     """Location, message, line, caret, expectation and hint stand one below the other."""
     (finding,) = check(GOOD + "[job]\n  emitter = 'lane' # ?\n")
     assert finding.render() == (
-        "redrive.toml:11:13: error: 'lane' is no emitter [BAD_VALUE]\n"
+        "redrive.toml:11:13: error: 'lane' is not a valid emitter [BAD_VALUE]\n"
         "      emitter = 'lane' # ?\n"
         "                ^~~~~~\n"
         "    expected: one of auto, driver, lanes\n"
