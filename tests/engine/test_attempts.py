@@ -43,7 +43,9 @@ NAMES = (
     "JMS_IBM_MQMD_Format", "JMS_IBM_MQMD_Encoding", "x", "JMS_IBM_MQMD_ReplyToQ", "x",
     "JMS_IBM_MQMD_Persistence", "JMS_IBM_MQMD_Priority",
     "__connect.errors.topic", "__connect.errors.partition", "kafka_dlt-exception-stacktrace",
-    "kafka_dlt-original-topic", "source_topic", "source_key", "__dlq.errors.topic",
+    "kafka_dlt-original-topic", "kafka_dlt-original-partition", "source_topic", "source_key",
+    "source_partition", "original_partition", "kafka_dlt-original-consumer-group",
+    "__dlq.errors.topic",
 )  # fmt: skip
 REASONS = (2053, 2035, 2085, 2051, 2052, 9999)
 
@@ -52,7 +54,9 @@ REASONS = (2053, 2035, 2085, 2051, 2052, 9999)
 def uniform_batches(draw: st.DrawFn) -> Records:
     """Records that all carry the same header names, binary dead letters and others mixed."""
     layout = tuple(draw(st.lists(st.sampled_from(NAMES), max_size=5)))
-    texts = st.sampled_from([b"MQSTR", b"MQSTR   ", b"", b"Q1", b"7", b"273", b"2", b"-1", None])
+    texts = st.sampled_from(
+        [b"MQSTR", b"MQSTR   ", b"", b"Q1", b"7", b"273", b"2", b"-1", bytes(3) + b"\1", None]
+    )
     rows = draw(st.integers(1, 8))
     values: list[bytes | None] = []
     for _ in range(rows):
@@ -70,6 +74,7 @@ def uniform_batches(draw: st.DrawFn) -> Records:
 
 
 ANYTHING_BACK = "ACTION(RETRY)"
+TO_THE_GROUP = "DIALECT(KAFKA)\nPARTITION(<2) ACTION(FWD) FWDT('Q2')\nACTION(RETRY) TO(GROUP)"
 ANYTHING_ON = "ACTION(FWD) FWDQ(Q2) HEADER(YES)"
 ONE_BY_ONE = """DIALECT(KAFKA)
 KEY(k) SIZE(>173) ACTION(FWD) FWDT('Q1.&TOPIC') HEADER(NO)
@@ -96,7 +101,10 @@ def test_a_forward_settles_what_is_left_to_the_queue(table: str, more: Headers) 
     assert [headers[name] for name, _ in left] == [b"1", b"7"]
 
 
-@given(uniform_batches(), st.sampled_from([TABLE, ANYTHING_BACK, ANYTHING_ON, ONE_BY_ONE]))
+@given(
+    uniform_batches(),
+    st.sampled_from([TABLE, ANYTHING_BACK, ANYTHING_ON, ONE_BY_ONE, TO_THE_GROUP]),
+)
 def test_prepared_deliveries_write_what_the_careful_way_writes(
     records: Records, table: str
 ) -> None:

@@ -89,7 +89,25 @@ def test_an_answer_is_good_for_a_while(
     clock.now += 0.01
     assert facts.topic("Q") is answer, "within a slice nothing changes"
     facts.begin_slice()
-    assert facts.topic("Q") is BEST_CASE
+    assert facts.take_questions().topics == {"Q"}, "before anything is decided without it"
+    facts.begin_slice()
+    assert facts.topic("Q") is BEST_CASE, "there was no answer"
+
+
+def test_facts_that_are_confirmed_change_nothing(facts: Facts, clock: Clock) -> None:
+    """What was decided by them holds on; another answer, or none, ends that."""
+    facts.learn(Answers({"Q": SMALL, "unused": SMALL}))
+    versions = [facts.version]
+    for answer in (SMALL, SMALL, MISSING):
+        facts.topic("Q")
+        clock.now += 2 * TOPIC_AGE
+        facts.begin_slice()
+        assert facts.take_questions().topics == {"Q"}
+        facts.learn(Answers({"Q": answer}))
+        versions.append(facts.version)
+    confirmed, changed = versions[1:3], versions[3]
+    assert len({*confirmed}) == 1
+    assert changed not in confirmed
 
 
 def test_a_depth_holds_for_one_slice(facts: Facts) -> None:
@@ -136,4 +154,4 @@ def test_an_answer_is_as_old_as_its_question(facts: Facts, clock: Clock) -> None
     facts.learn(Answers(dict.fromkeys(questions.topics, SMALL)))
     assert facts.topic("Q") is SMALL
     facts.begin_slice()
-    assert facts.topic("Q") is BEST_CASE
+    assert facts.take_questions() == questions

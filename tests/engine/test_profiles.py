@@ -11,7 +11,7 @@ from redrive.messages.schemes.known import SCHEMES
 from redrive.rules import parse
 from redrive.rules.fields import RuleInput
 
-TABLE = parse("DIALECT(KAFKA)\nERRMSG(/./) AGE(>1s) ACTION(RETRY)\n").required()
+TABLE = parse("DIALECT(KAFKA)\nERRMSG(/./) AGE(>1s) PARTITION(*) ACTION(RETRY)\n").required()
 VARYING = ("error.message", "first_failed_at", "failed_at")
 NAMES = sorted(
     {name for scheme in SCHEMES for name in scheme.leading}
@@ -38,7 +38,7 @@ BODY = encode_header(
     st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=8),
     st.sampled_from([b"{}", BODY, b"", None]),
 )
-def test_text_and_time_of_a_failure_are_those_of_the_view(
+def test_text_time_and_partition_of_a_failure_are_those_of_the_view(
     headers: Headers, value: bytes | None
 ) -> None:
     """Of any schemes in any order, repeated or broken, by the shortcut and by the whole view."""
@@ -49,3 +49,4 @@ def test_text_and_time_of_a_failure_are_those_of_the_view(
     view = read_view(b"k", value, headers)
     since = view.failed_at if view.first_failed_at is None else view.first_failed_at
     assert (seen.error_message, seen.failed_at) == (view.error_message, since)
+    assert seen.partition == view.origin.partition

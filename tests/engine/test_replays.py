@@ -24,10 +24,11 @@ from tests.engine.samples import (
 
 from redrive.engine.commands import Replay, Span, To, free_by_order, read_replays
 from redrive.engine.context import Entry
-from redrive.engine.facts import TAKEN_AWAY, Copies, Replayed
+from redrive.engine.facts import TAKEN_AWAY, Copies, Facts, Replayed
 from redrive.engine.rules_decider import RulesDecider
-from redrive.engine.sources import InstructionSource, SourceKind
-from redrive.messages import Headers, OutputRecord, Records, TopicPartition
+from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import InstructionSource, PartitionRecords, SourceKind
+from redrive.messages import DeadLetterDecoder, Headers, OutputRecord, Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.topology.put import Destination, Refusal
 
@@ -417,6 +418,23 @@ def test_prepared_puts_of_instructions_write_what_the_careful_way_writes(
     careful = carried_out(mixed, *_REPLAYS, copies=copies, handler=handler)
     assert quick == careful[: len(quick)]
     assert {entry for entry, _ in careful[len(quick) :]} <= {-1, len(records)}
+
+
+def test_a_plan_that_is_cancelled_between_two_slices_of_a_batch_does_no_more() -> None:
+    """Slices share decisions, but each asks what became of the plan."""
+    handler, decoder, facts = handler_of(), DeadLetterDecoder(), Facts(lambda: 0.0)
+    settings, results = SliceSettings(outcomes_topic="OUT", now=NOW), []
+    for number, operator in enumerate(["", "bob"]):
+        records = instructions((ORIGINS[number], "p"))
+        part = PartitionRecords(TopicPartition("REPLAY", 3), handler, SourceKind.REPLAYS, records)
+        work = Slice([part], decoder, facts, settings)
+        work.resume({})
+        cluster = KnownCluster(
+            copies={origin: index for index, origin in enumerate(ORIGINS)},
+            replays={"p": replace(ORIGINAL, cancelled_by=operator)},
+        )
+        results += [one["result"] for one in outcomes_in(cluster.decided(work))]
+    assert results == ["retried", "cancelled"]
 
 
 def test_most_instructions_are_carried_out_by_a_prepared_put(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -94,6 +95,36 @@ def test_the_same_facts_give_the_same_outputs() -> None:
     first = OPEN.decided(work)
     assert OPEN.decided(work) == first
     assert OPEN.decided(slice_of(part(FIRST, 5, ["Q", "", "R"]))) == first
+
+
+def test_slices_of_a_batch_share_decisions_until_facts_change() -> None:
+    """A later slice decides nothing anew, unless what is known of a topic changed."""
+    facts, settings, resolved = Facts(lambda: 0.0), replace(SETTINGS), []
+
+    def resolve(queue_manager: str, queue: str) -> Destination | Refusal:
+        resolved.append(queue)
+        return resolve_anything(queue_manager, queue if facts.topic(queue).exists else "SPARE")
+
+    handler, decoder = handler_of(resolve=resolve), DeadLetterDecoder()
+
+    def decided(start: int, cluster: KnownCluster = OPEN) -> list[str]:
+        work = Slice([part(FIRST, start, ["Q", "R"], handler)], decoder, facts, settings)
+        return [one.topic for one in puts(cluster.decided(work)).values()]
+
+    assert decided(0) == ["Q", "R"]
+    resolved.clear()
+    assert decided(2) == ["Q", "R"]
+    assert not resolved
+    facts.doubt(["Q"])
+    assert decided(4, KnownCluster({"Q": MISSING})) == ["SPARE", "R"]
+
+
+def test_what_was_asked_and_not_answered_is_asked_again_by_the_next_slice() -> None:
+    """A fault between question and answer leaves no decision without its facts behind."""
+    facts, settings, decoder = Facts(lambda: 0.0), replace(SETTINGS), DeadLetterDecoder()
+    for start in (0, 1):
+        work = Slice([part(FIRST, start, ["Q"])], decoder, facts, settings)
+        assert work.decide() == Questions(frozenset({"Q"}))
 
 
 def test_the_depth_of_a_queue_that_can_be_full_is_asked_for() -> None:

@@ -216,7 +216,9 @@ def _kafka_fields(
     now = int(time.time() * 1000)
     since = view.failed_at if view.first_failed_at is None else view.first_failed_at
     put = now if timestamp is None else timestamp
-    message = RuleInput(key, value, headers, put, now, view, view.error_message, since)
+    message = RuleInput(
+        key, value, headers, put, now, view, view.error_message, view.origin.partition, since
+    )
     plain = {name for name, keyword in KAFKA_PATTERNS.items() if not keyword.argument}
     reader = FieldReader(plain | rules.asked)
     fields = zip(reader.names, reader.values(message), strict=True)

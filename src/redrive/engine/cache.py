@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
 from redrive.engine.decision import Put
 from redrive.engine.message import NO_ATTEMPTS, seed_of
@@ -18,21 +18,45 @@ if TYPE_CHECKING:
     from redrive.engine.rules_decider import RulesDecider
     from redrive.messages import DeadLetterProfile
 
+_REMEMBERED: Final = 20_000
+"""Decisions beyond which a cache is emptied before the next slice."""
+
 _Source = TypeVar("_Source")
 _More = TypeVarTuple("_More")
 _Result = TypeVar("_Result")
 
 
 class DecisionCache:
-    """Decisions of rules tables under the facts of one moment, shared by equal messages."""
+    """Decisions of rules tables under the same facts, shared by equal messages."""
 
     def __init__(self) -> None:
+        self._facts: object = None
+        self._batch: object = None
         # Decisions keep their profiles alive, so the id in a key stays unique.
         self._profiles: dict[int, DeadLetterProfile] = {}
-        self._decisions: dict[tuple[int, int, Attempts, int, int, str], Decision] = {}
+        self._decisions: dict[tuple[RulesDecider, int, Attempts, int, int, str], Decision] = {}
         # With the source of each, so that its id stays unique too.
         self._derived: dict[tuple[object, ...], tuple[object, Any]] = {}
-        self._prepared: dict[tuple[int, tuple[str, ...]], dict[object, PreparedPut | None]] = {}
+        self._prepared: dict[
+            tuple[RulesDecider, tuple[str, ...]], dict[int, PreparedPut | None]
+        ] = {}
+
+    def begin(self, facts: object, batch: object) -> None:
+        """Begin a slice; drop decisions under other facts, and puts prepared for another batch.
+
+        Args:
+            facts: Equal while no fact that a decision depends on has changed.
+            batch: Equal while nothing has changed that only a prepared put depends on.
+        """
+        is_full = len(self._decisions) + len(self._derived) > _REMEMBERED
+        if facts != self._facts or is_full:
+            self._profiles.clear()
+            self._decisions.clear()
+            self._derived.clear()
+            self._prepared.clear()
+        if batch != self._batch:
+            self._prepared.clear()
+        self._facts, self._batch = facts, batch
 
     def decide(
         self,
@@ -48,7 +72,7 @@ class DecisionCache:
         """
         hops = message.hops
         plan = "" if replay is None else replay.plan
-        decision = self._decisions.get((id(decider), id(profile), attempts, hops, 0, plan))
+        decision = self._decisions.get((decider, id(profile), attempts, hops, 0, plan))
         if decision is None:
             decision = self.of_profile(decider, profile, attempts, hops=hops, replay=replay)
         if isinstance(decision, Put) and decision.destination.is_choice:
@@ -70,7 +94,7 @@ class DecisionCache:
     ) -> Decision:
         """The decision for a profile; arguments as for ``RulesDecider.decide_profile``."""
         plan = "" if replay is None else replay.plan
-        key = (id(decider), id(profile), attempts, hops, seed, plan)
+        key = (decider, id(profile), attempts, hops, seed, plan)
         decision = self._decisions.get(key)
         if decision is None:
             self._profiles[id(profile)] = profile
@@ -96,12 +120,9 @@ class DecisionCache:
 
     def prepared_puts(
         self, decider: RulesDecider, layout: tuple[str, ...]
-    ) -> dict[object, PreparedPut | None]:
-        """Results of ``prepare`` for records with these header names, Redrive's own included.
-
-        The keys are the ids of profiles, with what else the lane tells apart.
-        """
-        return self._prepared.setdefault((id(decider), layout), {})
+    ) -> dict[int, PreparedPut | None]:
+        """Results of ``prepare`` for fresh dead letters with these header names, by profile id."""
+        return self._prepared.setdefault((decider, layout), {})
 
     def prepare(
         self,

@@ -75,7 +75,9 @@ class SliceContext:
         self.floods.begin()
         self.triggers.begin()
         self.orders.clear()
-        self.cache = DecisionCache()
+        # While a breaker is open, no prepared put holds longer than the slice.
+        batch = object() if self.breakers else (self.now, self.late)
+        self.cache.begin((self.facts, self.facts.version), batch)
         self.putters.clear()
 
     def order(self, question: WaitingQuestion) -> KeyOrder:

@@ -20,7 +20,7 @@ from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import FIELDS, Outcome, Result, replay_members, static_members
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile, Headers
 from redrive.messages import own_headers as own
-from redrive.messages.own_headers import Rounds
+from redrive.messages.own_headers import GroupTopic, Rounds
 from redrive.rules import Action, Rule
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import Destination
@@ -65,12 +65,15 @@ class Put(Decision):
     """The message is put on a queue."""
 
     destination: Destination
-    partition: int = -1
-    """The partition it returns to, if the topic still has it; with -1 the key chooses."""
+    returns: bool = False
+    """Whether a message returns to the partition that it failed on, if the topic still has it; else
+    the key chooses."""
     strip: bool = False
     """Whether the put removes the dead-letter header."""
     headers: tuple[tuple[str, bytes | None], ...] = ()
     """Headers that the put adds, the same for all messages."""
+    group_topic: GroupTopic | None = None
+    """The topic of a group's rounds that it puts to, without the partition; None for any other."""
     wait: int = 0
     """Seconds from the failure of the processing to the put."""
     rounds: Rounds | None = None
@@ -83,11 +86,15 @@ class Put(Decision):
             return False
         return self.rule.action is Action.RETRY
 
-    def added_headers(self, now: int) -> Headers:
-        """The headers that a put adds at a time in milliseconds; the same for all messages."""
-        if self.rounds is None:
-            return [*self.headers]
-        return [*self.headers, (own.ROUNDS, self.rounds._replace(put_at=now).value)]
+    def added_headers(self, now: int, partition: int | None) -> Headers:
+        """The headers that a put adds at a time in milliseconds to what failed on a partition."""
+        added = [*self.headers]
+        if self.group_topic is not None:
+            known = partition if self.returns and partition != -1 else None
+            added.append((own.GROUP_TOPIC, self.group_topic._replace(partition=known).value))
+        if self.rounds is not None:
+            added.append((own.ROUNDS, self.rounds._replace(put_at=now).value))
+        return added
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -59,9 +59,9 @@ class TopicFacts:
     silent: str = ""
     """Why a partition takes no records now: no leader, or too few replicas in sync."""
 
-    def partition(self, wanted: int) -> int:
+    def partition(self, wanted: int | None) -> int:
         """The partition if the topic has it; else -1, and the key chooses."""
-        return wanted if wanted < self.partitions else -1
+        return -1 if wanted is None or wanted >= self.partitions else wanted
 
     def timestamps(self, now: int) -> tuple[int, int]:
         """The earliest and the latest timestamp of a record that the topic surely takes.
@@ -244,6 +244,10 @@ class _Known(Generic[_Question, _Answer]):
             self._asked.add(question)
         return self.answers.get(question)
 
+    def ask(self, questions: Iterable[_Question]) -> None:
+        """Adds questions that may have an answer."""
+        self._asked.update(questions)
+
     def take(self) -> frozenset[_Question]:
         """The questions; they count as asked from now on."""
         asked, self._asked = frozenset(self._asked), set()
@@ -278,9 +282,14 @@ class Facts:
         """What is known for one slice only, by its name in ``Questions`` and ``Answers``."""
         self.is_crowded = False
         """Whether the records that a slice asks for are too large together."""
+        self.version = 0
+        """Changes whenever something else is known of a topic, or a question about one is new."""
+        self._used: set[str] = set()
+        """Topics that were asked about since their last answer."""
 
     def topic(self, name: str) -> TopicFacts:
         """What is known of a topic; else the best case, and a question."""
+        self._used.add(name)
         known = self._topics.get(name)
         return BEST_CASE if known is None else known[1]
 
@@ -321,15 +330,21 @@ class Facts:
         return self._new_topics.get(question)
 
     def begin_slice(self) -> None:
-        """Drops outdated answers, and those that hold for one slice: all but topics."""
+        """Drops answers that hold for one slice, all but topics, and those that are outdated.
+
+        A topic that is still asked about becomes a question at once, so that nothing is decided
+        without its facts.
+        """
         now, topics = self._clock(), self._topics.answers
         for known in self._of_slice.values():
             known.answers.clear()
         self.is_crowded = False
+        outdated = {name for name, (until, _) in topics.items() if until < now}
         if len(topics) > _REMEMBERED:
-            topics.clear()
-        for name in [name for name, (until, _) in topics.items() if until < now]:
-            del topics[name]
+            outdated, self._used = {*topics}, set()
+        self._topics.ask(outdated & self._used)
+        self.doubt(outdated - self._used)
+        self._used -= outdated
 
     def answered(
         self, decide: Callable[[], _Decided], answers: Callable[[Questions], Answers]
@@ -347,9 +362,10 @@ class Facts:
         raise TransientFault("facts about the cluster changed while they were being read")
 
     def doubt(self, topics: Iterable[str]) -> None:
-        """Drops topics whose records were refused: their facts no longer hold."""
+        """Drops topics whose facts no longer hold: they are too old, or a record was refused."""
         for name in topics:
             self._topics.answers.pop(name, None)
+            self.version += 1
 
     def take_questions(self) -> Questions:
         """The open questions; they count as asked."""
@@ -358,11 +374,17 @@ class Facts:
             self._topics.take(), **{name: known.take() for name, known in self._of_slice.items()}
         )
         self._asked_records = questions.records
+        # Until there is an answer, the next decision has to ask again.
+        is_new = not questions.topics <= self._topics.answers.keys()
+        self.version += is_new or bool(questions.new_topics)
         return questions
 
     def learn(self, answers: Answers) -> None:
         """Takes answers; their age counts from the questions, however long the cluster took."""
+        self.version += bool(answers.new_topics)
         for name, facts in answers.topics.items():
+            _, before = self._topics.answers.get(name, (0.0, None))
+            self.version += facts != before
             is_healthy = facts.exists and facts.may_write and not facts.silent
             until = self._asked_at + (TOPIC_AGE if is_healthy else MISSING_AGE)
             self._topics.answers[name] = until, facts

@@ -251,9 +251,9 @@ class Lane:
                 continue
             here, key = f"{prefix}{records.offsets[row]}", records.keys[row]
             identity = here.encode("ascii")
-            headers = put.headers(records.headers[row], identity)
+            partition, headers = put.place(records.headers[row], identity)
             body = value[put.cut :]
-            written = OutputRecord(put.topic, key, body, headers, timestamp, put.partition)
+            written = OutputRecord(put.topic, key, body, headers, timestamp, partition)
             yield base + row, written
             decisions[put.decision] += 1
             outcome = self._outcome(row, identity, here, here, 0, key, value, put.decision)

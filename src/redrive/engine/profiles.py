@@ -14,9 +14,9 @@ from typing import Final
 
 from redrive.engine.decision import NO_PROFILE
 from redrive.engine.message import Message
-from redrive.messages import DeadLetterProfile, Headers, read_view
+from redrive.messages import DeadLetterProfile, read_view
+from redrive.messages.dead_letters import origin_partition
 from redrive.messages.schemes import KNOWN, Scheme, SchemeTable
-from redrive.messages.schemes.scheme import Newest, Place
 from redrive.rules import Dialect, FieldReader, FieldValue, Matcher, RulesTable
 from redrive.rules.fields import RuleInput
 from redrive.rules.keywords import pattern_keyword
@@ -27,7 +27,7 @@ _CANDIDATES: Final = 100_000
 """The most profiles whose matching rules are remembered."""
 
 _INSERTED: Final = ("CONNECTOR", "GROUP", "TOPIC")
-_OF_THE_VIEW: Final = frozenset({"ERRMSG", "AGE"})
+_OF_THE_VIEW: Final = frozenset({"ERRMSG", "AGE", "PARTITION"})
 """Fields that vary within a profile, so its view omits them."""
 
 
@@ -134,12 +134,15 @@ class ProfileMatcher:
         """Read the fields that the profile omits and that patterns can ask for."""
         scheme = base.taken[0] if base.taken else None
         if isinstance(scheme, Scheme):
-            text = _part(scheme, "error.message", source)
-            times = (_part(scheme, name, source) for name in ("first_failed_at", "failed_at"))
+            record = source.key, source.value, source.headers
+            text = scheme.read("error.message", *record)
+            times = (scheme.read(name, *record) for name in ("first_failed_at", "failed_at"))
+            source.partition = origin_partition(base, *record)
         else:
             view = read_view(source.key, source.value, source.headers, schemes=self._schemes)
             text = view.error_message
             times = (it for it in (view.first_failed_at, view.failed_at))
+            source.partition = view.origin.partition
         source.error_message = text if isinstance(text, str) else None
         source.failed_at = next((it for it in times if isinstance(it, int)), None)
 
@@ -156,23 +159,3 @@ class ProfileMatcher:
 def rule_input(message: Message, now: int) -> RuleInput:
     """What the patterns of DIALECT(KAFKA) read of a message at a time in milliseconds."""
     return RuleInput(message.key, message.value, message.headers, message.timestamp, now)
-
-
-def _part(scheme: Scheme, name: str, source: RuleInput) -> str | int | None:
-    """One part of the outermost scheme of a message; see ``read_view`` for all."""
-    for part in scheme.parts.get(name, ()):
-        if part.place is Place.HEADER:
-            raw = _header(source.headers, part.header, scheme.newest)
-        else:
-            raw = source.key if part.place is Place.KEY else source.value
-        value = None if raw is None else part.read(raw)
-        if value is not None:
-            return value
-    return None
-
-
-def _header(headers: Headers, name: str, newest: Newest) -> bytes | None:
-    for there, raw in headers if newest is Newest.FIRST else reversed(headers):
-        if there == name:
-            return raw
-    return None

@@ -19,6 +19,7 @@ from redrive.engine.put_descriptor import (
 )
 from redrive.messages import OutputRecord, original_key, remove_header, without_stacks
 from redrive.messages import own_headers as own
+from redrive.messages.dead_letters import origin_partition, origin_partition_headers
 from redrive.messages.reasons import Reason
 from redrive.topology.put import Refusal
 
@@ -40,11 +41,16 @@ _UNLIKELY: Final = b"\xff"
 
 
 def record_of(
-    message: Message, put: Put, facts: SliceContext, transforms: Mapping[str, Transform]
+    message: Message,
+    put: Put,
+    partition: int | None,
+    facts: SliceContext,
+    transforms: Mapping[str, Transform],
 ) -> tuple[OutputRecord | Refusal, str]:
     """The record that a put of one message writes, or why there is none; and what changed in it.
 
-    TRANSFORM of the table names one of the transforms.
+    The partition is that of the record that failed, if the put returns to it. TRANSFORM of the
+    table names one of the transforms.
     """
     key, value, headers = message.key, message.value, message.headers
     if put.strip:
@@ -64,12 +70,12 @@ def record_of(
     headers = [
         *with_queue_defaults(headers, put.destination),
         (own.ID, message.identity.encode("ascii")),
-        *put.added_headers(facts.now),
+        *put.added_headers(facts.now, partition),
         (own.HOPS, own.number(message.hops + 1)),
     ]
     topic = put.destination.topic
-    partition = facts.facts.topic(topic).partition(put.partition)
-    return OutputRecord(topic, key, value, headers, message.timestamp, partition), edit
+    place = facts.facts.topic(topic).partition(partition)
+    return OutputRecord(topic, key, value, headers, message.timestamp, place), edit
 
 
 def _change(
@@ -112,7 +118,10 @@ def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
         return None
     if put.replay is not None and put.replay.edit:
         return None
-    if profile.is_wrapped or profile.view.pointer or (put.rounds and profile.drops_headers):
+    lacks_headers = put.rounds and profile.drops_headers
+    if put.returns and origin_partition_headers(profile) is None:
+        lacks_headers = True
+    if profile.is_wrapped or profile.view.pointer or lacks_headers:
         return None
     earliest, latest = topic.timestamps(facts.now)
     if put.wait:
@@ -124,8 +133,8 @@ class PreparedPut:
     """Writes the dead letters of one profile that one decision puts on a queue."""
 
     __slots__ = (
-        "_added", "_edits", "_gaps", "_left", "_tail", "cut", "decision", "earliest", "hops",
-        "latest", "partition", "room", "topic",
+        "_added", "_columns", "_edits", "_endings", "_gaps", "_left", "_now", "_topic", "cut",
+        "decision", "earliest", "hops", "latest", "room", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -144,13 +153,15 @@ class PreparedPut:
         self.decision = put
         self.hops = hops
         self.topic = put.destination.topic
-        self.partition = facts.facts.topic(self.topic).partition(put.partition)
         self.room, self.earliest, self.latest = bounds
         self.cut = 0
         self._edits: list[tuple[int, tuple[str, bytes | None]]] = []
         self._gaps: list[int] = []
         self._added: Headers = []
-        self._tail: Headers = [*put.added_headers(facts.now), (own.HOPS, own.number(hops + 1))]
+        self._now, self._topic = facts.now, facts.facts.topic(self.topic)
+        deciding = origin_partition_headers(put.profile) if put.returns else None
+        self._columns = [index for index, name in enumerate(layout) if name in (deciding or ())]
+        self._endings: dict[object, tuple[int, Headers]] = {}
         defaults = defaults_of(put.destination)
         self._left = [
             (index, LEFT_TO_QUEUE[name], (name, defaults[name]))
@@ -164,12 +175,19 @@ class PreparedPut:
         value, timestamp = message.value, message.timestamp
         if value is None or len(value) > self.room or not self.earliest <= timestamp <= self.latest:
             return None
-        headers = self.headers(message.headers, message.identity.encode("ascii"))
+        partition, headers = self.place(message.headers, message.identity.encode("ascii"))
         body = value[self.cut :]
-        return OutputRecord(self.topic, message.key, body, headers, timestamp, self.partition)
+        return OutputRecord(self.topic, message.key, body, headers, timestamp, partition)
 
-    def headers(self, headers: Headers, identity: bytes) -> Headers:
-        """The headers to write, from those of the dead letter without Redrive's own."""
+    def place(self, headers: Headers, identity: bytes) -> tuple[int, Headers]:
+        """The partition to write to, or -1, and the headers.
+
+        The given headers are those of the dead letter without Redrive's own.
+        """
+        deciding = tuple([headers[index] for index in self._columns])
+        ending = self._endings.get(deciding)
+        if ending is None:
+            ending = self._endings[deciding] = self._ending(headers)
         written = headers.copy()
         for index, left, default in self._left:
             if written[index][1] == left:
@@ -182,8 +200,16 @@ class PreparedPut:
             del written[index]
         written += self._added
         written.append((own.ID, identity))
-        written += self._tail
-        return written
+        written += ending[1]
+        return ending[0], written
+
+    def _ending(self, headers: Headers) -> tuple[int, Headers]:
+        """The partition to write to, and the headers that Redrive adds behind the identity."""
+        put = self.decision
+        partition = origin_partition(put.profile, None, None, headers) if put.returns else None
+        added = put.added_headers(self._now, partition)
+        added.append((own.HOPS, own.number(self.hops + 1)))
+        return self._topic.partition(partition), added
 
     def _prepare_edits(
         self, profile: DeadLetterProfile, layout: Sequence[str], *, strip: bool

@@ -33,10 +33,12 @@ class Target(NamedTuple):
     """The queue that the rule or the group names."""
     destination: Destination | Refusal
     """Where it leads, or why the attempt fails."""
-    partition: int = -1
-    """The partition that a message returns to; -1 if the key chooses."""
+    returns: bool = False
+    """Whether a message returns to the partition that it failed on; else the key chooses."""
     headers: tuple[tuple[str, bytes | None], ...] = ()
     """Headers about the consumer group that failed, as far as it is known."""
+    group_topic: own.GroupTopic | None = None
+    """The topic of the group's rounds, if the rule puts to it; without the partition."""
 
 
 class Resolvers(NamedTuple):
@@ -95,8 +97,9 @@ class RuleTargets:
         return Target(
             names,
             destination,
-            _partition(profile, original) if is_retry else -1,
-            tuple(self._headers(profile, rule, original, destination)),
+            is_retry and profile.view.origin.topic == original.topic,
+            tuple(self._headers(profile, rule)),
+            None if destination is original else own.GroupTopic(destination.topic, original.topic),
         )
 
     def loop(self, profile: DeadLetterProfile, attempts: Attempts, hops: int) -> Refusal | None:
@@ -137,13 +140,7 @@ class RuleTargets:
             return Refusal(LOOP, "the target is the handler's own dead-letter queue")
         return self._resolve_group_topic(name, original.topic)
 
-    def _headers(
-        self,
-        profile: DeadLetterProfile,
-        rule: Rule,
-        original: Destination,
-        destination: Destination,
-    ) -> Headers:
+    def _headers(self, profile: DeadLetterProfile, rule: Rule) -> Headers:
         """The headers about the consumer group that failed, as far as it is known.
 
         A RETRY says whom its round is for; a FWD that keeps the dead-letter header keeps the
@@ -155,11 +152,6 @@ class RuleTargets:
             headers.append((own.GROUP, group.encode(errors="replace")))
         if rule.action is Action.FWD and rule.header and profile.group_topic:
             headers.append((own.GROUP_TOPIC, profile.group_topic.value))
-        if destination is not original:
-            partition = _partition(profile, original)
-            number = None if partition < 0 else partition
-            name = own.GroupTopic(destination.topic, original.topic, number)
-            headers.append((own.GROUP_TOPIC, name.value))
         return headers
 
 
@@ -177,11 +169,3 @@ def _forward_names(rule: Rule, profile: DeadLetterProfile) -> Names:
 def failed_group(profile: DeadLetterProfile) -> str:
     """The consumer group that failed; empty if it is unknown."""
     return profile.view.consumer_group or group_of(profile.fields)
-
-
-def _partition(profile: DeadLetterProfile, destination: Destination) -> int:
-    """The partition that a message came from, if it returns to its topic; else -1."""
-    origin = profile.view.origin
-    if origin.topic != destination.topic or origin.partition is None:
-        return -1
-    return origin.partition

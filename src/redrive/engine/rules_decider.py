@@ -38,6 +38,7 @@ from redrive.engine.transforms import Transform
 from redrive.messages import DeadLetterProfile, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
+from redrive.messages.dead_letters import origin_partition
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.rules import Action, Rule, RulesTable
 from redrive.rules.backoff import jitter_of
@@ -219,7 +220,12 @@ class RulesDecider:
                     return Decided(message, again)
                 decision = again
             source = original
-        record, edit = record_of(source, decision, facts, self._transforms)
+        partition = None
+        if decision.returns:
+            partition = origin_partition(
+                decision.profile, message.key, message.value, message.headers
+            )
+        record, edit = record_of(source, decision, partition, facts, self._transforms)
         if isinstance(record, Refusal):  # its sentence may be of this message alone: not cached
             return Decided(message, self.on_refusal(decision, record))
         refusal = facts.check(entry, record, persistence_of(decision), decision.destination)
@@ -378,7 +384,8 @@ class RulesDecider:
             destination=destination,
             replay=replay,
             of_kind={
-                "partition": target.partition,
+                "returns": target.returns,
+                "group_topic": target.group_topic,
                 "strip": is_retry or not rule.header,
                 "wait": self.attempts.wait(rule, attempts) if is_retry and replay is None else 0,
                 "rounds": self.attempts.rounds(rule, attempts, destination),

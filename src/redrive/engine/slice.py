@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from redrive.engine.breaker import BreakerKey, OpenBreaker, SliceBreakers
+from redrive.engine.cache import DecisionCache
 from redrive.engine.context import Entry, SliceContext
 from redrive.engine.decision import Put
 from redrive.engine.facts import Answers, Facts, Questions
@@ -55,6 +56,8 @@ class SliceSettings:
     """Dead letters of the last minutes, of handlers with a flood limit."""
     triggers: Mapping[str, Trigger] = field(default_factory=dict)
     """What puts on queues with TRIGGER cause, by topic."""
+    cache: DecisionCache = field(default_factory=DecisionCache, compare=False, repr=False)
+    """What earlier slices decided; puts on a queue that causes triggers are as in this batch."""
 
 
 class Slice:
@@ -87,6 +90,7 @@ class Slice:
             breakers=SliceBreakers(settings.breakers, settings.now),
             floods=SliceFloods(settings.arrivals, settings.now),
             triggers=SliceTriggers(settings.triggers),
+            cache=settings.cache,
         )
         deciders = (part.decider for part in parts)
         self._breaking = {
@@ -117,6 +121,8 @@ class Slice:
 
     def decide(self) -> Questions:
         """See ``TransactionInput.decide``."""
+        if outdated := self._facts.take_questions():
+            return outdated
         self._context.begin()
         self._outputs = list(self._decide_parts())
         if self._context.breakers.opens(self._breaking, self._context.decisions):

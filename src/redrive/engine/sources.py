@@ -253,6 +253,8 @@ class InstructionSource:
         self.columns: own.CopyColumns | None = None
         """What a prepared put needs of Redrive's headers; None if each row has to be read."""
         self._prepared: dict[object, PreparedPut | None] = {}
+        # Of this slice only: a plan can be cancelled before the next one.
+        self._of_layout: dict[tuple[str, ...], dict[object, PreparedPut | None]] = {}
 
     def load(self, part: PartitionRecords, first: int) -> bool:
         """See ``Source.load``; waits until it is known whether messages still remain."""
@@ -263,7 +265,7 @@ class InstructionSource:
             letters.load(part, first)
             is_plain = not part.released and not letters.decider.profiles.is_varied
             self.columns = letters.copy_columns() if is_plain else None
-            self._prepared = self._facts.cache.prepared_puts(letters.decider, letters.layout)
+            self._prepared = self._of_layout.setdefault(letters.layout, {})
             return True
         for plan in {dict(headers).get(own.REPLAY) for headers in part.records.headers[first:]}:
             facts.replay(own.read_own([(own.REPLAY, plan)]).replay)

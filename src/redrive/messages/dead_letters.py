@@ -37,9 +37,10 @@ from redrive.messages.fields import (
 )
 from redrive.messages.records import HeaderGrid, Records
 from redrive.messages.schemes import KNOWN, NO_SCHEME, DeadLetterView, Message, Scheme, SchemeTable
-from redrive.messages.schemes.lines import Column
+from redrive.messages.schemes.lines import Column, valid_partition
 from redrive.messages.schemes.mqdlh import BINARY, DLH_PREFIX, REDRIVE, replaced_fields
 from redrive.messages.schemes.reading import AnyScheme, Reading
+from redrive.messages.schemes.scheme import Place
 
 NO_VALID_SCHEME: Final = "none"
 """Stands for the name of a scheme if a message is not a dead letter of any."""
@@ -217,6 +218,31 @@ def _profile(
         replaced=mqmd_headers(replaced_fields(header)),
         taken=(scheme,),
     )
+
+
+def origin_partition(
+    profile: DeadLetterProfile, key: bytes | None, value: bytes | None, headers: Headers
+) -> int | None:
+    """The partition of the record that failed, on its original topic; None if it is not known.
+
+    A profile leaves it out, since only the partition that a message returns to depends on it.
+    """
+    if profile.group_topic is not None:
+        return profile.group_topic.partition
+    scheme = profile.taken[0] if profile.taken else None
+    if not isinstance(scheme, Scheme):
+        return None
+    return valid_partition(scheme.read("origin.partition", key, value, headers))
+
+
+def origin_partition_headers(profile: DeadLetterProfile) -> frozenset[str] | None:
+    """The headers that decide ``origin_partition``; None if the key or the value does."""
+    scheme = profile.taken[0] if profile.taken else None
+    if profile.group_topic is not None or not isinstance(scheme, Scheme):
+        return frozenset()
+    parts = scheme.parts.get("origin.partition", ())
+    is_known = all(part.place is Place.HEADER for part in parts)
+    return frozenset(part.header for part in parts) if is_known else None
 
 
 def with_original(

@@ -36,6 +36,8 @@ class RuleInput:
     """The part of the failure that many messages share."""
     error_message: str | None = None
     """The text of the exception."""
+    partition: int | None = None
+    """The partition of the record that failed."""
     failed_at: int | None = None
     """When the message first failed, in milliseconds since 1970; None if unknown."""
     document: object = _NO_JSON
@@ -62,7 +64,7 @@ _Read: TypeAlias = Callable[[RuleInput], FieldValue | None]
 _PLAIN: Final[Mapping[str, _Read]] = {
     "SCHEME": lambda it: it.view.scheme,
     "TOPIC": lambda it: it.view.origin.topic,
-    "PARTITION": lambda it: it.view.origin.partition,
+    "PARTITION": lambda it: it.partition,
     "GROUP": lambda it: it.view.group,
     "CONNECTOR": lambda it: it.view.connector,
     "STAGE": lambda it: it.view.stage,

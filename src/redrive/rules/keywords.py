@@ -161,7 +161,7 @@ _ADDED: Final = (
     _control("DIALECT", value=Value.WORD, words=(Dialect.KAFKA.value,)),
     _control("ORDER", value=Value.WORD, words=("KEY",)),
     *map(_name_in_kafka, ("SCHEME", "TOPIC")),
-    _number_in_kafka("PARTITION"),
+    _number_in_kafka("PARTITION", is_varied=True),
     *map(_name_in_kafka, ("GROUP", "CONNECTOR", "STAGE")),
     *map(_text_in_kafka, ("ERRCLASS", "ROOTCLASS")),
     _text_in_kafka("ERRMSG", is_varied=True),

@@ -25,6 +25,7 @@ from redrive.collector import collector_paused
 from redrive.configuration import JobConfiguration
 from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.breaker import NO_BREAKERS, BreakerCounts, BreakerKey, OpenBreaker
+from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import NO_STATES, Replay, States, orders_on
 from redrive.engine.facts import Answers, Facts, Questions
 from redrive.engine.flood import NO_ARRIVALS, Minute
@@ -254,8 +255,12 @@ class Emission:
         """Decides by the rules tables of another order of the same run, from the next batch on."""
         self._order, self._configuration = order, order.configuration
         self._factory = DeciderFactory(self._configuration, self._facts)
-        self._deciders = self._factory.deciders(self._states)
-        self._triggers = self._factory.triggers(self._states)
+        self._renew_deciders(self._states)
+
+    def _renew_deciders(self, states: States) -> None:
+        self._deciders = self._factory.deciders(states)
+        self._triggers = self._factory.triggers(states)
+        self._cache = DecisionCache()
 
     def emit(
         self,
@@ -290,6 +295,7 @@ class Emission:
             breakers=known.breakers,
             arrivals=known.arrivals,
             triggers=self._triggers,
+            cache=self._cache,
         )
         try:
             with collector_paused():
@@ -365,8 +371,7 @@ class Emission:
             return
         states: States = self._follower.states().as_of(now)
         if states.definitions != self._states.definitions:
-            self._deciders = self._factory.deciders(states)
-            self._triggers = self._factory.triggers(states)
+            self._renew_deciders(states)
         self._states = states
 
 

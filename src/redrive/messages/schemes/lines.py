@@ -141,15 +141,19 @@ class SchemeLines:
 
 def pop_origin(attributes: dict[str, Any]) -> Origin:
     """Take the attributes of an origin out of those of a view."""
-    partition = attributes.pop("origin_partition", None)
-    if partition is not None and not -1 <= partition <= _LARGEST_PARTITION:
-        partition = None
     return Origin(
         attributes.pop(_TOPIC, None),
-        partition,
+        valid_partition(attributes.pop("origin_partition", None)),
         attributes.pop("origin_offset", None),
         attributes.pop("origin_timestamp", None),
     )
+
+
+def valid_partition(number: str | int | None) -> int | None:
+    """A number if a partition can have it, or if it is -1; else None."""
+    if isinstance(number, int) and -1 <= number <= _LARGEST_PARTITION:
+        return number
+    return None
 
 
 def _places(

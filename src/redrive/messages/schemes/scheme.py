@@ -29,12 +29,12 @@ NAMES: Final = (
 
 VARYING: Final = frozenset(
     {
-        *("origin.offset", "origin.timestamp", "error.message", "error.stack"),
-        *("first_failed_at", "failed_at"),
+        *("origin.partition", "origin.offset", "origin.timestamp"),
+        *("error.message", "error.stack", "first_failed_at", "failed_at"),
     }
 )
-"""Parts that differ in nearly every message; profiles leave them out."""
-
+"""Parts that profiles leave out: they differ in nearly every message, or say only to which
+partition it returns."""
 
 REASONS: Final = {
     "DataException": "MQRC_FORMAT_ERROR",
@@ -129,6 +129,23 @@ class Scheme:
     def owns(self, name: str) -> bool:
         """Whether a header is one of the scheme's own."""
         return name in self.names or name.startswith(self.prefixes)
+
+    def read(
+        self, name: str, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> str | int | None:
+        """One part of ``NAMES`` of a message; None if it is missing or can't be read."""
+        for part in self.parts.get(name, ()):
+            raw = {Place.KEY: key, Place.VALUE: value}.get(part.place)
+            if part.place is Place.HEADER:
+                raw = self._newest(part.header, headers)
+            found = None if raw is None else part.read(raw)
+            if found is not None:
+                return found
+        return None
+
+    def _newest(self, name: str, headers: Headers) -> bytes | None:
+        newest_first = headers if self.newest is Newest.FIRST else reversed(headers)
+        return next((raw for there, raw in newest_first if there == name), None)
 
     def lacks_payload(self, key: bytes | None, value: bytes | None) -> bool:
         """Whether a dead letter of the scheme stands for a payload that it does not carry."""
