@@ -104,7 +104,7 @@ class Daemon:
         lines = self.log.read_text(errors="replace").splitlines()
         said = [line for line in lines if not line.startswith("\t")]  # without Java's stack frames
         message = "\n".join([f"the {self.kind} {what}; its log ends in", *said[-_LOG_TAIL:]])
-        return EnvironmentFault(message, hint=f"the whole story is in {self.log}")
+        return EnvironmentFault(message, hint=f"see {self.log}")
 
 
 def _daemons(directory: Path) -> Iterator[Daemon]:
@@ -142,7 +142,7 @@ def _run(daemon: Daemon, arguments: list[str], *, foreground: bool) -> None:
         os.chdir(daemon.directory)
         os.execv(command[0], command)  # noqa: S606 - a list of arguments, no shell line
     if pid := daemon.pid:
-        click.echo(f"{daemon.name} runs already as process {pid}")
+        click.echo(f"{daemon.name} already runs as process {pid}")
         return
     daemon.start(command)
     click.echo(f"{daemon.name} runs as process {daemon.pid}; its log is {daemon.log}")

@@ -11,17 +11,17 @@ from redrive.kafka.deadline import abandoned_calls
 
 
 def start() -> None:
-    """Runs the command line in a process of its own.
+    """Run the command line in its own process.
 
     Raises:
-        SystemExit: The command has ended; with its exit code.
+        SystemExit: The command has ended, with its exit code.
     """
     try:
         main(prog_name="redrive")
     except SystemExit as end:
         if abandoned_calls() and isinstance(end.code, int):
-            # A client that never came back runs on; the libraries' own clean-up at the end of a
-            # process takes away what it uses, and the process would end by a crash instead.
+            # An abandoned client still runs; the libraries' own clean-up at the end of a
+            # process would remove what it uses, and crash the process.
             logging.shutdown()
             sys.stdout.flush()
             sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Where Redrive keeps what it can fetch or make again: one folder per user."""
+"""The folder of each user for what Redrive can fetch or make again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cache_directory() -> Path:
 
 @contextmanager
 def exclusively(directory: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which is made if missing: others wait.
+    """Hold the lock of a folder, created if missing; others wait.
 
     The operating system frees it if the process dies.
     """

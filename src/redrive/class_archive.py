@@ -1,9 +1,9 @@
-"""Archives of the Java classes that a program loads, which save seconds at each of its starts.
+"""Archives of a program's Java classes, which save seconds at each start.
 
 Java reads and verifies thousands of classes whenever Spark or the embedded broker starts. An
-application class-data archive (JEP 350) keeps them in their memory layout. Java takes an archive
-only with the version and the very files that it was made with, and silently starts without it
-otherwise: so the name of an archive stands for all of them.
+application class-data archive (JEP 350) keeps them in their memory layout. Java accepts an archive
+only with the version and files that it was made with, and silently starts without it otherwise, so
+an archive's name identifies all of them.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _PATIENCE: Final = 900.0
 
 @dataclass(frozen=True, slots=True)
 class ClassArchive:
-    """The archive for a program, which need not exist: the program starts without one, too."""
+    """The archive for a program, which also starts without it."""
 
     program: str
-    """What the archive is for, as messages call it: ``Spark``."""
+    """Name of the program in messages: ``Spark``."""
     java: Java
     jars: Sequence[Path]
     """The program's class path, in its order."""
     installation: Path
-    """Where the program is installed: only the newest archive of an installation is kept."""
+    """Folder of the program: only the newest archive of an installation is kept."""
     training: str
     """A module: ``python -m TRAINING FILE`` runs the program with ``training_options(FILE)``."""
 
     @property
     def path(self) -> Path:
-        """Path of the archive that fits the Java and the jars."""
+        """Path of the archive for the Java and the jars."""
         digest = sha256(self.java.release.encode())
         for jar in self.jars:
             file = jar.stat()
@@ -51,7 +51,7 @@ class ClassArchive:
         return cache_directory() / "class-archives" / name
 
     def options(self) -> list[str]:
-        """The options with which Java uses the archive; none if it does not exist."""
+        """Java's options to use the archive; empty if it does not exist."""
         path = self.path
         if not path.exists():
             return []
@@ -60,7 +60,7 @@ class ClassArchive:
         return [f"-XX:SharedArchiveFile={path}", "-Xshare:auto", *quiet]
 
     def make(self) -> Path:
-        """Makes the archive by a training run of the program, unless it exists.
+        """Make the archive by a training run of the program, unless it exists.
 
         Several processes may call this at once: one makes the archive, the others wait.
 
@@ -81,7 +81,7 @@ class ClassArchive:
 
     @property
     def _prefix(self) -> str:
-        """What the names of an installation's archives begin with: only the newest of them fits."""
+        """Common prefix of an installation's archives, of which only the newest fits."""
         return sha256(f"{self.java.home}\0{self.installation}".encode()).hexdigest()[:16]
 
     def _make(self, path: Path) -> None:
@@ -92,7 +92,7 @@ class ClassArchive:
             scratch.unlink(missing_ok=True)
             raise EnvironmentFault(
                 f"no archive of the classes of {self.program} could be made: {problem}",
-                hint=f"{self.program} starts without one too, a few seconds later",
+                hint=f"{self.program} also starts without one, a few seconds later",
             )
         scratch.replace(path)
 
@@ -104,7 +104,7 @@ def training_options(path: Path) -> list[str]:
 
 def _write_archive(path: Path, module: str) -> str:
     """Writes the archive in a separate process; returns the error, or an empty text."""
-    # A separate session: Java has to end with the process.
+    # A separate session, so that Java ends with the process.
     with subprocess.Popen(
         [sys.executable, "-m", module, str(path)],
         stdout=subprocess.DEVNULL,

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No cyclic garbage collection meanwhile.
+    """Pause the cyclic garbage collection.
 
-    Walking the many short-lived records of a batch costs a tenth of the throughput of a job, and a
-    third of the time that applying a plan takes, for nothing: they make no cycles.
+    Scanning the many short-lived records of a batch costs a tenth of a job's throughput, and a
+    third of the time to apply a plan, although they make no cycles.
     """
     was_on = gc.isenabled()
     gc.disable()

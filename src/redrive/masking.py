@@ -1,7 +1,7 @@
-"""Secrets in messages: what people and logs are shown of them is masked.
+"""Masking of secrets in messages for people and logs.
 
-Only what is shown: what the job puts, parks and keeps is never changed. This module imports no part
-of the project.
+Only what is shown is masked; what the job puts, parks and keeps is never changed. This module
+imports no part of the project.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, Final
 import re2
 
 MASK: Final = "***"
-"""What stands in the place of a secret."""
+"""Replaces a secret."""
 
 _OF_MESSAGES: Final = re.compile(
     r"message_key|detail|field_.*|target_.*|malformed|traceparent|error_class|consumer_group"
 )
-"""Columns of an outcome with what a message or a broker said: rules make names of targets of it."""
+"""Columns of an outcome with text from messages or brokers, including targets' names."""
 
 
 def _compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 has no types
@@ -32,20 +32,19 @@ def _compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 has no types
 
 @dataclass(frozen=True)
 class Mask:
-    """What is not to be shown."""
+    """What to hide."""
 
     patterns: tuple[str, ...] = ()
-    """Expressions of RE2: what they find is masked, wherever it stands."""
+    """Expressions of RE2, whose matches are masked everywhere."""
     headers: tuple[str, ...] = ()
-    """Names of headers whose values are masked, in any case of letters; ``*`` stands for any
-    characters."""
+    """Names of headers whose values are masked, ignoring case; ``*`` matches any characters."""
 
     def __bool__(self) -> bool:
         return bool(self.patterns or self.headers)
 
     @staticmethod
     def problem_with(pattern: str) -> str:
-        """Why an expression can't be used; empty if it can."""
+        """Why an expression cannot be used; empty if it can."""
         try:
             found = _compiled(pattern).search(b"")
         except re2.error as error:
@@ -53,7 +52,7 @@ class Mask:
             if isinstance(problem, bytes):
                 return problem.decode("utf-8", "replace")
             return str(problem)
-        return "it is found everywhere, in an empty text too" if found else ""
+        return "it matches everywhere, even in an empty text" if found else ""
 
     @cached_property
     def _expressions(self) -> list[Any]:
@@ -64,19 +63,19 @@ class Mask:
         return [name.lower() for name in self.headers]
 
     def data(self, data: bytes) -> bytes:
-        """Bytes without secrets."""
+        """Masked bytes."""
         for expression in self._expressions:
             data = expression.sub(MASK.encode(), data)
         return data
 
     def text(self, text: str) -> str:
-        """A text without secrets."""
+        """Masked text."""
         if not self.patterns:
             return text
         return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def bytes_or_none(self, data: bytes | None) -> bytes | None:
-        """A key or a value without secrets."""
+        """A masked key or value."""
         return None if data is None else self.data(data)
 
     def hides(self, name: str) -> bool:
@@ -84,20 +83,20 @@ class Mask:
         return any(fnmatchcase(name.lower(), one) for one in self._names)
 
     def header(self, name: str, raw: bytes | None) -> bytes | None:
-        """The value of a header without secrets."""
+        """The masked value of a header."""
         if raw is not None and self.hides(name):
             return MASK.encode()
         return self.bytes_or_none(raw)
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """An outcome without secrets: its key, its details, its targets, the message's fields."""
+        """A masked outcome: its key, its details, its targets, the message's fields."""
         return {
             name: self.plain(value) if _OF_MESSAGES.fullmatch(name) else value
             for name, value in row.items()
         }
 
     def plain(self, value: Any) -> Any:  # noqa: ANN401 - any JSON
-        """A text, bytes, or a value of JSON without secrets; other values as they are."""
+        """Masked text, bytes, or JSON values; others are unchanged."""
         match value:
             case str():
                 return self.text(value)
@@ -111,4 +110,4 @@ class Mask:
 
 
 NO_MASK: Final = Mask()
-"""Everything is shown."""
+"""Hides nothing."""

@@ -1,7 +1,7 @@
-"""Text that goes to a terminal: control characters from outside are shown, never sent.
+"""Text for a terminal: control characters are shown, never sent.
 
-A message, a table or a file name may hold what clears a screen, hides a line or turns the direction
-of writing. This module imports no package.
+A message, a table or a file name may have characters that clear a screen, hide a line or reverse
+the writing direction. This module imports no package.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import unicodedata
 from typing import Final
 
 _PICTURES: Final = 0x2400
-"""The Unicode block that has a picture for each of the first 32 control characters."""
+"""The Unicode block with a symbol for each of the first 32 control characters."""
 _DELETE: Final = 0x7F
 _PICTURE_OF_DELETE: Final = "\u2421"
 _UNKNOWN: Final = "\ufffd"
@@ -18,7 +18,7 @@ _SHOWN_AS_THEY_ARE: Final = "\n\t"
 
 
 def printable(text: str) -> str:
-    """A text of the same length that a terminal shows and does not obey.
+    """A text of the same length without effect on a terminal.
 
     Line ends and tabs stay as they are.
     """
@@ -35,13 +35,13 @@ def _shown(character: str) -> str:
         return chr(_PICTURES + code)
     if code == _DELETE:
         return _PICTURE_OF_DELETE
-    # Blanks of other scripts are shown as they are; controls, marks of direction, and what is no
-    # character are not.
+    # Blanks of other scripts are unchanged; controls, marks of direction, and what is not a
+    # character are replaced.
     return character if unicodedata.category(character) == "Zs" else _UNKNOWN
 
 
 def plain_text(data: bytes, besides: str = "\t\r\n") -> str | None:
-    """Bytes as text; None if not UTF-8, or with a control character that is not in ``besides``."""
+    """Bytes as text; None if not UTF-8, or with a control character not in ``besides``."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -58,7 +58,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """A text with an ellipsis at its end if it is longer than so many columns."""
+    """A text, with an ellipsis at its end if it is longer than ``longest`` columns."""
     if _columns(text) <= longest:
         return text
     while _columns(text) >= longest:

@@ -1,8 +1,8 @@
-"""Where data departs from a JSON Schema, in words for the people who wrote the data.
+"""Deviations of data from a JSON Schema, described for the people who wrote it.
 
-Schemas are files beside the code that reads their form. In them ``title`` names a section of the
-form (``[job]``) or what a value has to be (``host:port``), and ``description`` tells what it is
-for. A pattern has to match the whole text.
+Schemas are files next to the code that reads them. Their ``title`` names a section of the form
+(``[job]``) or the form of a value (``host:port``), and ``description`` says what it is for. A
+pattern must match the whole text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 from redrive.diagnostics import did_you_mean
 
 KeyPath: TypeAlias = tuple[str | int, ...]
-"""The way to a value: ``("handlers", 0, "queue")``; numbers count the elements of lists."""
+"""The path of a value: ``("handlers", 0, "queue")``; numbers are indexes of lists."""
 
 _CODES: Final[Mapping[str, str]] = {
     "required": "MISSING",
@@ -32,7 +32,7 @@ _CODES: Final[Mapping[str, str]] = {
     "minLength": "EMPTY",
     "minItems": "EMPTY",
 }
-"""Codes by the word of the schema that a value does not satisfy; ``BAD_VALUE`` for all others."""
+"""Codes by the schema's keyword that a value violates; ``BAD_VALUE`` for all others."""
 
 _TYPES: Final[Mapping[str, str]] = {
     "array": "a list",
@@ -44,7 +44,7 @@ _TYPES: Final[Mapping[str, str]] = {
 
 _TYPE_NAMES: Final = (
     (type(None), "empty"),
-    (bool, "true or false"),  # before int, which bool is a kind of
+    (bool, "true or false"),  # before int, of which bool is a subclass
     (int, "a whole number"),
     (float, "a number"),
     (str, "text"),
@@ -55,12 +55,12 @@ _TYPE_NAMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """One departure from a schema."""
+    """One deviation from a schema."""
 
     path: KeyPath
-    """The value; of an unknown or a missing key, where its value is or would be."""
+    """The path of the value; for an unknown or missing key, where its value is or would be."""
     keyword: str
-    """The word of the schema that it does not satisfy, such as ``pattern``."""
+    """The violated keyword of the schema, such as ``pattern``."""
     message: str
     expected: str = ""
     hint: str = ""
@@ -72,7 +72,7 @@ class Flaw:
 
     @property
     def concerns_key(self) -> bool:
-        """Whether the key is wrong, and not its value."""
+        """Whether the key is wrong rather than its value."""
         return self.keyword in {"required", "additionalProperties"}
 
 
@@ -83,7 +83,7 @@ class Schema:
     definition: Mapping[str, Any]
     """The JSON Schema."""
     mapping: str
-    """What the language of the files calls keys with values."""
+    """The file format's word for keys with values."""
 
     @classmethod
     def load(cls, package: str, name: str, *, mapping: str = "mapping") -> Self:
@@ -92,16 +92,16 @@ class Schema:
         Args:
             package: Such as ``redrive.topology``.
             name: Name of the file.
-            mapping: What the language of the files calls keys with values.
+            mapping: The file format's word for keys with values.
         """
         return cls(json.loads(resources.files(package).joinpath(name).read_text("utf-8")), mapping)
 
     def flaws(self, data: object, *, written: object = None) -> tuple[Flaw, ...]:
-        """Every departure of the data, of each value the first.
+        """Every deviation of the data, only the first for each value.
 
         Args:
             data: What to check.
-            written: The same as messages may show it; by default the data.
+            written: The same for use in messages; by default the data.
         """
         flaws: dict[KeyPath, Flaw] = {}
         for error in _Validator(self.definition).iter_errors(data):
@@ -164,14 +164,14 @@ class Schema:
         elif keyword in {"minLength", "minItems"}:
             message = f"{name} is empty"
         else:
-            message = f"{written!r} is no {name}"
+            message = f"{written!r} is not a valid {name}"
             if keyword == "enum":
                 known = [choice for choice in schema["enum"] if choice]
                 hint = did_you_mean(str(cast("Any", error.instance)), known)
         return Flaw(path, keyword, message, self._expected(schema), hint)
 
     def _expected(self, schema: Mapping[str, Any]) -> str:
-        """What would be right, as far as the schema tells."""
+        """What would be valid, according to the schema."""
         kind, title = schema.get("type", ""), schema.get("title", "")
         if "object" in kind:
             return f"a {self.mapping}: {title}"
@@ -198,7 +198,7 @@ def _name(path: KeyPath, schema: Mapping[str, Any]) -> str:
     return str(path[-1])
 
 
-# JSON knows neither whole numbers apart from others, nor what is not a number.
+# JSON does not distinguish whole numbers, and has no NaN.
 
 
 def _is_integer(_checker: object, value: object) -> bool:

@@ -1,4 +1,4 @@
-"""The text form of a line of the log, the same in every process of a job."""
+"""The text format of a log line, in every process of a job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redrive.printable import printable
 
 _HANDLER: Final = "redrive-process"
 _LINE_END: Final = "\u240a"
-"""The picture of a line end."""
+"""The symbol of a line end."""
 
 
 class TextFormatter(logging.Formatter):
@@ -25,19 +25,19 @@ class TextFormatter(logging.Formatter):
         facts = "".join(
             f"  {name}={_readable(value)}" for name, value in extra_of(record, "facts").items()
         )
-        # One line, whatever a message named its queue: it moves no cursor and forges no line.
+        # One line, whatever name a message gave its queue: no cursor moves and no forged lines.
         message = printable(f"{record.getMessage()}{facts}").replace("\n", _LINE_END)
         line = f"{stamp} {record.levelname:<7} {message}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 def extra_of(record: logging.LogRecord, name: str) -> Mapping[str, Any]:
-    """What a line carries beside its message, under a name."""
+    """An extra value of a log record, by name."""
     return getattr(record, name, None) or {}
 
 
 def log_to_standard_error(level: int) -> None:
-    """Lets a process that Spark started write lines of at least this level as the job does."""
+    """Make a process started by Spark log in the same form as the job, from this level on."""
     logger = logging.getLogger("redrive")
     if any(handler.name == _HANDLER for handler in logger.handlers):
         return

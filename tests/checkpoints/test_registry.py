@@ -93,7 +93,7 @@ def test_no_answer_is_not_nobody(world: World, monkeypatch: pytest.MonkeyPatch) 
     before = dict(world.entries)
     elsewhere(world, monkeypatch)
     world.is_silent = True
-    with pytest.raises(TransientFault, match=r"whether 1/1 on .* still runs is not known"):
+    with pytest.raises(TransientFault, match=r"whether 1/1 on .* is still running is unknown"):
         world.begin()
     assert world.entries == before
     world.begin(take_over=True)

@@ -70,5 +70,5 @@ def test_a_text_that_is_too_long_for_the_topic_is_left_out_and_nothing_else(
 @pytest.mark.parametrize("value", [b"", b"{}", b"x\x9c\xab\xae\x05\x00\x01u\x00\xf9"])
 def test_what_is_no_entry_says_so(value: bytes) -> None:
     """Of another version, or written by somebody else: never taken for a table."""
-    with pytest.raises(ValueError, match="no entry of a table"):
+    with pytest.raises(ValueError, match="not the entry of a table"):
         KeptTable.from_entry(value)

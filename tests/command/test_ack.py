@@ -72,7 +72,7 @@ def test_groups_of_an_owner_are_listed() -> None:
     assert [one["owners"] for one in found["groups"]] == [["ann"]]
     assert found["total"] == sum(one["count"] for one in found["groups"])
     assert told("groups", "--owner", "bob")["groups"] == []
-    assert redrive("groups", "--owner", "bob").stdout == "No dead letter fits these filters.\n"
+    assert redrive("groups", "--owner", "bob").stdout == "No dead letter matches these filters.\n"
 
 
 def test_what_makes_no_acknowledgement_is_refused(folder: Path) -> None:
@@ -81,9 +81,9 @@ def test_what_makes_no_acknowledgement_is_refused(folder: Path) -> None:
     for arguments, problem in (
         ([], "needs --until and --note"),
         (["--until", "7d"], "needs --until and --note"),
-        (["--until", "yesterday", "--note", "x"], "--until yesterday is not a time to come"),
-        (["--until", "2020-01-01", "--note", "x"], "--until 2020-01-01 is not a time to come"),
-        (["--until", "7d", "--note", "x", "--status", "parked"], "no alert is about these"),
+        (["--until", "yesterday", "--note", "x"], "--until yesterday is not a future time"),
+        (["--until", "2020-01-01", "--note", "x"], "--until 2020-01-01 is not a future time"),
+        (["--until", "7d", "--note", "x", "--status", "parked"], "these raise no alert"),
         (["--list", "--undo", "5f2a"], "stand alone"),
         (["--list", "--rule", "3"], "stand alone"),
         (["--undo", "5f2a", "--owner", "ann"], "stand alone"),

@@ -51,7 +51,7 @@ def test_each_right_is_a_command_with_its_reason() -> None:
     assert f"{read} --operation Write --topic 'dead letters'" in lines
     optional = [line.startswith("# optional") for line in lines[::2]]
     assert optional == sorted(optional)
-    assert "orders.rul:1 put on topics that messages name" in result.stderr
+    assert "orders.rul:1 put to topics that messages name" in result.stderr
     assert "hush" not in result.output
 
 

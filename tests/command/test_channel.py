@@ -219,7 +219,7 @@ def test_a_home_server_queue_is_pulled_on_trigger_by_default(name: str) -> None:
     [
         (["channel", "stop", "QM0"], "the topology defines no queue manager QM0"),
         (["channel", "stop", "{}", "TO.BE"], "did you mean TO.B?"),
-        (["channel", "status", "{}B"], "moves no messages to others"),
+        (["channel", "status", "{}B"], "sends no messages to others"),
         (["queue", "disable", "put", "{}", "ORDRES"], "did you mean ORDERS?"),
         (["trigger", "{}"], "redrive channel start {}"),
         (["trigger", "{}SUN"], "defines nothing asynchronous and no home-server queue"),
@@ -322,11 +322,11 @@ def test_a_trigger_leaves_out_a_partition_without_a_leader_and_names_it(
     without_leader(f"{pulled}:0", f"{kept[1]}:0")
     result = redrive("trigger", f"{name}MOON")
     assert result.stdout == f"1 message released at {name}MOON\n"
-    assert f"no broker leads them: {pulled}:0" in result.stderr
+    assert f"without a leader: {pulled}:0" in result.stderr
     for command in (["browse", name, "--remaining"], ["queue", "release", name]):
         result = redrive(*command)
         assert result.stdout.startswith("1 ")
-        assert f"no broker leads them: {kept[1]}:0" in result.stderr
+        assert f"without a leader: {kept[1]}:0" in result.stderr
     assert set(entries(name)) == {f"release/{sent}/0", f"release/{kept[0]}/0"}
 
 
@@ -365,6 +365,6 @@ def test_a_dynamic_queue_is_opened_listed_renewed_and_closed(name: str) -> None:
     assert f"{queue}@{name}" in run("list")
     assert "MQRC_DYNAMIC_Q_NAME_ERROR, 2011" in run("open", name, model, "--name", "A*B", code=2)
     assert "30s, 10m, 2h" in run("open", name, model, "--lease", "soon", code=2)
-    assert "holds no message" in redrive("browse", name, queue).output
+    assert "has no unread messages" in redrive("browse", name, queue).output
     assert "is deleted" in run("close", name, queue)
     assert "has no dynamic queue" in run("close", name, queue, code=2)

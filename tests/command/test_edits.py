@@ -188,7 +188,7 @@ def test_a_message_is_edited_and_sent_or_is_unchanged_and_stays(
 def test_an_editor_and_options_do_not_go_together() -> None:
     """One says all that changes."""
     result = redrive("replay", "--edit", "dlq:0:1", "--drop-header", "a", code=2)
-    assert "--edit does not go with" in result.output
+    assert "--edit cannot be combined with" in result.output
 
 
 @pytest.mark.parametrize(

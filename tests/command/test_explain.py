@@ -95,7 +95,7 @@ ANSWERS: dict[str, tuple[list[str], str | bytes, str, list[str]]] = {
     ),
     "a rule that ignores leaves the message": (
         ["--field", "REASON=1"], "", "ACTION(IGNORE)\nACTION(DISCARD)\n",
-        ["rule at line 1: leave the message; later rules are not asked\n"],
+        ["rule at line 1: leave the message; later rules are skipped\n"],
     ),
     "raw bytes with an MQDLH are a message": (
         ["--message", "file"],
@@ -125,7 +125,7 @@ def test_a_message_is_explained(folder: Path, case: str) -> None:
 
 
 MISTAKES: list[tuple[list[str], str, str]] = [
-    ([], "", "there is no message to explain"),
+    ([], "", "no message to explain"),
     (["--field", "REASN=1"], "", "did you mean REASON?"),
     (["--field", "REASON"], "", "has no value"),
     (["--field", "REASON=MQMT_REQUEST"], "", "neither a number nor a name MQRC_... or MQFB_..."),
@@ -214,7 +214,7 @@ def test_order_is_told_of_a_message_that_is_explained_alone(tmp_path: Path) -> N
     rule = "ACTION(RETRY) RETRY(2) BACKOFF(30s,2,1h)"
     table.write_text(f"DIALECT(KAFKA) ORDER(KEY)\n{rule}\n")
     output = explain(table, "--field", "TOPIC=orders").output
-    assert "order: it waits longer if an earlier message of its key waits\n" in output
+    assert "order: it waits longer behind an earlier message of its key\n" in output
     assert "jitter" not in output
     table.write_text(f"DIALECT(KAFKA)\n{rule}\n")
     output = explain(table, "--field", "TOPIC=orders").output

@@ -70,7 +70,7 @@ def test_a_partition_without_a_leader_is_left_out_and_named(
     server = ("--bootstrap-server", bootstrap_servers)
     result = redrive("identify", topic, *server)
     assert f"{topic}: the newest 10 messages" in result.stdout
-    assert f"no broker leads them: {topic}:1" in result.stderr
+    assert f"without a leader: {topic}:1" in result.stderr
     result = redrive("identify", f"{topic}:1:0", *server)
     assert (result.exit_code, f"no broker leads {topic}:1" in result.stderr) == (1, True)
 

@@ -110,7 +110,7 @@ def test_every_table_that_ran_is_listed_and_what_cannot_be_read_is_never_none(
     rules_file(small_job).write_text("ACTION(\n")
     assert small_job.run("tables", "show", first[:6], "--raw").stdout == KEPT
     wrong = small_job.run("tables", "show", "f00", code=2)
-    assert "no table with a hash that begins with 'f00' is kept" in wrong.stderr
+    assert "no kept table has a hash that begins with 'f00'" in wrong.stderr
 
 
 def test_hits_are_counted_by_rule_though_comments_moved_its_line(small_job: SmallJob) -> None:
@@ -148,12 +148,12 @@ def test_going_back_writes_the_file_after_asking_and_keeps_what_it_held(
     words = ("restart", "--table", first[:8])
     with running(small_job):
         declined = small_job.run(*words, typed="n\n", code=1)
-        assert "What it holds now is kept as orders.rul.2" in declined.stderr
+        assert "The present content is kept as orders.rul.2" in declined.stderr
         assert file.read_text() == mistake
         assert _beside(file) == {}
         done = small_job.run(*words, typed="y\n", code=0)
-        assert "orders: what decides has changed; what is parked" in done.stdout
-        assert "again; what it held is kept as orders.rul.2" in done.stdout
+        assert "orders: the meaning changed; parked" in done.stdout
+        assert "again; its former content is kept as orders.rul.2" in done.stdout
         assert file.read_text() == KEPT
         assert list(_beside(file).values()) == [mistake]
         again = small_job.run(*words)
@@ -175,7 +175,10 @@ def test_a_job_that_refuses_gets_its_file_back(small_job: SmallJob) -> None:
     with running(small_job, ConfigurationError("a running job keeps its cores")):
         refused = small_job.run("restart", "--table", first, "--yes")
     assert refused.exit_code == 1
-    assert "not restarted, the job goes on as before: a running job keeps" in refused.stderr
+    assert (
+        "not restarted, the job continues with the old settings: a running job keeps"
+        in refused.stderr
+    )
     assert file.read_text() == "ACTION(\n"
     assert _beside(file) == {}
 
@@ -208,10 +211,10 @@ def test_a_plan_shows_what_the_new_table_does_against_the_one_that_decides(
         assert "discard" in asked.stdout.lower()
         assert "goes on with" not in asked.stdout
         done = small_job.run(*plan, "--yes", code=0)
-        assert "orders: what decides has changed" in done.stdout
+        assert "orders: the meaning changed" in done.stdout
         file.write_text("ACTION(FORWARD)\n")
         wrong = small_job.run(*plan, code=1)
-        assert "not restarted, the job goes on as before: 1 error" in wrong.stderr
+        assert "not restarted, the job continues with the old settings: 1 error" in wrong.stderr
         assert "orders.rul:1:8: error" in wrong.stderr
         assert "^" in wrong.stderr
 
@@ -229,7 +232,7 @@ def test_a_plan_shows_what_other_schemes_alone_do(small_job: SmallJob) -> None:
     plan = ("restart", "--plan")
     with running(small_job):
         shown = small_job.run(*plan, typed="n\n").stdout
-        assert "[schemes.mine] of the settings is another one" in shown
+        assert "[schemes.mine] of the settings differs" in shown
         assert "the tables mean the same" not in shown
         assert "NEWLY DISCARDED: 5 messages: REMAINS becomes DISCARD" in shown
     mine = (OwnScheme(name="mine", recognise="x-why"),)
@@ -245,7 +248,7 @@ def test_a_plan_shows_what_other_schemes_alone_do(small_job: SmallJob) -> None:
     ran(small_job, text, schemes=mine, kept_schemes=())
     with running(small_job):
         lost = small_job.run(*plan, code=1)
-        assert "the [schemes] that decide for orders are not kept" in lost.stderr
+        assert "the current [schemes] of orders are not kept" in lost.stderr
 
 
 def test_who_asked_for_the_restart_is_told_to_the_job_once(small_job: SmallJob) -> None:

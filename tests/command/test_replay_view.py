@@ -34,9 +34,9 @@ def plan(to: To, count: int = 2, **more: Any) -> ReplayPlan:
         (To.ORIGINAL, "Replay 2 messages to their original destinations?"),
         (To.QUEUE, "Replay 2 messages to Q?"),
         (To.RULES, "Replay 2 messages through the rules tables again?"),
-        (To.DISCARD, "Throw 2 messages away?"),
+        (To.DISCARD, "Discard 2 messages?"),
         (To.ATTEMPT, "Make the next attempt on 2 messages now?"),
-        (To.REMAIN, "Make no more attempts on 2 messages?"),
+        (To.REMAIN, "End the retries of 2 messages?"),
     ],
 )
 def test_the_question_names_what_is_done(to: To, asked: str) -> None:
@@ -47,7 +47,7 @@ def test_the_question_names_what_is_done(to: To, asked: str) -> None:
 def test_an_empty_plan_says_where_it_looked(capsys: pytest.CaptureFixture[str]) -> None:
     """And what was left out of it, and why."""
     show_plan(
-        plan(To.ORIGINAL, 0, notes=("5 messages are left out: their payload is gone",)), mq=True
+        plan(To.ORIGINAL, 0, notes=("5 messages are left out: their payload was deleted",)), mq=True
     )
     show_plan(plan(To.ATTEMPT, 0), mq=True)
     printed = capsys.readouterr()
@@ -94,9 +94,7 @@ def test_a_replay_that_left_messages_behind_says_how_to_see_why(
 def test_a_plan_that_was_accepted_before_says_when_by_whom_and_why() -> None:
     """So that nobody takes the reason of the second apply for the one in the ledger."""
     told = accepted_before(status({}, purpose="ticket 4711").replay)
-    assert told == (
-        "The plan 5f2a was accepted 23 s ago from ann (ticket 4711), and is not accepted again."
-    )
+    assert told == ("The plan 5f2a was already accepted 23 s ago from ann (ticket 4711).")
 
 
 @pytest.mark.parametrize("verb", ["replay", "discard"])

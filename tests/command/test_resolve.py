@@ -65,7 +65,7 @@ def test_the_way_is_shown_as_a_tree() -> None:
         "R1 QLOCAL(PAY) local queue QM2.mqsc:1",
         "job: routed to topic QM2--PAY",
         "=> on a queue: PAY@QM2 (topic QM2--PAY)",
-        "assumed: these topics exist and take what is written: QM1--QM2, QM2--PAY",
+        "assumed: these topics exist and accept messages: QM1--QM2, QM2--PAY",
     ]
     assert result.output.splitlines()[5].startswith("  -> QM2")
 
@@ -155,7 +155,7 @@ WAYS: dict[str, tuple[str, dict[str, str], int, list[str]]] = {
     "a queue of the product that no definition makes has no topic": (
         "SYSTEM.DEFAULT.LOCAL.QUEUE --at QM2", {}, 1,
         [f"{AT_ONCE}2085 MQRC_UNKNOWN_OBJECT_NAME: {NO_TOPIC} ",
-         f"   assumed: these topics do not exist, as no definition makes them: {NO_TOPIC}\n"],
+         f"   assumed: these topics do not exist, as no definition needs them: {NO_TOPIC}\n"],
     ),
     "no names travel with a put on a transmission queue itself": (
         "QM2 --at QM1", {}, 1,
@@ -184,7 +184,7 @@ WAYS: dict[str, tuple[str, dict[str, str], int, list[str]]] = {
     ),
     "the advice on a local RQMNAME can help": (
         "R --at QM1", {"QM1.mqsc": "DEF QR(R) RNAME(Q) RQMNAME(QM1)\n"}, 1,
-        ["to change: let RQMNAME name another queue manager"],
+        ["to change: set RQMNAME to another queue manager"],
     ),
     "errors of other definitions are shown, and no way": (
         "PAY --at QM2", {"moon.yaml": "kind: mqe\nqueue_managers: 5\n"}, 1, ["moon.yaml:2:"],
@@ -195,7 +195,7 @@ WAYS: dict[str, tuple[str, dict[str, str], int, list[str]]] = {
     "of several queue managers one has to be named": (
         "Q", {}, 2, ["no queue manager is named"],
     ),
-    "an open is for something": ("Q --at QM1 --open EAT", {}, 2, ["nothing to open for"]),
+    "an open is for something": ("Q --at QM1 --open EAT", {}, 2, ["not an MQOPEN option"]),
     "channels of IBM MQ need no push": (
         "PAY --at QM2 --then push", {}, 2, ["--then is for MQ Everyplace"],
     ),

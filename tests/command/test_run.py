@@ -65,7 +65,7 @@ def run_on(port: int | str, *more: str, code: int | None = None) -> Result:
     [
         ([], "name the settings with -c FILE, or a rules table with --rules FILE"),
         (["--dlq", "a"], "or a rules table with --rules FILE"),
-        (["-c", "x.toml", "--rules", "a.rul"], "the handlers are those of the file"),
+        (["-c", "x.toml", "--rules", "a.rul"], "-c FILE and --dlq or --rules exclude each other"),
         (["--rules", "a.rul"], "--application NAME"),
         (["--dlq", "a", "--dlq", "b", "--rules", "r"], "--application NAME"),
         (["--dlq", "a", "--rules", "r", "--rules", "s"], "there are 1 --dlq and 2 --rules"),
@@ -134,7 +134,7 @@ def test_all_that_keeps_a_job_from_starting_is_told_at_once(folder: Path, closed
     assert result.exit_code == 1
     assert "the job can't start: 2 problems" in result.stderr
     assert "no broker can be reached" in result.stderr
-    assert f"'{listen}' can't be listened at: address already in use" in result.stderr
+    assert f"'{listen}' cannot be bound: address already in use" in result.stderr
     assert "Traceback" not in result.stderr
     assert not (folder / ".redrive").exists()
 
@@ -186,8 +186,8 @@ def test_a_server_that_is_no_broker_is_told(folder: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("sign_in", "said"),
     [
-        ('security_protocol = "SSL"', "does not let us in with SSL: SSL handshake failed: "),
-        (AS_ALICE, "does not let us in as alice with SASL_PLAINTEXT: SASL PLAIN mechanism hand"),
+        ('security_protocol = "SSL"', "refuses the sign-in with SSL: SSL handshake failed: "),
+        (AS_ALICE, "refuses the sign-in as alice with SASL_PLAINTEXT: SASL PLAIN mechanism hand"),
     ],
 )
 def test_a_cluster_that_does_not_let_us_in_is_told(
@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_written_is_told(folder: Path, bootstrap_servers
     Path("file").write_text("")
     result = run_on(bootstrap_servers, "--directory", "file/state", code=1)
     assert "the job's folder" in result.stderr
-    assert "can't be written: not a directory" in result.stderr
+    assert "cannot be written: not a directory" in result.stderr
 
 
 def test_a_second_process_with_the_same_share_is_refused(
@@ -298,7 +298,7 @@ def test_hangup_with_errors_leaves_the_old_job_running(start: Callable[..., Proc
     job = start()
     Path("orders.rul").write_text("ACTION(FORWARD)\n")
     job.process.send_signal(signal.SIGHUP)
-    job.wait_for("not restarted, the job goes on as before")
+    job.wait_for("not restarted, the job continues with the old settings")
     assert "orders.rul:1:8" in job.said
     assert job.process.poll() is None
     Path("orders.rul").write_text(RULES)
@@ -317,7 +317,7 @@ def test_restart_waits_for_the_result(start: Callable[..., Process]) -> None:
         result = restarted()
         assert result.exception is None
         assert f"process {job.process.pid} goes on with redrive.toml" in result.stdout
-        assert "a new run of the query has begun" in result.stdout
+        assert "the query was restarted" in result.stdout
     job.wait_for("restarted with orders.rul")
 
 
@@ -326,10 +326,10 @@ def test_restart_tells_which_tables_changed(start: Callable[..., Process]) -> No
     start()
     rules = Path("orders.rul")
     rules.write_text("* the same\n" + rules.read_text())
-    assert "no table changed in meaning, so parked messages keep" in restarted().stdout
+    assert "no table changed in meaning: parked messages keep" in restarted().stdout
     rules.write_text("RETRYINT(7)\n" + RULES)
     assert (
-        "what decides has changed; what is parked or remains is decided afresh"
+        "the meaning changed; parked and remaining messages are evaluated again"
         in restarted().stdout
     )
     assert "no table changed" in restarted().stdout
@@ -342,7 +342,8 @@ def test_restart_tells_why_not(start: Callable[..., Process]) -> None:
     path.write_text(path.read_text() + '[job]\ncores = 7\ndriver_memory = "3g"\n')
     result = restarted()
     assert str(result.exception) == (
-        "not restarted, the job goes on as before: a running job can't change its cores and "
+        "not restarted, the job continues with the old settings: a running job cannot change"
+        " its cores and "
         "driver memory"
     )
 

@@ -147,7 +147,7 @@ def test_without_a_broker_nothing_is_well(config: Path) -> None:
     config.write_text("\n".join(lines))
     say(config, Activity.RUNNING)
     result = status("--check", "--json", code=1)
-    assert json.loads(result.stdout)["problem"] == "the broker can't be asked"
+    assert json.loads(result.stdout)["problem"] == "the broker does not answer"
 
 
 def test_each_instance_speaks_for_itself(config: Path, member: None) -> None:

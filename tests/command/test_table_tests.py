@@ -23,7 +23,7 @@ tests:
       - {rule: 2, action: RETRY, target: billing, header: false, at: 0, attempts: 5}
       - {action: REMAINS, at: 240}
 
-  - name: old quotes are thrown away
+  - name: old quotes are discarded
     message:
       DESTQ: quotes.old
     expect: [{action: DISCARD}]   # whatever the rule
@@ -82,7 +82,7 @@ def test_update_writes_a_first_expectation(folder: Path) -> None:
     """A new test needs no more than a message."""
     more = "  - name: security is for people\n    message:\n      REASON: 2035\n"
     (folder / "t.yaml").write_text(TESTS.replace("# the end", more + "# the end"))
-    assert "nothing is expected yet" in run("t.yaml").output
+    assert "no steps are expected yet" in run("t.yaml").output
     run("--update", "t.yaml", code=0)
     assert (folder / "t.yaml").read_text() == TESTS.replace(
         "# the end",
@@ -126,7 +126,7 @@ def test_a_test_in_braces_is_not_updated(folder: Path) -> None:
     text = "table: orders.rul\ntests:\n  - {name: x, message: {REASON: 1}}\n"
     (folder / "t.yaml").write_text(text)
     result = run("--update", "t.yaml", code=2)
-    assert "lines of their own" in result.output
+    assert "separate lines" in result.output
     assert (folder / "t.yaml").read_text() == text
 
 

@@ -25,7 +25,7 @@ def test_tables_of_equal_meaning_are_equal(old: Path, tmp_path: Path) -> None:
     result = redrive("diff", old, new)
     assert (result.exit_code, result.output) == (
         0,
-        "equal: both tables treat every message alike\n",
+        "equal: both tables treat every message the same\n",
     )
 
 

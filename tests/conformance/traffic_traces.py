@@ -108,7 +108,7 @@ def _decided(
     outcomes = [outcome for outcome in network.outcomes if outcome["message"] == mine]
     reason = outcomes[-1]["reason"]
     if reason == LOOP:
-        raise InexpressibleError("a message that circulates for ever")
+        raise InexpressibleError("a message that circulates forever")
     entries = {(it.key or b"").decode(): orjson.loads(it.value or b"") for it in network.states}
     return MessageTrace(
         records=tuple(

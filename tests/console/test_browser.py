@@ -376,7 +376,7 @@ def test_a_plan_takes_the_eyes_of_two(
         reader.click("tbody th a")
         reader.click("button.main")
         plan = chromium.current_url.removeprefix(address)
-        assert "is applied by somebody other than ann, who made it" in reader.text()
+        assert "needs another user than ann, who made it" in reader.text()
         assert not reader.all("form[action$='/apply']")
         reader.click("header form button")
         sign_in("bob")

@@ -80,7 +80,7 @@ def test_each_token_may_do_what_its_role_may(client: Callable[..., TestClient], 
             if method != "post":
                 continue
             answer = script.request(method, path, headers=headers)
-            refused = f"u{role.name.lower()} is {role.name.lower()}, and this takes"
+            refused = f"u{role.name.lower()} is {role.name.lower()}, and this needs"
             is_refused = answer.json().get("error", "").startswith(refused)
             assert is_refused == (role < Role[described["x-role"].upper()]), (path, answer.text)
 
@@ -171,7 +171,7 @@ def test_a_form_through_the_proxy_needs_its_word_whatever_the_proxy_adds(
         headers = {**SCRIPT, "X-User": "bob", "Authorization": scheme}
         answer = browser.post("/api/plans", headers=headers)
         assert answer.status_code == 403
-        assert "out of date" in answer.text
+        assert "has expired" in answer.text
 
 
 def test_the_audit_holds_one_line_for_each_action_whatever_a_name_holds(
@@ -209,7 +209,7 @@ def findings(error: ConfigurationError) -> str:
         ("[[tokens]", "SYNTAX"),
         (f'[[tokens]]\nname="a"\nrole="viewer"\ntopics=[]\nsha256="{"0" * 64}"', "topics is empty"),
         (2 * f'[[tokens]]\nname="a"\nrole="viewer"\nsha256="{"0" * 64}"\n', "the token of a"),
-        (f'[[tokens]]\nname="a\\u202e"\nrole="viewer"\nsha256="{"0" * 64}"', "can't be shown"),
+        (f'[[tokens]]\nname="a\\u202e"\nrole="viewer"\nsha256="{"0" * 64}"', "cannot be shown"),
     ],
 )
 def test_a_wrong_file_of_tokens_is_refused(tmp_path: Path, text: str, problem: str) -> None:
@@ -293,14 +293,14 @@ def test_a_client_secret_comes_from_a_variable_or_a_file(tmp_path: Path, kept: s
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--listen", "0.0.0.0:8470"], "asks nobody who they are"),
+        (["--listen", "0.0.0.0:8470"], "could reach it without signing in"),
         (["--listen", "0.0.0.0:8470", "--tokens", "f"], "in plain text"),
         (["--proxy-header", "X-User"], "--proxy-from go together"),
         (["--proxy-header", "X-User", "--proxy-from", "10.0.0.1"], "needs --access"),
         (["--access", "f"], "has no [oidc], and there is no --proxy-header"),
         (["--listen", "0.0.0.0:8470", "--access", "f"], "in plain text"),
         (["--certificate", "f"], "--certificate and --key go together"),
-        (["--tokens", "f", "--certificate", "f", "--key", "f"], "can't be used"),
+        (["--tokens", "f", "--certificate", "f", "--key", "f"], "cannot be used"),
         (
             ["--proxy-header", "X", "--proxy-from", "10.0.0.1/8", "--access", "f"],
             "has host bits set",

@@ -277,7 +277,7 @@ def test_an_answer_that_is_not_to_this_browser_signs_nobody_in(
 def test_an_answer_counts_once_and_in_one_browser_only(provider: Mock) -> None:
     """Again with the same cookie, and in a browser that began nothing, or something else."""
     browser, other = provider.browser(), provider.browser()
-    assert "has not begun" in other.get(leave(browser, ANN)).text
+    assert "did not start" in other.get(leave(browser, ANN)).text
     back = leave(browser, ANN)
     leave(other, ANN)
     assert other.get(back).status_code == 401
@@ -312,7 +312,7 @@ def test_who_is_in_no_group_is_told_so_by_name(provider: Mock) -> None:
         ("mallory\nroot", "sub", "no sub that could name"),
         ("x" * 201, "sub", "no sub that could name"),
         ("bob:2", "nickname", "no nickname that could name"),
-        ("odd", "sub", "groups of the ID token is no list"),
+        ("odd", "sub", "groups of the ID token is not a list"),
         ("new", "email", "has not verified"),
     ],
 )
@@ -387,10 +387,10 @@ def test_no_secret_of_a_sign_in_is_written_or_shown(
     ("metadata", "problem"),
     [
         ({"issuer": "https://evil.example"}, "it calls itself https://evil.example"),
-        ({"token_endpoint": "http://evil.example/token"}, "token_endpoint is no https address"),
-        ({"authorization_endpoint": "javascript:alert(1)"}, "is no https address"),
-        ({"jwks_uri": None}, "jwks_uri is no https address"),
-        ({"jwks_uri": "https://[x"}, "jwks_uri is no https address"),
+        ({"token_endpoint": "http://evil.example/token"}, "token_endpoint is not an https address"),
+        ({"authorization_endpoint": "javascript:alert(1)"}, "is not an https address"),
+        ({"jwks_uri": None}, "jwks_uri is not an https address"),
+        ({"jwks_uri": "https://[x"}, "jwks_uri is not an https address"),
     ],
 )
 def test_an_identity_provider_that_is_set_up_wrong_says_so_on_the_page(
@@ -407,7 +407,7 @@ def test_a_client_that_the_identity_provider_does_not_take_is_told_so(provider: 
     done = sign_in(provider.browser(client_secret=""))
     assert done.status_code == 503
     assert "it says invalid_client" in done.text
-    assert "see to client_id and client_secret" in done.text
+    assert "check client_id and client_secret" in done.text
     assert provider.forms[-1]["client_id"] == "redrive"
     assert provider.credentials == [""]
 
@@ -456,7 +456,7 @@ def test_an_answer_that_never_comes_or_never_ends_has_a_bound(
         over.set()
         thread.join()
     assert done.status_code == 503
-    assert "it gives no answer in 1 s" in done.text
+    assert "it does not answer in 1 s" in done.text
 
 
 def test_too_many_wrong_answers_of_an_address_are_refused(provider: Mock) -> None:

@@ -348,7 +348,7 @@ def test_hostile_texts_are_shown_and_harmless(browser: TestClient, topic: str) -
 def test_a_message_that_nobody_knows_is_not_there(browser: TestClient, topic: str) -> None:
     answer = browser.get(f"/messages/{topic}:0:999999")
     assert answer.status_code == 404
-    assert f"there is no outcome of {topic}:0:999999" in answer.text
+    assert f"no outcome of {topic}:0:999999" in answer.text
 
 
 def test_every_answer_forbids_scripts_of_others_and_frames(browser: TestClient) -> None:
@@ -375,7 +375,7 @@ def test_each_role_may_do_what_the_document_says(browser: TestClient, user: Some
             assert (method == "get") == (needed is Role.VIEWER)
             for user.role in Role:
                 answer = browser.request(method, path, headers={"Accept": "application/json"})
-                refusal = f"{user.name} is {user.role.name.lower()}, and this takes"
+                refusal = f"{user.name} is {user.role.name.lower()}, and this needs"
                 is_refused = answer.json().get("error", "").startswith(refusal)
                 assert is_refused == (user.role < needed), (method, path, user.role, answer.text)
                 assert answer.status_code == 403 or not is_refused
@@ -396,9 +396,9 @@ def test_a_large_plan_takes_two_people(browser: TestClient, user: SomeUser, topi
     plan = page.removeprefix("/plans/")
     refused = post(browser, f"/api{page}/apply", because="ticket 1")
     assert refused.status_code == 403
-    assert "somebody other than ann" in html.unescape(refused.text)
+    assert "another user than ann" in html.unescape(refused.text)
     user.name, user.role = "bob", Role.OPERATOR
-    assert "applied by an approver" in html.unescape(browser.get(page).text)
+    assert "needs an approver" in html.unescape(browser.get(page).text)
     assert post(browser, f"/api{page}/apply").status_code == 403
     user.role = Role.APPROVER
     assert "Apply to 3 messages" in browser.get(page).text
@@ -423,13 +423,13 @@ def test_a_plan_of_nothing_is_not_kept(browser: TestClient) -> None:
     ("path", "form", "status", "problem"),
     [
         ("/api/plans", {"status": "lost"}, 400, "'lost' is not a state"),
-        ("/api/plans", {"rate": "fast"}, 400, "is no rate"),
-        ("/api/plans", {"to": "queue"}, 400, "names no queue"),
+        ("/api/plans", {"rate": "fast"}, 400, "is not a rate"),
+        ("/api/plans", {"to": "queue"}, 400, "is not a destination"),
         ("/api/plans", {"where": "no_column = 1"}, 400, "no_column"),
         ("/api/plans/../apply", {}, 404, ""),
         ("/api/plans/0123456789ab/apply", {}, 400, "there is no plan"),
         ("/api/acknowledgements", {"until": "7d"}, 400, "missing or wrong: note"),
-        ("/api/acknowledgements", {"until": "soon", "note": "x"}, 400, "not a time to come"),
+        ("/api/acknowledgements", {"until": "soon", "note": "x"}, 400, "not a future time"),
     ],
 )
 def test_a_wrong_form_says_what_is_wrong(
@@ -493,7 +493,7 @@ def test_groups_of_an_owner_are_those_of_the_command(browser: TestClient) -> Non
     assert "owner: team &lt;b&gt; <span" in page
     assert 'name="owner" size="14" value="team &lt;b&gt;"' in page
     assert "/api/" not in page
-    assert "No dead letter fits" in browser.get("/groups?owner=ann", headers=BY_SCRIPT).text
+    assert "No dead letter matches" in browser.get("/groups?owner=ann", headers=BY_SCRIPT).text
 
 
 def test_an_acknowledgement_leads_to_the_messages_of_its_selection(browser: TestClient) -> None:
@@ -513,7 +513,7 @@ def test_an_acknowledgement_is_about_what_remains(browser: TestClient) -> None:
     """As with the command: of others no alert tells."""
     found = post(browser, "/api/acknowledgements", until="7d", note="x", status="parked")
     assert found.status_code == 400
-    assert "no alert is about these" in found.text
+    assert "these raise no alert" in found.text
     assert "until" not in browser.get("/groups?status=parked").text
 
 
@@ -581,7 +581,7 @@ def test_a_wrong_change_says_what_is_wrong(browser: TestClient) -> None:
     for form, problem in (
         ({"set_headers": "a"}, "--set-header a has no value"),
         ({"json_patch": "[1]"}, "the JSON Patch: "),
-        ({"set_headers": "a=1", "edited": "x"}, "edited already"),
+        ({"set_headers": "a=1", "edited": "x"}, "already edited"),
     ):
         found = post(browser, "/api/plans", **form)
         assert found.status_code == 400
@@ -612,7 +612,7 @@ def test_one_message_is_edited_as_a_text(
     CONFIG.write_text(CONFIG.read_text().replace('"secret"', '"note"'))
     refused = post(browser, "/api/plans/text", **order)
     assert refused.status_code == 400
-    assert "has what [mask] hides" in refused.text
+    assert "has values hidden by [mask]" in refused.text
 
 
 def page_text(page: str) -> str:
@@ -798,7 +798,7 @@ def test_a_signal_ends_it_with_0_and_an_address_in_use_is_named(number: signal.S
             assert first.stdout.readline() == f"http://{address}/  (Ctrl+C ends it)\n"
             second = subprocess.run(line, capture_output=True, text=True, check=False)
             assert second.returncode == 1
-            assert f"{address} can't be listened on: Address already in use" in second.stderr
+            assert f"{address} cannot be bound: Address already in use" in second.stderr
             assert "Traceback" not in second.stderr
             eventually(lambda: answers(address), "the console answers")
         finally:

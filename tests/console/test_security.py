@@ -179,7 +179,7 @@ def test_a_form_of_another_site_is_refused_before_and_after_the_sign_in() -> Non
         for form, headers in (({}, {}), ({"word": "guessed"}, {}), ({"word": word}, foreign)):
             found = browser.post(path, data=form, headers={**SCRIPT, **headers})
             assert found.status_code == 403, (path, form)
-            assert "out of date" in found.text
+            assert "has expired" in found.text
 
 
 @pytest.mark.usefixtures("away")
@@ -370,7 +370,7 @@ def test_no_route_shows_what_is_out_of_scope(
             if "{" not in path:
                 assert other not in answer.text, address
                 assert "billing" not in answer.text, address
-            is_refused = "may see some topics only" in answer.text
+            is_refused = "may see only some topics" in answer.text
             assert is_refused == methods["get"]["x-whole-job"], address
             assert (answer.status_code == 403) == is_refused, (address, answer.text)
     assert len(shown) >= 8, shown  # the marks are there to be seen
@@ -430,11 +430,11 @@ def test_each_role_takes_the_scope_that_it_was_granted_for(
             for user.role in Role:
                 answer = browser.request(method, path, headers=SCRIPT)
                 error = answer.json().get("error", "")
-                is_refused = "and this takes" in error
+                is_refused = "and this needs" in error
                 assert is_refused == (user.role < needed), (method, path, user.role)
                 if not is_refused and described["x-whole-job"]:
                     # The word of a form is asked for after the scope.
-                    assert "may see some topics only" in error, (method, path)
+                    assert "may see only some topics" in error, (method, path)
                     assert answer.status_code == 403
 
 
@@ -637,7 +637,7 @@ def test_plans_have_messages_and_targets_in_scope_only(
     found = {f"/plans/{one['plan']}": one for one in api(browser, "/plans")["plans"]}
     assert found.keys() == {made.headers["Location"], elsewhere}
     assert found[made.headers["Location"]]["refusal"] == ""
-    assert "no operator of all topics" in found[elsewhere]["refusal"]
+    assert "not an operator of all topics" in found[elsewhere]["refusal"]
     assert post(browser, f"/api{elsewhere}/apply").status_code == 403
     assert post(browser, f"/api{both}/apply").status_code == 400
 
@@ -710,7 +710,7 @@ def test_a_table_that_others_read_too_is_not_put_live(
     for path, form in (("live", {"text": TABLE}), ("back", {"table": "00"})):
         found = post(browser, f"/api/tables/orders/{path}", **form)
         assert found.status_code == 403
-        assert "which this user does not see" in found.text
+        assert "that this user may not see" in found.text
 
 
 @pytest.mark.usefixtures("away")
@@ -753,7 +753,7 @@ def test_a_user_of_several_scopes_may_in_each_what_its_role_may(
     made = script.post("/api/plans", data={"status": "open"}).json()
     assert made["count"] == 3
     stopped = script.post("/api/channels/stop", data={"queue_manager": "QM"})
-    assert "may see some topics only" in stopped.text
+    assert "may see only some topics" in stopped.text
 
 
 @pytest.mark.usefixtures("away")

@@ -35,7 +35,7 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "something").touch()
     with pytest.raises(UsageError, match="is not empty"), folder_for(tmp_path):
         _fail()
-    with pytest.raises(UsageError, match="can't be used"), folder_for(tmp_path / "something"):
+    with pytest.raises(UsageError, match="cannot be used"), folder_for(tmp_path / "something"):
         _fail()
 
 

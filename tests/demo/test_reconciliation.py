@@ -155,7 +155,7 @@ def test_a_message_comes_back_as_often_as_its_processing_fails() -> None:
         came = traces([message], replace(seen, inputs=[*seen.inputs, *again]))
         result = reconcile(came, ORDERS_DEMO.ends, counted="in")
         assert result.adds_up == adds_up
-        problem = f"message 0 ({message.kind}): was put {1 + returns} times, and not 2"
+        problem = f"message 0 ({message.kind}): was put {1 + returns} times, not 2"
         assert result.problems == (() if adds_up else (problem,))
 
 

@@ -84,7 +84,7 @@ def test_two_workers_run_python_on_the_records_that_they_read_from_kafka(
 def test_a_daemon_that_runs_is_not_started_twice(directory: Path, master: str) -> None:
     """Starting again says so, and the process stays."""
     pid = _pid(directory, "master")
-    assert "runs already" in _daemon(directory, "start-master", "--port", 1).stdout
+    assert "already runs" in _daemon(directory, "start-master", "--port", 1).stdout
     assert _pid(directory, "master") == pid
     assert _daemon(directory, "status").returncode == 0
 

@@ -86,7 +86,7 @@ def test_a_message_that_comes_round_as_a_pointer_is_counted() -> None:
 
 def test_what_is_gone_remains_and_costs_no_attempt() -> None:
     """Whatever RETRY says: it is not coming back."""
-    outputs, outcome = decided(BACK, Gone("the original is gone: jobs:2 has offsets 12 to 40"))
+    outputs, outcome = decided(BACK, Gone("the original was deleted: jobs:2 has offsets 12 to 40"))
     assert (outcome["result"], outcome["reason"], outcome["attempt"]) == ("remains", 2033, 0)
     assert "offsets 12 to 40" in outcome["detail"]
     assert not written(outputs, "jobs")

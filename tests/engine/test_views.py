@@ -35,7 +35,7 @@ def rows_of(outcomes: list[dict[str, Any]]) -> list[Row]:
 
 @given(data=st.data())
 def test_history_says_which_rule_the_next_attempt_is_by(data: st.DataObject) -> None:
-    """Of each parked message, unless outcomes do not keep what the rules ask for."""
+    """Of each parked message, unless outcomes do not have what the rules ask for."""
     decider = handler_of(data.draw(some_tables), resolve)
     kept = done(decider, SourceKind.DEAD_LETTERS, records_of(data.draw(some_letters)))
     parked = [row for row in rows_of(kept["OUT"]) if row["result"] == Result.PARKED]

@@ -68,7 +68,7 @@ def test_a_refusal_says_which_topic_and_why(
 def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The address and what to look at."""
     monkeypatch.setattr("redrive.kafka.administration.COORDINATOR", 0.3)
-    with pytest.raises(EnvironmentFault, match="localhost:1 can't tell its topics") as caught:
+    with pytest.raises(EnvironmentFault, match="localhost:1 does not list its topics") as caught:
         TopicAdministration(Connection(bootstrap_servers="localhost:1")).partitions()
     assert "bootstrap_servers" in caught.value.hint
 

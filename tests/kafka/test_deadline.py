@@ -63,7 +63,7 @@ def test_a_call_that_never_returns_is_left_behind_in_time(thread: DeadlineThread
         with pytest.raises(OutcomeUnknown, match=r"commit: .* within 0\.05 s"):
             thread.run("commit", 0.05, lambda: released.wait(FOREVER))
         assert abandoned_calls() == before + 1
-        with pytest.raises(OutcomeUnknown, match="an earlier call of this client never came back"):
+        with pytest.raises(OutcomeUnknown, match="an earlier call of this client never returned"):
             thread.run("abort", FOREVER, made.set)
         assert time.monotonic() - begun < FOREVER / 10
     finally:

@@ -122,7 +122,7 @@ def test_a_topic_that_can_not_be_created_is_a_failed_attempt(
     put, outcome = decided(Topics(refusal=code), creates=creates)
     assert put is None
     assert (outcome["result"], outcome["reason_name"]) == ("remains", reason)
-    assert f"topic {THERE} can't be created: " in outcome["detail"]
+    assert f"topic {THERE} cannot be created: " in outcome["detail"]
 
 
 def test_the_settings_name_it() -> None:

@@ -58,7 +58,7 @@ def test_a_range_that_is_not_there_is_not_passed_over(
     connection = kafka.connection
     read = reader.read_parts(connection, asked)
     assert next(read)[1].values == [b"x"]
-    with pytest.raises(TransientFault, match=f"{name}:1 gave nothing from offset 0 on"):
+    with pytest.raises(TransientFault, match=f"{name}:1 returned nothing from offset 0 on"):
         list(read)
 
 

@@ -167,7 +167,11 @@ def test_a_refused_restart_says_why(log: Callable[..., Path]) -> None:
     LogObserver().restart_refused(error)
     assert lines(path) == [
         'ERROR   a.toml:3: it is wrong [BAD]  hint="fix it"',
-        'ERROR   not restarted, the job goes on as before: 1 error in the settings  hint="fix all"',
+        (
+            "ERROR   not restarted, the job continues with the old settings: 1 error in the"
+            " settings"
+            '  hint="fix all"'
+        ),
     ]
 
 

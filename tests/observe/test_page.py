@@ -126,7 +126,7 @@ def test_a_port_that_is_taken_is_an_error_of_the_settings(observer: MetricsObser
 
 def test_an_address_of_another_machine_is_an_error_too(observer: MetricsObserver) -> None:
     """One of a range that belongs to nobody."""
-    with pytest.raises(ConfigurationError, match="can't be listened at"):
+    with pytest.raises(ConfigurationError, match="cannot be bound"):
         page_of(observer, "192.0.2.1:9464")
 
 

@@ -41,7 +41,7 @@ def test_a_span_counts_back_from_now_or_on_from_it(number: int, unit: str) -> No
         try:
             expected = NOW + direction * timedelta(**{units[unit]: number})
         except OverflowError:
-            with pytest.raises(ValueError, match="calendar"):
+            with pytest.raises(ValueError, match="out of range"):
                 parsed(f"{number}{unit}", NOW)
         else:
             assert parsed(f"{number}{unit}", NOW) == expected
@@ -50,7 +50,7 @@ def test_a_span_counts_back_from_now_or_on_from_it(number: int, unit: str) -> No
 def test_an_end_is_a_time_to_come() -> None:
     """A date that is over is refused."""
     assert parse_until("2026-02-01", NOW) == datetime(2026, 2, 1, tzinfo=UTC)
-    with pytest.raises(ValueError, match="2026-01-31 is over"):
+    with pytest.raises(ValueError, match="2026-01-31 is in the past"):
         parse_until("2026-01-31", NOW)
 
 

@@ -112,7 +112,7 @@ def test_a_folder_is_made_or_its_fault_is_told(tmp_path: Path) -> None:
     check_directory(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()
     (tmp_path / "file").write_text("")
-    with pytest.raises(EnvironmentFault, match=r"file/b can't be written: not a directory"):
+    with pytest.raises(EnvironmentFault, match=r"file/b cannot be written: not a directory"):
         check_directory(tmp_path / "file" / "b")
 
 

@@ -83,7 +83,7 @@ def test_the_put_makes_the_context_that_the_application_does_not_set(
         ("redrive.id", "1", "property redrive.id: names that begin with redrive. are Redrive's"),
         ("JMS_IBM_MQMD_Reprt", "1", "MQMD has no field Reprt"),
         ("JMS_IBM_MQMD_Report", "yes", "yes is neither a number nor a symbolic name"),
-        ("JMS_IBM_MQMD_UserIdentifier", "alice", "UserIdentifier is made by the put"),
+        ("JMS_IBM_MQMD_UserIdentifier", "alice", "UserIdentifier is set by the put"),
     ],
 )
 def test_a_property_that_is_wrong_is_refused(name: str, value: str, said: str) -> None:

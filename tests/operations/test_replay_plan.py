@@ -136,7 +136,7 @@ def test_a_plan_counts_by_reason_exception_group_and_target() -> None:
         ("2053 MQRC_Q_FULL", 2), ("2051 MQRC_PUT_INHIBITED", 1)
     ]  # fmt: skip
     for parts, name in ((plan.exceptions, "a.B"), (plan.groups, "billing")):
-        assert {(one.name, one.count) for one in parts} == {(name, 1), ("none told", 2)}
+        assert {(one.name, one.count) for one in parts} == {(name, 1), ("unknown", 2)}
     assert not planned([row(1)], ORIGINAL).exceptions
     assert [(one.name, one.count, one.example) for one in plan.targets] == [
         ("ORDERS", 2, "dlq:0:1"), ("BILLS", 1, "dlq:0:3")
@@ -156,7 +156,7 @@ def test_a_plan_for_groups_names_their_topics_and_leaves_out_the_others() -> Non
     assert {one.name for one in plan.targets} == {
         "ORDERS.billing.retry", "ORDERS.connect-sink.retry"
     }  # fmt: skip
-    assert plan.notes == ["1 messages are left out: no consumer group of theirs is known"]
+    assert plan.notes == ["1 messages are left out: their consumer group is unknown"]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_plan_leaves_out_what_is_gone_and_fetches_what_lost_its_copy(
     assert [note.partition(":")[0] for note in plan.notes] == [
         "1 message is left out", "2 messages are left out"
     ]  # fmt: skip
-    assert "payload is gone" in plan.notes[1]
+    assert "payload was deleted" in plan.notes[1]
     nothing = planned([row(0)], ORIGINAL)
     assert (nothing.count, codes(nothing), len(nothing.notes)) == (0, {}, 1)
 
@@ -261,7 +261,7 @@ def test_a_topic_made_anew_does_not_have_the_messages_of_the_one_before(
     plan = planned(rows, ORIGINAL, entries=entries)
     assert plan.messages == {"dlq": {"dlq~2:0": [9, 60]}}
     assert codes(plan) == {"restored": 1}
-    assert "payload is gone" in plan.notes[0]
+    assert "payload was deleted" in plan.notes[0]
 
 
 def test_a_plan_says_which_messages_have_no_dead_letter_header() -> None:
@@ -310,12 +310,12 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
     """With a hint how to make one."""
     path = tmp_path / "plan.json"
     path.write_text(text)
-    with pytest.raises(UsageError, match="is no plan") as refused:
+    with pytest.raises(UsageError, match="is not a replay plan") as refused:
         ReplayPlan.read(path)
     assert "redrive replay plan" in str(refused.value.hint)
     with pytest.raises(UsageError, match="there is no plan"):
         ReplayPlan.read(tmp_path / "missing.json")
-    with pytest.raises(EnvironmentFault, match="can't be read"):
+    with pytest.raises(EnvironmentFault, match="cannot be read"):
         ReplayPlan.read(tmp_path)
 
 

@@ -29,7 +29,7 @@ def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob) -> None:
         {**dead_letter(3, "2053", "nowhere"), "value": b"\x1b[2J\x00\xff"},
     ]
     topic = small_job.identity.topic
-    assert "Nothing is parked, and nothing remains." in small_job.run("ls").stdout
+    assert "No dead letters are parked or remain." in small_job.run("ls").stdout
     small_job.kafka.produce(topic, [{**letter, "partition": 0} for letter in letters])
     assert small_job.told("ls")["unread"] == 3
     assert "up to 3 messages are not in this list" in small_job.run("groups").stderr
@@ -48,7 +48,7 @@ def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob) -> None:
     waiting = small_job.told("ls")
     assert waiting["total"] == 2
     assert f"{topic}:0:1" in small_job.run("ls").stdout
-    assert "No dead letter fits these filters." in small_job.run("ls", "--destq", "x").stdout
+    assert "No dead letter matches these filters." in small_job.run("ls", "--destq", "x").stdout
     (group,) = small_job.told("groups")["groups"]
     assert (group["count"], group["destination"]) == (2, "nowhere")
     assert "100.0 %" in small_job.run("groups").stdout
@@ -102,5 +102,5 @@ def test_what_cannot_be_read_is_not_shown_as_none(tmp_path_factory: pytest.TempP
     assert "No outcomes yet" not in redrive("status", "-c", config).stdout
     for command in (["ls"], ["groups"], ["show", "orders.dlq:0:1"], ["history"]):
         result = redrive(*command, "-c", config, code=1)
-        assert "no outcome can be read" in result.output
+        assert "no outcomes can be read" in result.output
         assert "none" not in result.stdout.lower()

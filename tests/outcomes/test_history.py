@@ -90,7 +90,7 @@ def test_what_comes_next_depends_on_the_last_outcome(job: SmallJob) -> None:
     assert texts == {
         0: "nothing: it was retried",
         2: "nothing: it was forwarded",
-        3: "it stays until the rules table changes or a person deals with it",
+        3: "it stays until the rules table changes or an operator handles it",
     }
 
 
@@ -129,7 +129,7 @@ def test_a_message_without_outcome_is_explained(
     assert isinstance(answer, NotFound)
     assert hint.format(topic=topic) in answer.hint
     result = job.run("history", asked.format(topic=topic), code=1)
-    assert "there is no outcome of" in result.stderr
+    assert "no outcome of" in result.stderr
 
 
 def test_a_search_finds_by_key_reason_result_and_time(job: SmallJob, now: int) -> None:

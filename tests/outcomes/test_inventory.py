@@ -345,7 +345,7 @@ def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:
         ("reason = = 1", "Expected: an expression, found: = at character 10", "docs/ledger.md"),
         ("reason = 1 AND\n(", "found: its end", "docs/ledger.md"),
         ("reason\n= = 1", "found: = at line 2, character 3", "docs/ledger.md"),
-        ("1 = 1) OR (1 = 1", "its parentheses do not belong together", "docs/ledger.md"),
+        ("1 = 1) OR (1 = 1", "its parentheses do not match", "docs/ledger.md"),
         ("'", "Unterminated string literal at character 1", "docs/ledger.md"),
         ("reason = 'many'", "Cannot cast string 'many'", "docs/ledger.md"),
         ("CAST(origin AS INT) = 1", "Cannot cast string 'd:0", "docs/ledger.md"),
@@ -356,7 +356,10 @@ def test_a_condition_that_is_none_is_a_mistake_of_the_user(
     inventory: Inventory, where: str, told: str, hint: str
 ) -> None:
     """It is told where, in the words of the condition; the ledger is not blamed."""
-    with inventory, pytest.raises(UsageError, match=r"^--where is no condition") as refused:
+    with (
+        inventory,
+        pytest.raises(UsageError, match=r"^--where is not a valid condition") as refused,
+    ):
         inventory.letters(Selection(where=where), limit=1)
     assert told in refused.value.message
     assert hint in str(refused.value.hint)
@@ -378,7 +381,7 @@ def test_a_ledger_that_cannot_be_read_is_told_and_never_empty(
         path.write_bytes(b"nothing that was written")
     with (
         inventory,
-        pytest.raises(EnvironmentFault, match=r"the ledger in .* can't be used") as told,
+        pytest.raises(EnvironmentFault, match=r"the ledger in .* cannot be used") as told,
     ):
         inventory.letters(Selection(where=where), limit=1)
     assert "\n" not in told.value.message

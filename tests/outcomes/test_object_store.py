@@ -238,6 +238,6 @@ def test_commands_read_it_from_anywhere(small_job: SmallJob, store: S3, now: int
     assert (answer["outcomes"], answer["unprojected"], answer["notes"]) == (3, 0, [])
     assert message in told("history", message)
     assert message in told("ls", "--status", "remaining")
-    assert "files became" in told("ledger", "compact")
+    assert "files merged into" in told("ledger", "compact")
     assert message in told("ls", "--status", "remaining")
     assert not list(Path.cwd().glob("s3*"))

@@ -297,7 +297,7 @@ def test_a_ledger_of_another_topic_is_not_mixed_with_this_one(job: Job) -> None:
     create = partial(job.kafka.create, partitions=3, config=KEPT)
     other = replace(job.configuration, application=f"{job.configuration.application}-2")
     create(other.outcomes_topic)
-    with pytest.raises(EnvironmentFault, match="and not those of"):
+    with pytest.raises(EnvironmentFault, match="not those of"):
         start_projection(job.spark, other)
     topics = TopicAdministration(job.configuration.connection)
     topics.delete([job.configuration.outcomes_topic])

@@ -140,7 +140,7 @@ def test_rates_count_the_last_minute_and_the_last_hour(small_job: SmallJob, now:
 def test_without_the_outcomes_the_topics_are_counted(
     kafka: KafkaClient, job: SmallJob, now: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every number is the whole one, quarantined messages apart; results are not known."""
+    """Every number is the whole one, quarantined messages apart; results are unknown."""
     job.step(now - 400_000)
     job.step(now - 300_000)
     naive = _naive(job)
@@ -154,7 +154,7 @@ def test_without_the_outcomes_the_topics_are_counted(
     )  # fmt: skip
     assert handler.quarantined == (1, Precision.EXACT)
     assert (handler.invalid, answer.outcomes, handler.totals) == (None, None, {})
-    assert (answer.notes, answer.gap) == (("too late; results are not known",), "")
+    assert (answer.notes, answer.gap) == (("too late; results are unknown",), "")
 
 
 def test_what_could_not_be_counted_in_time_is_not_known(
@@ -169,7 +169,9 @@ def test_what_could_not_be_counted_in_time_is_not_known(
     assert row.split()[3:6] == ["?", "?", "?"]
     assert "not all of them could be read in time" in answer.stdout
     told = job.told("status")
-    assert told["problem"].startswith("what waits is not known: there is no ledger in ")
+    assert told["problem"].startswith(
+        "the number of waiting messages is unknown: there is no ledger in "
+    )
     assert told["handlers"][0]["remaining"] == {"number": None, "precision": "unknown"}
 
 
@@ -194,7 +196,7 @@ def test_a_ledger_that_cannot_be_read_hides_nothing_that_the_broker_tells(
     assert handler["parked"] == {"number": _naive(job)["parked"], "precision": "exact"}
     assert (told["outcomes"], handler["invalid"]) == (None, None)
     shown = job.run("status").stdout
-    assert "can't be used" in shown
+    assert "cannot be used" in shown
     assert "No outcomes yet" not in shown
 
 

@@ -48,7 +48,7 @@ def test_what_is_quarantined_stays_with_any_table(table: str | None) -> None:
 def test_the_next_attempt_under_a_dialect_has_a_time_but_no_rule() -> None:
     """Which rule it is depends on more of the message than the ledger has."""
     found = what_next([row(result="parked", action="RETRY")], deciders())
-    assert found.text == "attempt 3 by the rule that matches then: outcomes do not keep KEY"
+    assert found.text == "attempt 3 by the rule that matches then: outcomes do not have KEY"
     assert found.due is not None
     assert (found.due - NOON).total_seconds() == 30
     assert not found.rule_line
@@ -57,7 +57,7 @@ def test_the_next_attempt_under_a_dialect_has_a_time_but_no_rule() -> None:
 def test_who_is_held_is_tried_once_the_key_is_free() -> None:
     """Nobody knows when that is."""
     found = what_next([row(result="parked", action="", attempt=0)], deciders())
-    assert found.text == "the next attempt, once no earlier message of its key waits"
+    assert found.text == "the next attempt, once no earlier message of its key is waiting"
     assert found.due is None
 
 

@@ -112,7 +112,7 @@ def test_a_missing_end_is_shown_behind_the_last_character() -> None:
         ("ACTION(FWD) FWDQ(=)", "&DESTQ or &REPLYQ"),
         ("# why\nACTION(IGNORE)", "starts with *"),
         ("; why\nACTION(IGNORE)", "starts with *"),
-        ("ACTION(IGNORE) * why", "a line of its own"),
+        ("ACTION(IGNORE) * why", "its own line"),
         ("DESTQ(A') ACTION(IGNORE)", "a quote at both ends"),
         ("REASON(1)\u00a0ACTION(IGNORE)", "U+00A0, no-break space: write a blank"),
         ("\ufeffREASON(1)\u200bACTION(IGNORE)", "U+200B, zero width space"),

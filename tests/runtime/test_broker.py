@@ -132,7 +132,7 @@ def test_a_second_start_does_nothing(own_broker: EmbeddedBroker) -> None:
     directory = own_broker.log.parent
     assert not EmbeddedBroker(directory).start()
     assert own_broker.status().pid == pid
-    with pytest.raises(UsageError, match="runs already"):
+    with pytest.raises(UsageError, match="already runs"):
         EmbeddedBroker(directory, port=1).start()
 
 

@@ -173,7 +173,7 @@ def test_a_password_that_is_wrong_is_not_shown_either(secure: SecureBroker, tmp_
     with running(tmp_path, *arguments, REDRIVE_TEST_PASSWORD=PASSWORD) as process:
         assert process.wait(PATIENCE) == 1
     said = (tmp_path / "output.log").read_text()
-    assert "does not let us in as stranger with SASL_SSL" in said
+    assert "refuses the sign-in as stranger with SASL_SSL" in said
     assert "Traceback" in said
     assert files_with_secret(tmp_path) == []
 

@@ -44,7 +44,7 @@ def test_what_the_endpoint_refuses_is_told_without_the_secret(
     """A wrong secret, a wrong scope, and an endpoint that is not there."""
     change: dict[str, Any] = {field: value}
     connection = replace(secure.with_tokens(), **change)
-    with pytest.raises(EnvironmentFault, match="does not let us in as oauth-client") as caught:
+    with pytest.raises(EnvironmentFault, match="refuses the sign-in as oauth-client") as caught:
         check_access(connection)
     text = f"{caught.value.message} {caught.value.hint}"
     assert said in text

@@ -88,7 +88,7 @@ def test_a_path_is_relative_to_the_working_directory(
         ("JOB__CORES", "0", "OUT_OF_RANGE", "cores is 0"),
         ("JOB__SPARK_UI", "yes", "WRONG_TYPE", "spark_ui is text"),
         ("KAFKA__BOOTSTRAP_SERVER", "a:1", "UNKNOWN_KEY", "REDRIVE_KAFKA__BOOTSTRAP_SERVERS?"),
-        ("CLUSTERS__US__BOOTSTRAP_SERVERS", "a:1", "UNKNOWN_KEY", "have to be in the file"),
+        ("CLUSTERS__US__BOOTSTRAP_SERVERS", "a:1", "UNKNOWN_KEY", "must be in the file"),
         ("TOPOLOGY__FILES", "a.mqsc", "UNKNOWN_KEY", "does not name a setting"),
     ],
 )

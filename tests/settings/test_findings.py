@@ -116,7 +116,7 @@ def underlined(finding: Diagnostic) -> str:
         (GOOD + "[transforms.'a b']\npython = 'json:loads'", "BAD_VALUE", "'a b'", "underscores"),
         (IN_TRANSFORM.format("python = 'json'"), "BAD_VALUE", "'json'", "package.module:function"),
         (IN_TRANSFORM.format("python = 'json:lo'"), "BAD_VALUE", "'json:lo'", "no attribute 'lo'"),
-        (IN_TRANSFORM.format("json_patch = 'no.json'"), "BAD_VALUE", "'no.json'", "can't be read"),
+        (IN_TRANSFORM.format("json_patch = 'no.json'"), "BAD_VALUE", "'no.json'", "cannot be read"),
         (IN_TRANSFORM.format("json_patch = 'orders.rul'"), "BAD_VALUE", "'orders.rul'", "not JSON"),
         # Brokers and how to sign in
         (GOOD.replace(":9092", ""), "BAD_VALUE", '"localhost"', "host:port"),
@@ -138,14 +138,14 @@ def underlined(finding: Diagnostic) -> str:
             "'kafka.key'",
             "there is no file kafka.key",
         ),
-        (SIGNED_IN.format("sasl_password_file = '.'"), "UNREADABLE_FILE", "'.'", "can't be read:"),
+        (SIGNED_IN.format("sasl_password_file = '.'"), "UNREADABLE_FILE", "'.'", "cannot be read:"),
         # Environment variables
         (GOOD.replace("localhost", "${HOST}"), "UNSET_VARIABLE", '"${HOST}:9092"', "export HOST"),
         (GOOD.replace("localhost", "${A B}"), "BAD_VALUE", '"${A B}:9092"', "'A B' is not a valid"),
         # Handlers
         (GOOD.replace("orders.rul", "order.rul"), "MISSING_FILE", '"order.rul"', "mean orders.rul"),
         (GOOD.replace("orders.rul", "x/y"), "MISSING_FILE", '"x/y"', "there is no folder x either"),
-        (GOOD.replace("orders.rul", "."), "UNREADABLE_FILE", '"."', "can't be read: Is a dir"),
+        (GOOD.replace("orders.rul", "."), "UNREADABLE_FILE", '"."', "cannot be read: Is a dir"),
         (GOOD.replace('rules = "orders.rul"', ""), "MISSING", "[[handlers]]", "needs rules"),
         (GOOD.replace('queue = "ORDERS.DLQ"', ""), "MISSING", "[[handlers]]", "needs queue"),
         (GOOD.replace("ORDERS.DLQ", "A B"), "BAD_VALUE", '"A B"', "'A B' is not a valid name of a"),
@@ -158,12 +158,12 @@ def underlined(finding: Diagnostic) -> str:
             "belongs to Redrive",
         ),
         (GOOD.replace("ORDERS.DLQ", "__offsets"), "RESERVED", '"__offsets"', "Kafka itself"),
-        (SECOND_HANDLER.format("ORDERS.DLQ", ""), "DUPLICATE", '"ORDERS.DLQ"', "one at line 8"),
+        (SECOND_HANDLER.format("ORDERS.DLQ", ""), "DUPLICATE", '"ORDERS.DLQ"', "at line 8"),
         (
             SECOND_HANDLER.format("B", 'name = "ORDERS.DLQ"'),
             "DUPLICATE",
             '"ORDERS.DLQ"',
-            "name ORDERS.DLQ has a handler already",
+            "name ORDERS.DLQ already has a handler",
         ),
         (IN_HANDLER.format('name = "a_b"'), "BAD_VALUE", '"a_b"', "letters, digits, dots"),
         (IN_HANDLER.format(f'name = "{"n" * 230}"'), "BAD_VALUE", f'"{"n" * 230}"', "too long or"),
@@ -184,7 +184,7 @@ def test_a_finding_is_shown_with_its_line_and_a_caret(check: Check) -> None:
     """Location, message, line, caret, expectation and hint stand one below the other."""
     (finding,) = check(GOOD + "[job]\n  emitter = 'lane' # ?\n")
     assert finding.render() == (
-        "redrive.toml:11:13: error: 'lane' is no emitter [BAD_VALUE]\n"
+        "redrive.toml:11:13: error: 'lane' is not a valid emitter [BAD_VALUE]\n"
         "      emitter = 'lane' # ?\n"
         "                ^~~~~~\n"
         "    expected: one of auto, driver, lanes\n"
@@ -391,7 +391,7 @@ CLIENT = "ssl_certificate_file = 'client.pem'\nssl_key_file = '{}'\n"
             CLIENT.format("scrypt.key") + "ssl_key_password = '${WRONG}'",
             "UNREADABLE_FILE",
             "'scrypt.key'",
-            "Java can't read",
+            "Java cannot read",
         ),
         (
             CLIENT.format("client.key").replace("client.pem", "expired.pem"),
@@ -430,7 +430,7 @@ CLIENT = "ssl_certificate_file = 'client.pem'\nssl_key_file = '{}'\n"
             CLIENT.format("client.key").replace("client.pem", "traditional.key"),
             "UNREADABLE_FILE",
             "'traditional.key'",
-            "holds no certificate in PEM",
+            "has no readable certificate in PEM",
         ),
     ],
 )
@@ -500,7 +500,7 @@ IN_PROPERTIES = GOOD + '[kafka.properties]\n"{}" = {}\n'
         ("linger.ms", "'x'", "REFUSED_PROPERTY", "clients read and write"),
         ("key.deserializer", "'x'", "REFUSED_PROPERTY", "Java classes"),
         ("interceptor.classes", "'x'", "REFUSED_PROPERTY", "Java classes"),
-        ("anything", "'x'", "REFUSED_PROPERTY", "in common"),
+        ("anything", "'x'", "REFUSED_PROPERTY", "not a property of all"),
     ],
 )
 def test_a_client_property_that_is_wrong_or_refused_is_found_with_the_reason(

@@ -132,7 +132,7 @@ IN_QM1 = HANDLER + 'queue_manager = "QM1"\n'
         (IN_QM1 + 'queue = "SPAR"\n' + topology(*BOTH), "UNKNOWN_QUEUE", "did you mean SPARE?"),
         (IN_QM1 + 'queue = "OTHER"\n' + topology(*BOTH), "UNKNOWN_QUEUE", "not an alias"),
         (IN_QM1 + 'queue = "QM2"\n' + topology(*BOTH), "UNKNOWN_QUEUE", "no local queue QM2"),
-        (IN_QM1 * 2 + topology(*BOTH), "DUPLICATE", "queue DLQ@QM1 has a handler already"),
+        (IN_QM1 * 2 + topology(*BOTH), "DUPLICATE", "queue DLQ@QM1 already has a handler"),
         (topology("net/QM2.mqsc"), "MISSING_FILE", "did you mean QM1.mqsc?"),
         (topology("nets/QM1.mqsc"), "MISSING_FILE", "there is no folder nets either"),
         (topology("empty"), "MISSING_FILE", "holds no files that end in .mqsc"),
@@ -141,7 +141,7 @@ IN_QM1 = HANDLER + 'queue_manager = "QM1"\n'
         ("[topology]\nkind = 'mq'\n", "MISSING", "[topology] needs files"),
         (topology("net/moon.yaml", more="kind = 'mq'"), "CONFLICT", "of kind mqe"),
         (topology("net/moon.yaml", more="kind = 'kafka'"), "CONFLICT", "remove kind"),
-        (topology(*BOTH, more="dead_letter_queue = 'A'"), "WITHOUT_EFFECT", "contain it"),
+        (topology(*BOTH, more="dead_letter_queue = 'A'"), "WITHOUT_EFFECT", "have it"),
         (topology(*BOTH) + "[queues.A]\nmax_depth = 1\n", "WITHOUT_EFFECT", "consumer_group"),
     ],
 )
@@ -201,7 +201,7 @@ def test_options_name_files_relative_to_the_working_directory() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-c", "redrive.toml", "--topology", "net"], "the topology is that of the file"),
+        (["-c", "redrive.toml", "--topology", "net"], "-c FILE and --topology exclude each other"),
         (["--topology", "net"], "--application NAME"),
         (["--topology", "net", "--dlq", "DLQ@QM1"], "--rules FILE"),
         (["--topology", "net/QM1.mqsc", "--dlq", "DLQ@QM2", "--rules", "orders.rul"], "the topolo"),

@@ -957,13 +957,13 @@ class InlineDeadline:
     def run(self, step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
         """The answer of a call; see ``DeadlineThread.run``."""
         if self.is_abandoned:
-            raise OutcomeUnknown(f"{step}: an earlier call of this client never came back")
+            raise OutcomeUnknown(f"{step}: an earlier call of this client never returned")
         try:
             return call()
         except NeverReturns as hangs:
             self.is_abandoned = True
             hangs.args[0].scheduler.sleep(seconds)
-            raise OutcomeUnknown(f"{step}: the client did not come back") from None
+            raise OutcomeUnknown(f"{step}: the client did not return") from None
 
     def end(self) -> None:
         """Nothing to end."""

@@ -111,7 +111,7 @@ def test_a_permanent_queue_is_deleted_by_its_user_only(jobs: Jobs) -> None:
     open_dynamic_queue(network, "PERM.A", "KEPT.MODEL", dynamic_name="KEPT", lease=1.0)
     with pytest.raises(UsageError, match="2100"):
         open_dynamic_queue(network, "PERM.A", "KEPT.MODEL", dynamic_name="KEPT", lease=1.0)
-    with pytest.raises(UsageError, match="exists without an open"):
+    with pytest.raises(UsageError, match="is not a model queue"):
         open_dynamic_queue(network, "PERM.A", "DEAD.Q", dynamic_name="KEPT", lease=1.0)
 
     def is_followed() -> bool:

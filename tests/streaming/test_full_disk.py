@@ -224,8 +224,8 @@ def test_a_job_that_died_on_a_full_disk_goes_on_once_it_is_started_with_room(
     process.wait()
     refused = disk.run("run", "-c", str(job.settings))
     assert refused.returncode == 1
-    assert "can't be written: No space left on device" in refused.stderr
-    assert "make room there" in refused.stderr
+    assert "cannot be written: No space left on device" in refused.stderr
+    assert "free disk space there" in refused.stderr
     disk.make_room()
     disk.start(job.log, "run", "-c", str(job.settings))
     audit(job, 40, jobs)

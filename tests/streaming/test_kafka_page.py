@@ -213,7 +213,7 @@ def test_what_is_typed_prints_what_the_page_shows(jobs: Jobs, folder: Path) -> N
         for step in section.before
     ]
     tables = re.findall(r"^```rules\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    first = next(one for one in tables if one.startswith("* A first table"))
+    first = next(one for one in tables if one.startswith("* Starter table"))
     assert (folder / "orders.rul").read_text(encoding="utf-8") == first
     text = (folder / "redrive.toml").read_text(encoding="utf-8")
     named = [section.handler for section in sections if section.handler]

@@ -386,7 +386,7 @@ def test_forgotten_offsets_are_found_again_in_the_outcomes(jobs: Jobs) -> None:
         {TopicPartition(configuration.outcomes_topic, number): -1 for number in range(4)}
     )
     error = refused_start(jobs.start(configuration))
-    assert "do again everything that is still in the dead-letter topics" in str(error)
+    assert "repeat everything that is still in the dead-letter topics" in str(error)
     assert "--reset-offsets" in str(error.hint)
     assert len(jobs.read(orders)) == 15
 

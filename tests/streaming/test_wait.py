@@ -94,5 +94,5 @@ def test_a_broker_that_refuses_is_not_waited_for(
     (tmp_path / "redrive.toml").write_text(job.settings(more='security_protocol = "SSL"'))
     job.start(tmp_path / "redrive.toml")
     assert job.ended() == 1
-    assert "does not let us in with SSL" in job.log
+    assert "refuses the sign-in with SSL" in job.log
     assert WAITS not in job.log

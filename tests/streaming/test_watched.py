@@ -77,9 +77,9 @@ def test_a_table_that_a_config_map_brings_decides_and_a_broken_one_does_not(
     assert metric() == "1.0"
 
     mounted.write(redrive_toml=settings, orders_rul=BROKEN)
-    job.says("not restarted, the job goes on as before")
+    job.says("not restarted, the job continues with the old settings")
     assert "orders.rul:1:8: " in job.log
-    eventually(lambda: "settings or tables are refused" in status(), "status tells it")
+    eventually(lambda: "settings or tables were refused" in status(), "status tells it")
     assert metric() == "0.0"
     jobs.produce(dlq, [letter(2053, "gone", b"second")])
     eventually(lambda: bodies() == [b"first", b"second"], "the old table goes on")

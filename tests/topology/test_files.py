@@ -126,7 +126,7 @@ def test_an_insert_for_which_nothing_stands_says_what_is_missing(tmp_path: Path)
     (first, second) = read(tmp_path, "U1.mqsc").diagnostics
     assert (first.line, second.line) == (1, 2)
     assert first.hint == second.hint
-    assert "nothing stands for +AUTOCL+" in first.hint
+    assert "+AUTOCL+ has no value" in first.hint
 
 
 def test_the_scripts_of_a_folder_are_those_of_the_manager_that_is_named(tmp_path: Path) -> None:

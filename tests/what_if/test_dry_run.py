@@ -31,7 +31,7 @@ def test_what_is_told_is_what_the_job_then_does(small_job: SmallJob, tmp_path: P
     """Counts by rule and target; no topic is made, no record written, no position moved."""
     topic = small_job.identity.topic
     empty = dry_run("-c", small_job.config_file, code=0)
-    assert "nothing waits: there is nothing to do" in empty.stdout
+    assert "no messages are waiting" in empty.stdout
     small_job.kafka.produce(
         topic,
         [

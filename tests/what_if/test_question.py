@@ -111,7 +111,7 @@ def test_the_answer_is_what_the_job_then_does(
 
     again = plan(tmp_path / "new.rul", "-c", small_job.config_file, "--old", tmp_path / "new.rul")
     assert again.exit_code == 0, again.output
-    if new == NEW:  # the ledger does not keep what the other table asks for
+    if new == NEW:  # the ledger does not have what the other table asks for
         history = ask(
             Question(
                 old=small_job.configuration, new=changed, handler="orders", over=[Over.HISTORY]
@@ -140,7 +140,7 @@ def settings(tmp_path: Path) -> Path:
 
 
 def test_what_cannot_be_asked_is_told(settings: Path, tmp_path: Path) -> None:
-    """Which handler, which messages, and what the ledger does not keep."""
+    """Which handler, which messages, and what the ledger does not have."""
     new = tmp_path / "new.rul"
     result = plan(new, "-c", settings)
     assert (result.exit_code, "has 2 handlers" in result.output or "have 2" in result.output) == (
@@ -153,7 +153,7 @@ def test_what_cannot_be_asked_is_told(settings: Path, tmp_path: Path) -> None:
     assert "can't be reached" in result.output
     new.write_text("DIALECT(KAFKA)\nERRCLASS(*Timeout*) ACTION(RETRY)\n")
     result = plan(new, "-c", settings, "--handler", "orders", "--over", "history", code=2)
-    assert "the ledger does not keep ERRCLASS" in result.output
+    assert "the ledger does not have ERRCLASS" in result.output
     new.write_text("REASON(2053) ACTION(\n")
     result = plan(new, "-c", settings, "--handler", "orders", code=1)
 

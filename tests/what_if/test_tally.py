@@ -215,7 +215,7 @@ def test_a_reason_is_told_clause_by_clause() -> None:
     assert list(change.samples[0].because) == [
         "old table, line 2: REASON(MQRC_Q_FULL) matches, REASON=MQRC_Q_FULL",
         "new table, line 2: DESTQ(PAY*) matches, DESTQ=PAY.IN",
-        "the rule of the old table stands at line 3 of the new one",
+        "the rule of the old table is at line 3 of the new one",
     ]
     [gone] = answer_of([(2053, "PAY.IN")], new="REASON(2035) ACTION(DISCARD)\n").changes
     assert gone.samples[0].because[1:] == (

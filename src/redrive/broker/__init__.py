@@ -1,4 +1,4 @@
-"""An embedded Kafka broker: a real one, on this machine only, for trying and for testing."""
+"""An embedded Kafka broker: a real one, on this machine only, for trials and tests."""
 
 from redrive.broker.embedded import BrokerState, BrokerStatus, EmbeddedBroker
 from redrive.broker.several import EmbeddedCluster

@@ -27,18 +27,18 @@ _ANSWER_TIMEOUT: Final = 5.0  # seconds; an answer takes milliseconds, on a busy
 _API_VERSIONS: Final = bytes.fromhex("0000000a0012000000000000ffff")
 """The smallest request of Kafka's protocol: length, ApiVersions, version 0, number, no client id.
 
-The operating system takes connections for a process that stands still: only an answer tells."""
+The operating system accepts connections for a stopped process: only an answer is conclusive."""
 
 
 class BrokerState(StrEnum):
-    """What is known of the broker of a folder."""
+    """The state of a folder's broker."""
 
     RUNNING = "running"
     UNREACHABLE = (
-        "unreachable"  # the process is there, but does not answer: it starts, or is paused
+        "unreachable"  # the process exists, but does not answer: it is starting, or paused
     )
     STOPPED = "stopped"
-    DIED = "died"  # it was started and never stopped, and its process is gone
+    DIED = "died"  # it was started and never stopped, and its process has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class BrokerStatus:
 
 
 class EmbeddedBroker:
-    """A real Kafka broker on this machine, for trying and for testing.
+    """A real Kafka broker on this machine, for trials and tests.
 
     As a context manager it is started on entry and stopped on exit; its data stays in the folder.
 
@@ -64,12 +64,12 @@ class EmbeddedBroker:
         ...     print(broker.bootstrap_servers)
 
     Args:
-        directory: Where it keeps everything; made if missing. A later start goes on with the data.
-        port: Where clients connect; None for the port of the last start or else any free one.
-        properties: Broker properties beyond, or instead of, the ones that a single node needs.
+        directory: Folder for everything, created if missing. A later start continues with the data.
+        port: Port for clients; None for that of the last start, or any free one.
+        properties: Broker properties in addition to, or instead of, those of a single node.
         heap: Size of the Java heap as Java writes it.
-        quorum: Its place in a cluster of several brokers; None for a cluster of its own.
-        java_options: More options for the broker's Java; by default those that start it quickly.
+        quorum: Its place in a cluster of several brokers; None for a single broker.
+        java_options: More options for the broker's Java; by default those for a fast start.
     """
 
     def __init__(
@@ -121,11 +121,11 @@ class EmbeddedBroker:
             timeout: Seconds to wait for it.
 
         Returns:
-            False if it was running already.
+            False if it was already running.
 
         Raises:
             EnvironmentFault: No jars, the port is in use, or the broker did not come up.
-            UsageError: It runs already on another port than the one asked for.
+            UsageError: It already runs on another port.
         """
         deadline = time.monotonic() + timeout
         with self._folder.exclusively():
@@ -135,14 +135,14 @@ class EmbeddedBroker:
         return started
 
     def launch(self) -> bool:
-        """Start the broker and do not wait: one of several is ready only when others run too.
+        """Start the broker without waiting: one of several is ready only when others run too.
 
         Returns:
-            False if it was running already.
+            False if it was already running.
 
         Raises:
             EnvironmentFault: No jars, or the port is in use.
-            UsageError: It runs already on another port than the one asked for.
+            UsageError: It already runs on another port.
         """
         with self._folder.exclusively():
             return self._launch()
@@ -154,15 +154,15 @@ class EmbeddedBroker:
             deadline: Point of ``time.monotonic()`` at which to give up.
 
         Raises:
-            EnvironmentFault: It ended, or is not ready in time; then it is killed.
+            EnvironmentFault: It ended, or is not ready in time, and was killed.
         """
         with self._folder.exclusively():
             self._await_ready(deadline)
 
     def stop(self, *, timeout: float = STOP_TIMEOUT) -> bool:
-        """Stop the broker in an orderly way and wait until it is gone.
+        """Stop the broker cleanly and wait until it has ended.
 
-        One that does not within ``timeout`` is killed: what was acknowledged is on the disk.
+        After ``timeout`` it is killed: acknowledged records are on the disk.
 
         Returns:
             False if it was not running.
@@ -178,7 +178,7 @@ class EmbeddedBroker:
         return was_alive
 
     def terminate(self) -> None:
-        """Ask the broker to end in an orderly way, and do not wait."""
+        """Ask the broker to shut down cleanly, without waiting."""
         self._signal(signal.SIGTERM)
         self.resume()  # a paused process would never see the signal
 
@@ -193,15 +193,15 @@ class EmbeddedBroker:
         self.await_gone(STOP_TIMEOUT)
 
     def pause(self) -> None:
-        """Stop the broker's process where it is (SIGSTOP): connections stay, nothing answers."""
+        """Pause the broker's process (SIGSTOP): connections stay, nothing answers."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused broker go on (SIGCONT)."""
+        """Resume a paused broker (SIGCONT)."""
         self._signal(signal.SIGCONT)
 
     def status(self) -> BrokerStatus:
-        """What the operating system and the broker itself say about it now."""
+        """The state according to the operating system and the broker itself."""
         note = self._folder.note()
         if note is None:
             return BrokerStatus(BrokerState.STOPPED, self._folder.path, "", 0, self.log)
@@ -230,10 +230,10 @@ class EmbeddedBroker:
         if not status.pid:
             return False
         if self._port and status.bootstrap_servers != f"{HOST}:{self._port}":
-            message = f"the broker runs already, on {status.bootstrap_servers}"
+            message = f"the broker already runs on {status.bootstrap_servers}"
             raise UsageError(message, hint="stop it first: `redrive broker stop`")
         if status.state is BrokerState.UNREACHABLE:
-            message = f"the broker's process {status.pid} is there but does not answer"
+            message = f"the broker's process {status.pid} exists but does not answer"
             raise EnvironmentFault(message, hint=f"stop it and start it again; see {self.log}")
         return True
 
@@ -255,7 +255,7 @@ class EmbeddedBroker:
         if self._port:
             if not is_free(self._port):
                 message = f"port {self._port} is in use"
-                raise EnvironmentFault(message, hint="name another one, or none for a free one")
+                raise EnvironmentFault(message, hint="choose another port, or none for a free one")
             return self._port
         return last.port if last and is_free(last.port) else free_port()
 

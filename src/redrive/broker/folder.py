@@ -1,7 +1,6 @@
 """The folder of one broker: its configuration, its log, its data and a note of its process.
 
-The note is never believed alone: whether the broker runs is asked of the operating system and of
-its port.
+The note alone is not trusted: the operating system and the port show whether the broker runs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _COMPLAINT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is remembered of the last start."""
+    """The record of the last start."""
 
     port: int
     pid: int
@@ -36,7 +35,7 @@ class Note:
 
 
 class BrokerFolder:
-    """Where one broker keeps everything."""
+    """The folder of one broker."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory.resolve()
@@ -55,10 +54,10 @@ class BrokerFolder:
 
     @contextlib.contextmanager
     def exclusively(self) -> Iterator[None]:
-        """Let only one process at a time start the broker of this folder, which is made if missing.
+        """Allow only one process at a time to start the broker of this folder, created if missing.
 
         Raises:
-            EnvironmentFault: The folder can't be written.
+            EnvironmentFault: The folder cannot be written.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -71,14 +70,14 @@ class BrokerFolder:
             yield
 
     def configure(self, properties: str) -> None:
-        """Write what Kafka starts from, and put the log of the last start aside."""
+        """Write Kafka's configuration, and rotate the log of the last start."""
         self.configuration.write_text(properties)
         self.logging.write_text(LOGGING)
         if self.log.exists():
             self.log.replace(self.old_log)
 
     def note(self) -> Note | None:
-        """What is remembered of the last start; None if there was none."""
+        """The record of the last start; None if there was none."""
         try:
             values = orjson.loads(self._note.read_bytes())
         except FileNotFoundError:
@@ -86,21 +85,21 @@ class BrokerFolder:
         return Note(values["port"], values["pid"])  # earlier versions wrote more
 
     def remember(self, note: Note) -> None:
-        """Keep a note, whole or not at all."""
+        """Write a note atomically."""
         scratch = self._note.with_suffix(".tmp")
         scratch.write_bytes(orjson.dumps(asdict(note)))
         scratch.replace(self._note)
 
     def failure(self, what: str) -> EnvironmentFault:
-        """An error that quotes the last complaint in the log."""
+        """An error that quotes the last error in the log."""
         with self.log.open("rb") as log:
             log.seek(max(0, self.log.stat().st_size - _LOG_TAIL))
             complaints = _COMPLAINT.findall(log.read().decode(errors="replace"))
         reason = f": {complaints[-1]}" if complaints else ""
-        return EnvironmentFault(what + reason, hint=f"the whole story is in {self.log}")
+        return EnvironmentFault(what + reason, hint=f"see {self.log}")
 
     def wipe(self) -> None:
-        """Delete what a broker left here; a folder that holds something else stays."""
+        """Delete the broker's files; a folder with other files stays."""
         shutil.rmtree(self.data, ignore_errors=True)
         files = (self.configuration, self.logging, self._note, self.log, self.old_log, self._lock)
         for path in files:

@@ -1,4 +1,4 @@
-"""The programs of Kafka's own that a broker needs, run in its folder."""
+"""Kafka's own programs that a broker needs, run in its folder."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from redrive.jars import JarGroup, jar_files
 from redrive.java import Java, find_java
 
 _FORMAT_TIMEOUT: Final = 240.0
-"""Seconds that Kafka's tool may take to make a data folder; it takes two on an idle machine."""
+"""Seconds that Kafka's tool may take to format a data folder; it takes two on an idle machine."""
 
 
 def broker_archive(java: Java) -> ClassArchive:
-    """The archive of the classes that the broker and the tool that formats its data load.
+    """The archive of the classes of the broker and of its formatting tool.
 
     Raises:
         EnvironmentFault: A jar is missing.
@@ -34,7 +34,7 @@ def broker_archive(java: Java) -> ClassArchive:
 
 
 def format_data(folder: BrokerFolder, cluster_id: str) -> None:
-    """Format a fresh data folder for a cluster; one that has been used stays as it is.
+    """Format a fresh data folder for a cluster; a used one is not changed.
 
     Raises:
         EnvironmentFault: Kafka's tool refused, or there are no jars.
@@ -53,14 +53,14 @@ def format_data(folder: BrokerFolder, cluster_id: str) -> None:
                 timeout=_FORMAT_TIMEOUT,
             )
         except subprocess.SubprocessError as error:
-            raise folder.failure(f"the data folder {folder.data} could not be made") from error
+            raise folder.failure(f"the data folder {folder.data} could not be formatted") from error
 
 
 def start_kafka(folder: BrokerFolder, heap: str, java_options: Sequence[str] | None) -> int:
     """Start the broker's process; returns its id.
 
-    The folder is configured and formatted; the size of the heap is as Java writes it. The options
-    are by default those that start it quickly.
+    The folder is configured and formatted; the heap size is in Java's form. The options are by
+    default those for a fast start.
     """
     command = _java_command(
         folder, "kafka.Kafka", folder.configuration.name, heap=heap, options=java_options
@@ -75,7 +75,7 @@ def _java_command(
     heap: str = "512m",
     options: Sequence[str] | None = None,
 ) -> list[str]:
-    """A program of Kafka's, to be run in the folder: so no path depends on a character set."""
+    """The command of a Kafka program, run in the folder: no path depends on a character set."""
     archive = broker_archive(find_java())
     return [
         str(archive.java.executable),

@@ -11,7 +11,7 @@ from redrive.broker.configuration import HOST
 def is_free(port: int) -> bool:
     """Whether a port is free."""
     with socket.socket() as probe:
-        # A port whose last connections are still being closed can be listened on.
+        # A port whose last connections are still closing can be bound.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -21,9 +21,9 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port that is free now."""
-    # Below the ports that systems give to outgoing connections: one of those could otherwise
-    # sit on the broker's port while the broker is down.
+    """A currently free port."""
+    # Below the ports of outgoing connections, one of which could otherwise
+    # occupy the broker's port while the broker is down.
     while not is_free(port := randrange(20_000, 32_000)):  # noqa: S311 - a port is no secret
         pass
     return port

@@ -1,4 +1,4 @@
-"""Processes in the background that outlive the command which started them."""
+"""Background processes that outlive the command which started them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _POLL_INTERVAL = 0.02  # seconds
 
 
 def spawn(command: Sequence[str], log: Path, *, folder: Path) -> int:
-    """Start a process of its own session, which no terminal signal reaches; returns its id.
+    """Start a process in its own session, which no terminal signal reaches; returns its id.
 
     Its standard output and error go to the log.
     """
@@ -27,16 +27,16 @@ def spawn(command: Sequence[str], log: Path, *, folder: Path) -> int:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    # The id is all that is kept: the process may be stopped from another command.
+    # Only the id is kept: another command may stop the process.
     process.returncode = 0
     return process.pid
 
 
 def is_alive(pid: int, mark: str) -> bool:
-    """Whether a process runs and is the one meant, not a later one with the same id.
+    """Whether a process runs and is the right one, not a later one with the same id.
 
-    A process that is ending counts as alive until it has released its files and ports. The mark is
-    a text in the command line of the process meant, such as its folder.
+    An ending process counts as alive until it has released its files and ports. ``mark`` is a text
+    in its command line, such as its folder.
     """
     _reap(pid)
     if not _PROC.joinpath("self").exists():
@@ -61,13 +61,13 @@ def wait_until_gone(pid: int, mark: str, timeout: float) -> bool:
 
 
 def send_signal(pid: int, mark: str, number: signal.Signals) -> None:
-    """Send a signal to the process meant, if it still runs."""
+    """Send a signal to the right process, if it still runs."""
     if is_alive(pid, mark):
         os.kill(pid, number)
 
 
 def _reap(pid: int) -> None:
-    """Reap a child of ours that has ended; it would stay in the process table otherwise."""
+    """Reap an ended child, which would otherwise stay in the process table."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
@@ -75,7 +75,7 @@ def _reap(pid: int) -> None:
 
 
 def _is_zombie(process: Path) -> bool:
-    """Whether nothing is left of a process but its exit code, no thread either."""
+    """Whether only the exit code of a process is left, without threads."""
     state = process.joinpath("stat").read_text().rpartition(")")[2].split()[0]
     return state in {"Z", "X"} and len(list(process.joinpath("task").iterdir())) <= 1
 

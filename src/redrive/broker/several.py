@@ -1,4 +1,4 @@
-"""Several brokers on this machine as one cluster: one of them may be lost."""
+"""Several brokers on this machine as one cluster, which survives the loss of one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from redrive.errors import UsageError
 
 _HEAP: Final = "384m"
 _STOP_TOGETHER: Final = 8.0
-"""Seconds that brokers have to end in order, all at once."""
+"""Seconds for all brokers together to shut down cleanly."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What the brokers of a cluster agree on; it outlives their starts."""
+    """The common parameters of a cluster's brokers, kept between starts."""
 
     cluster_id: str
     ports: list[int]
@@ -30,16 +30,16 @@ class _Plan:
 
 
 class EmbeddedCluster:
-    """Brokers that are controllers too, each with a folder of its own inside the cluster's.
+    """Brokers that are also controllers, each with its own folder inside the cluster's.
 
     With three brokers every topic has three replicas, of which two have to be in sync: one broker
-    may be killed and nothing is lost. As a context manager it is started on entry and stopped on
-    exit; its data stays in the folder.
+    may be killed without loss. As a context manager it is started on entry and stopped on exit; its
+    data stays in the folder.
 
     Args:
-        directory: Where it keeps everything; made if missing. A later start goes on with the data.
-        brokers: How many; a later start has as many as the first.
-        properties: Broker properties beyond, or instead of, the ones that are needed.
+        directory: Folder for everything, created if missing. A later start continues with the data.
+        brokers: Number of brokers; later starts have the same number.
+        properties: Broker properties in addition to, or instead of, the defaults.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class EmbeddedCluster:
             )
             for node, port in enumerate(self._plan.ports, start=1)
         )
-        """Each of them, to be stopped, killed, paused and started by itself."""
+        """The single brokers, to stop, kill, pause and start."""
 
     @classmethod
     def found(cls, directory: Path) -> Self | None:
-        """The cluster that was started in a folder; None if none was."""
+        """The cluster that was started in a folder; None if there is none."""
         plan = _read_plan(directory.resolve())
         return None if plan is None else cls(directory, len(plan.ports))
 
@@ -96,17 +96,17 @@ class EmbeddedCluster:
         deadline = time.monotonic() + timeout
         self._directory.mkdir(parents=True, exist_ok=True)
         _file(self._directory).write_bytes(orjson.dumps(asdict(self._plan)))
-        # All of them before the first is waited for: one alone has no quorum.
+        # Start all before waiting for the first: one alone has no quorum.
         launched = [broker for broker in self.brokers if broker.launch()]
         for broker in launched:
             broker.await_ready(deadline)
         return bool(launched)
 
     def stop(self) -> bool:
-        """Stop the brokers, in an orderly way as far as they can be.
+        """Stop the brokers, cleanly as far as possible.
 
-        A broker asks the controllers before it ends; the last ones have nobody left to ask. They
-        are killed once the bound is over: whatever was acknowledged is on the disk.
+        A broker asks the controllers before it ends; the last ones have none left to ask. They are
+        killed after the timeout: acknowledged records are on the disk.
 
         Returns:
             False if none was running.
@@ -119,11 +119,11 @@ class EmbeddedCluster:
             if not broker.await_gone(max(0.0, deadline - time.monotonic())):
                 broker.kill()
         for broker in running:
-            broker.stop()  # only so that none counts as one that died
+            broker.stop()  # so that none counts as crashed
         return bool(running)
 
     def status(self) -> list[BrokerStatus]:
-        """What is known of each broker."""
+        """The status of each broker."""
         return [broker.status() for broker in self.brokers]
 
     def wipe(self) -> None:

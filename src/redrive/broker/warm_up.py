@@ -1,8 +1,8 @@
 """Waiting until a fresh broker can serve consumer groups and transactions.
 
-A broker answers on its port before the coordinators behind the internal topics are there. Until
-then a client gets NOT_COORDINATOR, which librdkafka does not always retry, and the very first
-transaction pays a second for the creation of the internal topic.
+A broker answers on its port before the coordinators of the internal topics are ready. Until then a
+client gets NOT_COORDINATOR, which librdkafka does not always retry, and the very first transaction
+pays a second for the creation of the internal topic.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The clock for retries: setting the machine's clock makes no retry early.
+"""The clock for retries: setting the machine's clock does not make retries early.
 
 A run of the query uses one clock to stamp the messages that it parks and to decide which are due.
 It starts at the wall-clock time of the run's start and counts the seconds since the machine booted,
-which nobody can set. The next run reads the wall clock again. If it was set forward in between,
-earlier copies have stamps that are too old by that much. They are judged by the old clock for one
-more interval. So a copy is due once the clock showed its stamp an interval ago.
+which cannot be set. The next run reads the wall clock again. If it was set forward in between,
+earlier copies have timestamps that are too old by that much, so the old clock applies to them for
+one more interval. So a copy is due once the clock showed its timestamp an interval ago.
 
 The entry of a share in the control topic carries the clock over restarts of the process. On another
 machine, or after a boot, nothing can be measured, and the wall clock is used unchanged.
@@ -26,7 +26,7 @@ _CLOCK: Final = "clock/"
 _SINCE_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """A clock that also counts while the machine sleeps, if there is one."""
 _MOST_CHANGES: Final = 16
-"""The most forward changes of the wall clock that are kept individually."""
+"""Maximum forward changes of the wall clock to keep individually."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,7 +34,7 @@ class SetForward:
     """One forward change of the clock."""
 
     at: float
-    """Time of the change by the present clock, in seconds since 1970."""
+    """Time of the change by the current clock, in seconds since 1970."""
     seconds: float
     """Seconds by which earlier stamps are too old."""
 
@@ -44,7 +44,7 @@ class SteadyClock:
     """The clock of one run of the query, shared by its driver and its planner."""
 
     TOLERANCE = 1.0
-    """Seconds between this clock and the wall clock that are tolerated."""
+    """Tolerated difference to the wall clock, in seconds."""
 
     offset: float
     """Time of the machine's boot, in seconds since 1970."""
@@ -87,7 +87,7 @@ class SteadyClock:
 def begin_clock(store: EntryStore, share: Share) -> SteadyClock:
     """The clock of a starting run, recorded in the control topic before it stamps anything.
 
-    No older run can emit any more.
+    Older runs can no longer emit.
 
     Raises:
         TransientFault: The broker gave no answer in time.
@@ -113,10 +113,10 @@ class _Entry:
 
     boot: str
     time: float
-    """What the clock showed when the entry was written."""
+    """The clock's time when the entry was written."""
     clock: SteadyClock
     taken: Mapping[str, float] = field(default_factory=dict)
-    """Time of the entry that this clock last took in, by overlapping share."""
+    """Time of the entry last merged into this clock, by overlapping share."""
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Self | None:
@@ -148,7 +148,7 @@ class _Entry:
 def _overlapping_clocks(
     entries: Mapping[str, Mapping[str, Any]], share: Share
 ) -> Iterator[tuple[Share, _Entry]]:
-    """Clocks of all overlapping shares: their parked messages may belong to this share now."""
+    """Clocks of all overlapping shares, whose parked messages may now belong to this share."""
     for key, content in entries.items():
         if key.startswith(_CLOCK):
             with contextlib.suppress(ValueError):
@@ -170,12 +170,12 @@ def _continue(kept: Sequence[_Entry]) -> SteadyClock:
 
 
 def _shift(known: Iterable[SetForward], by: float) -> list[SetForward]:
-    """The changes, as a clock shows them that is ahead by these seconds."""
+    """The changes as seen by a clock that is ahead by some seconds."""
     return [SetForward(one.at + by, one.seconds + by) for one in known if one.seconds + by > 0]
 
 
 def _merge_oldest(known: Iterable[SetForward]) -> tuple[SetForward, ...]:
-    """The changes, with the oldest merged into the latest of them to respect the limit."""
+    """The changes, with the oldest merged to stay within the limit."""
     changes = sorted(known)
     surplus = len(changes) - _MOST_CHANGES + 1
     oldest, newest = changes[:surplus], changes[surplus:]

@@ -1,4 +1,4 @@
-"""The control topic: which run may emit, which tables decided, where lanes began.
+"""The control topic: which run may emit, the tables of handlers, where lanes began.
 
 The topic has one partition and is compacted. Only starting instances write to it in transactions,
 with one transactional id for the whole application, so only one writes at a time: the second fences
@@ -34,7 +34,7 @@ Entries = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class TableIdentity:
-    """The table that decides on one partition of a dead-letter topic, and what it set free."""
+    """The table of one partition of a dead-letter topic, and what it released."""
 
     table: str
     """Hash of the rules table."""
@@ -47,17 +47,17 @@ class TableIdentity:
 
 
 class Wait(NamedTuple):
-    """How long messages of one partition wait under the table that decides now."""
+    """How long messages of one partition wait under the current table."""
 
     release: int
-    """Messages below this offset are free whatever their age."""
+    """Messages below this offset are free at any age."""
     interval: float | None
     """Seconds after its timestamp at which a message is due; None: never by age."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicIdentity:
-    """The topic that the job knows under a name."""
+    """The topic that the job knows by a name."""
 
     identity: str
     """Kafka's id of the topic; empty while a topic of that name is awaited."""
@@ -71,7 +71,7 @@ class TopicIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostPosition:
-    """A lane where the job can't go on: Kafka no longer has what lies at its position."""
+    """A lane where the job cannot continue: Kafka no longer has the records at its position."""
 
     source: str
     """The topic that is read for it; the handler of this topic is stopped."""
@@ -80,22 +80,22 @@ class LostPosition:
     identity: str
     """Kafka's id of the topic, if it is the source."""
     committed: int | None
-    """Where the job stands; None if the broker has forgotten it."""
+    """The job's position; None if the broker has lost it."""
     first: int
-    """The oldest record that is kept."""
+    """The oldest record on the topic."""
     end: int
     is_anew: bool
-    """Whether another topic has the name now."""
+    """Whether another topic now has the name."""
     problem: str
     hint: str
 
     @property
     def gone(self) -> int:
-        """How many offsets Kafka has deleted unread, as far as it can be told."""
+        """How many offsets Kafka has deleted unread, if known."""
         return 0 if self.is_anew else max(0, self.first - (self.committed or 0))
 
     def is_again(self, known: LostPosition | None) -> bool:
-        """Whether it is what an earlier start found."""
+        """Whether an earlier start found the same."""
         return known is not None and (known.identity, known.committed) == (
             self.identity,
             self.committed,
@@ -124,7 +124,7 @@ class ControlTopic:
         The topic exists, and the clients of the cluster read it.
 
         Raises:
-            TransientFault: The broker gave no answer in time, or another instance opened the topic.
+            TransientFault: The broker did not answer in time, or another instance opened the topic.
             ConfigurationError: A later version of Redrive has written it.
         """
         self._topic = topic
@@ -152,7 +152,7 @@ class ControlTopic:
         self.close()
 
     def write(self, entries: Mapping[str, Mapping[str, Any] | None]) -> None:
-        """Writes entries in one transaction, until readers see them; None removes an entry.
+        """Write entries in one transaction, until readers see them; None removes an entry.
 
         Raises:
             TransientFault: Another instance opened the topic for writing meanwhile, or the broker
@@ -168,7 +168,7 @@ class ControlTopic:
             for key, value in entries.items()
         ]
         # A late copy of an earlier commit is harmless: the entries are one produce batch, and an
-        # instance that can't commit opens the topic again and reads it.
+        # instance that cannot commit reopens the topic and reads it.
         with _to_be_opened_again():
             commit_records(self._producer, outputs, f"the control topic {self._topic}")
         self._await_readers()
@@ -199,7 +199,7 @@ class ControlTopic:
         tables: Mapping[TopicPartition, TableIdentity],
         more: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """Records the tables that decide from now on, by partition of a dead-letter topic.
+        """Record the current tables by partition of a dead-letter topic.
 
         Other entries may go into the same transaction. Errors as for ``write``.
         """
@@ -207,7 +207,7 @@ class ControlTopic:
         self.write({**entries, **(more or {})})
 
     def topic_of(self, name: str) -> TopicIdentity | None:
-        """The topic of a name when positions were last committed; None if never looked for."""
+        """The topic of a name when positions were last committed; None if unknown."""
         entry = self.entries.get(f"{_TOPIC}{name}")
         with contextlib.suppress(TypeError):
             return None if entry is None else TopicIdentity(**entry)
@@ -218,16 +218,16 @@ class ControlTopic:
         self.write({f"{_TOPIC}{name}": asdict(one) for name, one in topics.items()})
 
     def begin_of(self, lane: TopicPartition) -> int | None:
-        """Where a lane began when it was first seen; None if it never was."""
+        """Where a lane began when it was first seen; None if never seen."""
         begin = self.entries.get(_lane_key(_LANE, lane), {}).get("begin")
         return begin if isinstance(begin, int) else None
 
     def lost(self) -> dict[TopicPartition, LostPosition]:
-        """The lanes where the job could not go on at the last start."""
+        """The lanes whose position was lost at the last start."""
         return lost_positions(self.entries)
 
     def set_lost(self, lost: Mapping[TopicPartition, LostPosition | None]) -> None:
-        """Records where the job can't go on, and None where it can; errors as for ``write``."""
+        """Record lost positions, and None for recovered ones; errors as for ``write``."""
         self.write(
             {_lane_key(_LOST, lane): asdict(one) if one else None for lane, one in lost.items()}
         )
@@ -238,25 +238,25 @@ class ControlTopic:
 
 
 class TableFollower:
-    """Follows what changed tables set free while one run goes on.
+    """Follows what changed tables release during one run.
 
-    This class is responsible for an exact answer: a plan must not read what the new table
-    parked by the delays of the old one, nor instructions to replay what the new one evaluates.
+    Its answers must be exact: a plan must not read messages that the new table parked by the delays
+    of the old one, nor replay instructions about messages that the new table evaluates.
     """
 
     def __init__(self, cluster: Cluster, topic: str, share: str, run: int) -> None:
-        """Start to follow one run of a share; changes within other runs do not count."""
+        """Follow one run of a share; changes within other runs do not count."""
         self._topic = CompactedTopic(cluster, TopicPartition(topic, 0))
         self._key, self._run = changed_key(share), run
         self._waits: Mapping[TopicPartition, Wait] = {}
 
     def waits(self) -> Mapping[TopicPartition, Wait]:
-        """The lanes that changed tables decide; the same value while nothing changes.
+        """The lanes of changed tables; the same value while nothing changes.
 
-        It holds every change that was complete before this call.
+        It has every change that was complete before this call.
 
         Raises:
-            TransientFault: The broker gave no answer in time.
+            TransientFault: The broker did not answer in time.
         """
         for record in self._topic.visible():
             if key_of(record) == self._key and record.value is not None:
@@ -273,7 +273,7 @@ class TableFollower:
 
 
 def changed_key(share: str) -> str:
-    """Key of the entry that says what changed tables set free within the run of a share."""
+    """Key of the entry about what changed tables release within the run of a share."""
     return f"{_CHANGED}{share}"
 
 
@@ -291,7 +291,7 @@ def format_entry() -> Mapping[str, Any]:
 
 
 def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
-    """Refuses state that this release can't read; state without an entry is readable.
+    """Refuse state that this release cannot read; state without an entry is readable.
 
     Raises:
         ConfigurationError: A later version has written the control topic.
@@ -307,7 +307,7 @@ def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
 
 
 def lost_positions(entries: Mapping[str, Mapping[str, Any]]) -> dict[TopicPartition, LostPosition]:
-    """The lanes where the job can't go on, by the entries of its control topic."""
+    """The lanes with a lost position, by the entries of the control topic."""
     found = {}
     for key, entry in entries.items():
         topic, _, partition = key.removeprefix(_LOST).rpartition("/")
@@ -318,12 +318,12 @@ def lost_positions(entries: Mapping[str, Mapping[str, Any]]) -> dict[TopicPartit
 
 
 def read_entries(cluster: Cluster, topic: str, *, to_the_very_end: bool = False) -> Entries:
-    """The live entries of a control topic, or of a topic of the same form, as readers see them.
+    """The live entries of a control topic, or of a topic in the same form, as readers see them.
 
-    With ``to_the_very_end``, records of open and aborted transactions count too.
+    With ``to_the_very_end``, records of open and aborted transactions are included.
 
     Raises:
-        TransientFault: The broker gave no answer in time.
+        TransientFault: The broker did not answer in time.
     """
     entries: Entries = {}
     for key, value in read_pairs(cluster, topic, committed_only=not to_the_very_end):
@@ -339,7 +339,7 @@ def read_pairs(
     With ``committed_only``, records of open and aborted transactions are left out.
 
     Raises:
-        TransientFault: The broker gave no answer in time.
+        TransientFault: The broker did not answer in time.
     """
     lane = TopicPartition(topic, 0)
     ends = cluster.ends([lane], committed_only=committed_only)
@@ -353,7 +353,7 @@ def key_of(record: StoredRecord) -> str:
 
 
 def set_entry(entries: Entries, key: str, value: bytes | None) -> None:
-    """Adds an entry; without a value it is removed, and an entry of another form is ignored."""
+    """Add an entry; without a value it is removed, and an entry of another form is ignored."""
     if value is None:
         entries.pop(key, None)
         return
@@ -367,7 +367,7 @@ def register(cluster: Cluster, topic: str, key: str, value: Mapping[str, Any] | 
     """Writes one entry outside of any transaction, and waits until it is there; None removes it.
 
     Raises:
-        TransientFault: The broker gave no answer in time.
+        TransientFault: The broker did not answer in time.
     """
     cluster.append(topic, key.encode(), value_of(value))
 
@@ -377,7 +377,7 @@ def commit_records(
 ) -> None:
     """Writes records in one transaction of a producer that is open.
 
-    The producer has to be opened again after any fault, which names ``what`` was to be written.
+    The producer must be reopened after any fault, which names ``what`` was to be written.
 
     Raises:
         TransientFault: They were refused, or the broker gave no answer in time.
@@ -391,17 +391,17 @@ def commit_records(
         report = producer.commit()
     if not report.may_commit:
         detail = report.failed[0].detail if report.failed else "records were refused"
-        raise TransientFault(f"{what} can't be written: {detail}")
+        raise TransientFault(f"{what} cannot be written: {detail}")
 
 
 @contextlib.contextmanager
 def _to_be_opened_again() -> Iterator[None]:
-    """A lost answer as a transient fault: opening the topic again settles it."""
+    """A lost answer as a transient fault: reopening the topic settles it."""
     try:
         yield
     except FencedFault as fault:
         raise TransientFault(
-            "another instance of this application is starting at this moment",
+            "another instance of this application is starting",
             hint="start this one again",
         ) from fault
     except OutcomeUnknown as fault:

@@ -1,7 +1,7 @@
 """Fencing: runs, and the transactional ids that their emitters registered.
 
-Only Kafka is asked, so this holds on any number of machines. The entry of a share in the control
-topic names its current run, by a number that grows. A run starts in this order:
+It uses only Kafka, so it works on any number of machines. The entry of a share in the control topic
+has the increasing number of its current run. A run starts in this order:
 
     a. write the entry with the next number, and wait until readers see it;
     b. read which ids are registered, to the very end of the topic;
@@ -40,17 +40,17 @@ _INSTANCE: Final = "instance/"
 _EMITTER: Final = "emitter/"
 _OPERATOR: Final = f"{_EMITTER}operator/"
 _AT_ONCE: Final = 8
-"""The most ids that are fenced in parallel."""
+"""Maximum ids to fence in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """One start of the query, as every process that emits for it knows it."""
+    """One start of the query, as known to every process that emits for it."""
 
     application: str
     share: Share
     number: int
-    """Grows from run to run of the share."""
+    """Increases from run to run of the share."""
 
     def new_transactional_id(self) -> str:
         """A transactional id for an emitting process, kept for the life of the process."""
@@ -111,7 +111,7 @@ def begin_run(
     The details are further members of the entry: host, process, token.
 
     Raises:
-        TransientFault: The broker gave no answer in time; nothing was emitted, try again.
+        TransientFault: The broker did not answer in time; nothing was emitted, try again.
     """
     others = overlapping(store.entries, share)
     numbers = [*map(_run_number, others.values())]
@@ -128,11 +128,11 @@ def begin_run(
 
 
 def check_current(entries: Mapping[str, Mapping[str, Any]], run: RunIdentity) -> None:
-    """Checks that the entries of the control topic name this run for its share.
+    """Check that the control topic's entries name this run for its share.
 
     Raises:
         SupersededFault: A newer run has the share, or a part of it.
-        TransientFault: No run has it: nobody took over, so the question is to be asked again.
+        TransientFault: No run has it, so no other took over: check again.
     """
     others = overlapping(entries, run.share)
     newest = max(others.values(), key=_run_number, default={})
@@ -154,7 +154,7 @@ def fence_all(fencer: Fencer, ids: Iterable[str]) -> None:
     """Fences ids, some in parallel; after a fault the next start fences the rest.
 
     Raises:
-        TransientFault: An id may not be fenced: the broker gave no answer in time, or another
+        TransientFault: An id may not be fenced: the broker did not answer in time, or another
             instance fenced it at the same moment.
     """
 

@@ -1,4 +1,4 @@
-"""Held partitions: the offset up to which their messages are free now.
+"""Held partitions: the offsets up to which their messages are free.
 
 Parked messages are free when they are due, remaining messages when a new table evaluates them, and
 messages of a transmission queue while its channel runs.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeldPartition:
-    """When the messages of one partition are set free."""
+    """When the messages of one partition are released."""
 
     topic: str
     partition: int
@@ -32,25 +32,25 @@ class HeldPartition:
     interval: float | None
     """Seconds after its timestamp at which a message is due; None: never by age."""
     channel: tuple[str, str] | None = None
-    """The queue manager and the channel that move its messages; None if no channel does."""
+    """The queue manager and channel that move its messages; None without a channel."""
     is_running: bool = True
     """Whether the channel runs if no operator started or stopped it."""
     paused_by: TopicPartition | None = None
-    """Of a transmission queue: where messages wait for another try by the channel's receiver. While
+    """For a transmission queue: where messages wait for a retry by the channel's receiver. While
     one waits, the channel moves nothing else (MRRTY)."""
     behind: TopicPartition | None = None
-    """Of instructions: the partition of the remaining copies that they are about. While a new table
-    evaluates these, instructions wait: no batch holds both."""
+    """For instructions: the partition of their remaining copies. While a new table evaluates these,
+    instructions wait: no batch has both."""
     can_be_released: bool = False
     """Whether operators' commands can release messages while the job runs."""
     via: tuple[tuple[str, str], ...] = ()
     """The further connections that its channel's messages pass."""
     head: TopicPartition | None = None
-    """Of a transmission queue: where what its receiver could put nowhere is kept. Once that is
-    released the channel moves nothing else before it: it was the head of the queue."""
+    """For a transmission queue: where its undeliverable messages are kept. Once these are released
+    the channel moves nothing else before them, because they were the head of the queue."""
     is_free: bool = False
-    """Whether messages are free as soon as they are written: new ones, on so many partitions that
-    Spark's own source does not read them."""
+    """Whether messages are free as soon as they are written: new ones, on too many partitions for
+    Spark's own source."""
 
     @property
     def lane(self) -> TopicPartition:
@@ -63,7 +63,7 @@ class HeldPartition:
         return self.channel is not None or self.behind is not None or self.can_be_released
 
     def runs(self, states: States) -> bool:
-        """Whether a channel moves its messages now."""
+        """Whether a channel moves its messages."""
         return self.channel is not None and states.moves(
             self.channel, self.via, is_running=self.is_running
         )
@@ -82,7 +82,7 @@ class Offsets(Protocol):
 
 
 _SAVED: Final = 1.0
-"""Seconds of a rate that a lane may catch up after it could not be read: more would be a burst on a
+"""Seconds of a rate that a lane may catch up after it could not be read; more would be a burst on a
 target that just recovered."""
 
 
@@ -96,16 +96,16 @@ class _Bucket:
 
 
 class Pace:
-    """Limits how far lanes are read, each to its own rate (a token bucket).
+    """Limits how fast lanes are read, each at its own rate (a token bucket).
 
-    A lane starts with an empty bucket, so that a rate also holds right after a start, unless an
+    A lane starts with an empty bucket, so that a rate also applies right after a start, unless an
     upper bound is asked for.
     """
 
     def __init__(self, clock: Callable[[], float], *, at_most: bool = False) -> None:
-        """Know no lane yet; the clock gives seconds and is never set back.
+        """Start without lanes; the clock gives monotonic seconds.
 
-        With ``at_most`` the answers are an upper bound of those of another pace, which began
+        With ``at_most`` the answers are an upper bound of those of another pace, which started
         earlier.
         """
         self._clock = clock
@@ -115,7 +115,7 @@ class Pace:
     def limit(self, lane: TopicPartition, begin: int, end: int, rate: float | None) -> int:
         """The offset up to which a lane, read up to ``begin``, may be read now.
 
-        The rate is in records per second; None for no limit but the end.
+        The rate is in records per second; None for no limit except the end.
         """
         now = self._clock()
         if rate is None or begin >= end:
@@ -157,10 +157,10 @@ class HeldPartitions:
         self._rate = rate
         self._releases = Pace(time.monotonic, at_most=at_most)
         self.is_releasing = False
-        """Whether releases had more messages to set free at the last look."""
+        """Whether releases had more messages to free at the last call."""
 
     def change(self, waits: Mapping[TopicPartition, Wait]) -> None:
-        """Takes over how long messages of some partitions wait under changed tables."""
+        """Apply how long messages of some partitions wait under changed tables."""
         self._partitions = tuple(
             replace(held, **waits[held.lane]._asdict()) if held.lane in waits else held
             for held in self._partitions
@@ -174,11 +174,11 @@ class HeldPartitions:
     ) -> dict[TopicPartition, int]:
         """The offset up to which each partition is free, never below ``begin``.
 
-        The ends must be older than this call: else a message that is parked meanwhile would be free
+        The ends must be older than this call, or a message that is parked meanwhile would be free
         at once. The states say which channels run.
 
         Raises:
-            TransientFault: The broker gave no answer in time.
+            TransientFault: The broker did not answer in time.
         """
         times = {
             held.lane: self._due_before(held.interval)
@@ -232,7 +232,7 @@ class HeldPartitions:
         released: Mapping[TopicPartition, int],
         states: States,
     ) -> Iterator[tuple[TopicPartition, int]]:
-        """The offsets up to which instructions are free: at their replays' rates, lane by lane.
+        """The offsets up to which instructions are free at their replays' rates, by lane.
 
         They wait until a new table has evaluated all its messages, even over many batches: a later
         evaluation could not know that a copy was replayed meanwhile.
@@ -261,7 +261,7 @@ class HeldPartitions:
         """Transmission queues with new messages whose receiver retries a message (MRRTY).
 
         A commit returns before readers see what it wrote, so open transactions count too: nothing
-        overtakes a message that waits for its next try.
+        overtakes a message that waits for its retry.
         """
         waiting = {
             held.lane: held.paused_by

@@ -11,7 +11,7 @@ from typing import Final
 from redrive.messages import TopicPartition
 
 AUTO: Final = "auto"
-"""The setting of an instance whose share follows from the live instances."""
+"""The setting of an instance whose share depends on the live instances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class Share:
     def __post_init__(self) -> None:
         """Raises ``ValueError`` unless 1 <= number <= total."""
         if not 1 <= self.number <= self.total:
-            raise ValueError(f"{self.number}/{self.total} is no share")
+            raise ValueError(f"{self.number}/{self.total} is not a valid instance")
 
     @classmethod
     def parse(cls, text: str) -> Share:
         """Reads ``"1/2"``.
 
         Raises:
-            ValueError: The text is not of this form.
+            ValueError: The text does not have this form.
         """
         match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
         if match is None:
@@ -40,11 +40,11 @@ class Share:
         return cls(int(match[1]), int(match[2]))
 
     def owns(self, lane: TopicPartition) -> bool:
-        """Whether this share works on a partition.
+        """Whether this share includes a partition.
 
-        The partitions of one topic go round; where that begins follows from the topic's name, so
-        that many topics of one partition are shared out too. It follows from nothing else: shares
-        that do not overlap have no partition in common, whatever each instance knows of topics.
+        The partitions of a topic are assigned round-robin, starting at an offset from the topic's
+        name, so that topics with one partition are distributed too. It depends on nothing else:
+        shares that do not overlap are disjoint, whatever each instance knows of topics.
         """
         begin = zlib.crc32(lane.topic.encode())
         return (begin + lane.partition) % self.total == self.number - 1
@@ -59,7 +59,7 @@ class Share:
         return (self.number - other.number) % math.gcd(self.total, other.total) == 0
 
     def contains(self, other: Share) -> bool:
-        """Whether every partition of another share belongs to this one too."""
+        """Whether every partition of another share is also in this one."""
         return other.total % self.total == 0 and self.overlaps(other)
 
     def __str__(self) -> str:
@@ -67,14 +67,14 @@ class Share:
 
 
 def assigned(members: frozenset[str], member: str, partitions: int) -> Share | None:
-    """The share of one of the live instances: they have equal parts, in the order of their names.
+    """The share of one of the live instances, which have equal parts in order of their names.
 
-    Every instance computes this for itself. While they see different members their shares may
-    overlap; fencing (``epoch``) sees to it that one at most emits for a partition. Partitions are
-    those of all topics.
+    Every instance computes this itself. While they see different members their shares may overlap;
+    fencing (``epoch``) ensures that at most one emits for a partition. Partitions are those of all
+    topics.
 
     Returns:
-        None if the instance stands by, as there is no partition for it.
+        None if the instance stands by, because there is no partition for it.
 
     Raises:
         ValueError: The instance is not among the members.

@@ -14,16 +14,16 @@ from typing import Final
 
 _PROC: Final = Path("/proc")
 _UNKNOWN: Final = f"unknown-{uuid.uuid4().hex}"
-"""Stands for a machine whose kernel has no boot id: no other process has the same value."""
+"""Replaces the boot id of a kernel without one; unique to this process."""
 
 
 def boot() -> str:
-    """Names this boot of this machine and the origin of its clock (``time_namespaces(7)``)."""
+    """An id of this boot of this machine and the origin of its clock (``time_namespaces(7)``)."""
     return _identity("time")
 
 
 def process_table() -> str:
-    """Names the process table that this process sees (``pid_namespaces(7)``)."""
+    """An id of the process table that this process sees (``pid_namespaces(7)``)."""
     return _identity("pid")
 
 

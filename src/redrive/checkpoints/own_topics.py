@@ -7,7 +7,7 @@ from typing import Final
 from redrive.kafka.administration import NewTopic
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
-"""Largest record of retry and remaining topics, in bytes: larger than any dead letter, as its copy
+"""Largest record of retry and remaining topics, in bytes: larger than any dead letter, whose copy
 must never be refused."""
 _OUTCOME_PARTITIONS: Final = 4
 _FOREVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
@@ -16,9 +16,9 @@ _COMPACTED: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "
 
 
 def state_topic(name: str) -> NewTopic:
-    """The control topic, the topic of tables and commands, or that of the keys that wait.
+    """The control topic, the topic of tables and commands, or that of waiting keys.
 
-    One partition keeps all entries in their order.
+    One partition keeps all entries in order.
     """
     return NewTopic(name, 1, {**_COMPACTED, **_FOREVER})
 
@@ -29,13 +29,13 @@ def outcomes_topic(name: str) -> NewTopic:
 
 
 def waiting_topic(name: str, partitions: int = 1) -> NewTopic:
-    """A topic of parked messages, of orders to replay, or of messages on their way to a cluster.
+    """A topic of parked messages, of replay instructions, or of messages for another cluster.
 
-    Parked messages and orders have as many partitions as the topic that the messages came from.
+    Parked messages and instructions have as many partitions as the source topic.
     """
     return NewTopic(name, partitions, {**_FOREVER, **_LARGE})
 
 
 def remaining_topic(name: str, partitions: int) -> NewTopic:
-    """A topic of messages that no rule could place, partitioned like the topic they came from."""
+    """A topic of messages that no rule could place, partitioned like the source topic."""
     return NewTopic(name, partitions, _COMPACTED)

@@ -1,4 +1,4 @@
-"""Commits positions of lanes without records: at a start, behind markers, against expiry."""
+"""Commits positions of lanes without records: at a start, after markers, against expiry."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from redrive.messages import OutputRecord, Refused, TopicPartition
 class PositionsOnly:
     """A transaction's input without records; see ``protocol.TransactionInput``.
 
-    Offsets of a group without members expire after a while (KIP-211); and behind the last record of
-    a lane there may be markers of transactions, which look like records that wait.
+    Offsets of a group without members expire after a while (KIP-211), and after the last record of
+    a lane there may be transaction markers, which look like waiting records.
     """
 
     outputs: Sequence[tuple[int, OutputRecord]] = ()
@@ -28,7 +28,7 @@ class PositionsOnly:
         """Take the positions.
 
         Args:
-            positions: The least position of each lane; a lane that is further stays there.
+            positions: The minimum position of each lane; a lane that is further stays there.
             moved: Lanes that take this position whatever is committed: records were lost, the
                 offsets expired, or the topic was recreated under the same name.
         """
@@ -40,13 +40,13 @@ class PositionsOnly:
         return list(self._positions)
 
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
-        """Takes the committed offset if it is further: progress never goes backwards."""
+        """Use the committed offset if it is further: progress never goes backwards."""
         for lane, offset in committed.items():
             if offset is not None and lane not in self._moved:
                 self._positions[lane] = max(offset, self._positions[lane])
 
     def ends(self) -> Mapping[TopicPartition, int]:
-        """See ``TransactionInput.ends``: committing an offset again keeps it from expiring."""
+        """See ``TransactionInput.ends``; committing an offset again prevents its expiry."""
         return self._positions
 
     def decide(self) -> Questions:

@@ -1,14 +1,14 @@
 """The exactly-once protocol: one transaction carries effects, outcomes and source offsets.
 
-Everything here works behind small interfaces, without Spark or a Kafka client, so that a simulated
-cluster drives the same code through every crash.
+Everything here uses small interfaces, without Spark or a Kafka client, so that a simulated cluster
+drives the same code through every crash.
 
 The order of one emission, referred to by number below:
 
-1. Make sure of the producer. Its id is registered, then it is initialised, which fences whatever
+1. Verify the producer. Its id is registered, then it is initialised, which fences whatever
    used the id before, then the entry of the share is read: it names this run, or this run is over.
-2. Read the committed offsets, and drop every record below them: they had their effects.
-3. Decide, ask for the facts that were missing, and decide again, until none is.
+2. Read the committed offsets, and drop every record below them, which is already handled.
+3. Decide, ask for missing facts, and decide again, until none are missing.
 4. Begin, produce, flush. A verdict about the report follows (``verdicts``).
 5. Send the offsets of the lanes, and commit.
 6. A refused record aborts the transaction: its attempt has failed, facts about its topic are in
@@ -55,13 +55,13 @@ class Producer(Protocol):
         """The id; producers of one id fence each other."""
 
     def initialise(self) -> None:
-        """Fences older producers of the id, and aborts what they left open."""
+        """Fence older producers of the id, and abort their open transactions."""
 
     @property
     def may_arrive_late(self) -> bool:
         """Whether a request that ends a transaction, or adds offsets, may have been sent twice.
 
-        The first copy may still arrive later and end this producer's next transaction halfway: the
+        The first copy may still arrive later and end this producer's next transaction early: the
         records so far would be committed without their offsets, or lost.
         """
 
@@ -71,10 +71,10 @@ class Producer(Protocol):
     def produce(
         self, outputs: Iterable[tuple[int, OutputRecord]], *, with_reports: bool = True
     ) -> None:
-        """Hands over records, each with the entry number a report will carry.
+        """Hand over records, each with the entry number that a report will carry.
 
-        Without reports, refusals show only when the transaction can't be committed. Stops when the
-        transaction has to be aborted anyway.
+        Without reports, refusals show only when the transaction cannot be committed. Stops when the
+        transaction must be aborted anyway.
         """
 
     def flush(self) -> TransactionReport:
@@ -94,7 +94,7 @@ class Producer(Protocol):
 
 
 class Cluster(Protocol):
-    """Questions of an emission to the cluster, outside of any transaction.
+    """An emission's questions to the cluster, outside of any transaction.
 
     Every method raises ``TransientFault`` when no answer came in time.
     """
@@ -110,7 +110,7 @@ class Run(Protocol):
     """The run that an emitter works for."""
 
     def register(self, transactional_id: str) -> None:
-        """Makes an id known to later runs, which fence it before they read positions."""
+        """Announce an id to later runs, which fence it before they read positions."""
 
     def check_current(self) -> None:
         """Checks that this run has its share; errors as for ``epoch.check_current``."""
@@ -137,24 +137,24 @@ class TransactionInput(Protocol):
 
     @property
     def batch_limit(self) -> int:
-        """Largest produce batch that every target takes, in bytes; 1 for batches of one record."""
+        """Largest produce batch for every target, in bytes; 1 for batches of one record."""
 
     @property
     def is_packed(self) -> bool:
-        """Whether a record may fit its topic only if it is compressed well."""
+        """Whether a record may fit its topic only if it compresses well."""
 
     def learn(self, answers: Answers) -> None:
         """Takes facts."""
 
     def refuse(self, refused: Sequence[Refused], doubted: Iterable[str]) -> None:
-        """Counts the attempts of some entries as failed, and doubts facts about topics."""
+        """Count the attempts of some entries as failed, and doubt facts about topics."""
 
     @property
     def has_to_be_split(self) -> bool:
         """Whether only smaller transactions can identify the refused record, or fit."""
 
     def split(self) -> Sequence[TransactionInput]:
-        """Two smaller inputs that keep the order of each lane; none if it can't be split."""
+        """Two smaller inputs that keep the order of each lane; empty if it cannot be split."""
 
 
 class Clock(Protocol):
@@ -169,10 +169,10 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how long one emission is tried before its batch gives up."""
+    """How often and how long an emission is retried before its batch gives up."""
 
     initial_interval: float = 0.1
-    """Seconds before the second try."""
+    """Seconds before the second attempt."""
     backoff_coefficient: float = 2.0
     """Factor from one interval to the next."""
     maximum_interval: float = 5.0
@@ -190,21 +190,21 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FailedTry:
-    """One failed try of an emission that is repeated, as its warning describes it."""
+    """One failed and retried attempt of an emission, as its warning describes it."""
 
     tries: int
-    """Number of the try, from 1."""
+    """Number of the attempt, from 1."""
     lanes: tuple[TopicPartition, ...]
     transactional_id: str
     seconds: float
-    """Seconds since the first try."""
+    """Seconds since the first attempt."""
     fault: ProtocolError
     """The step that failed, with Kafka's code."""
 
 
 @dataclass(slots=True)
 class EmissionFigures:
-    """What emitting cost one emitter since it was last asked, for monitoring."""
+    """Statistics of one emitter since the last call, for monitoring."""
 
     transactions: list[float] = field(default_factory=list)
     """Seconds of each committed transaction, from its begin to the end of its commit."""
@@ -215,12 +215,12 @@ class EmissionFigures:
     refused: Counter[int] = field(default_factory=Counter)
     """Refused records by the MQ reason code that the refusal maps to."""
     retries: int = 0
-    """Failed tries of emissions that were retried."""
+    """Failed attempts of emissions that were retried."""
     opened: int = 0
     """Producers opened: the first one, and one for each that was abandoned."""
 
     def add(self, other: EmissionFigures) -> None:
-        """Adds the figures of another emitter, or later ones of the same emitter."""
+        """Add the statistics of another emitter, or later ones of the same emitter."""
         self.transactions += other.transactions
         self.records += other.records
         self.aborted += other.aborted
@@ -235,8 +235,8 @@ asks about topics that refuse, after which all their records are refused togethe
 that refuses many records one by one gets this far."""
 
 _MAXIMUM_ASKING: Final = 16
-"""The most times a slice is decided before its facts must be known: an answer can lead to another
-target, and that to another, but not for ever."""
+"""Maximum decisions of a slice before its facts must be known: an answer can lead to another
+target, and that to another, but not forever."""
 
 
 class Emitter:
@@ -261,7 +261,7 @@ class Emitter:
         """Create an emitter without a producer yet.
 
         The producers that it makes have its transactional id and are not initialised yet. The
-        default policy suits a broker restart. ``failed`` is called for every failed try that is
+        default policy suits a broker restart. ``failed`` is called for every failed attempt that is
         repeated.
         """
         self._make_producer = make_producer
@@ -273,14 +273,14 @@ class Emitter:
         self._producer: Producer | None = None
         self._batching = Batching()
         self._needed = Batching()
-        """How this batch of the query wants the producer to make produce batches."""
+        """How the producer makes produce batches in this batch of the query."""
         self._is_registered = False
         self._with_reports = False
         self._known: dict[TopicPartition, int | None] = {}
         self._figures = EmissionFigures()
 
     def begin_batch(self) -> None:
-        """Drops the known positions: another process may have moved them meanwhile.
+        """Drop the known positions, which another process may have moved meanwhile.
 
         Produce batches become large and fast again if the previous batch needed nothing else.
         """
@@ -297,7 +297,7 @@ class Emitter:
             The committed input: ``work``, or the parts that it was split into.
 
         Raises:
-            TransientFault: The policy's deadline passed. Nothing of the work is half done, and the
+            TransientFault: The policy's deadline passed. No work is half done, and the
                 same records may be emitted again later.
             SupersededFault: A newer run took over.
             FatalFault: The broker refuses for good.
@@ -363,7 +363,7 @@ class Emitter:
         self._failed(FailedTry(tries, tuple(work.lanes()), name, seconds, fault))
 
     def _emit_once(self, work: TransactionInput) -> Sequence[TransactionInput]:
-        """One try; returns the work that is left for smaller transactions."""
+        """One attempt; returns the work that is left for smaller transactions."""
         producer = self.open()
         work.resume(self._committed(work.lanes()))  # step 2
         for number in range(MAXIMUM_ROUNDS):
@@ -396,7 +396,7 @@ class Emitter:
         return self._halved(work)
 
     def _committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
-        """Positions of lanes: asked once a batch, then known from the commits made here."""
+        """Positions of lanes: read once a batch, then known from our own commits."""
         unknown = [lane for lane in lanes if lane not in self._known]
         if unknown:
             self._known.update(self._cluster.committed(unknown))
@@ -410,7 +410,7 @@ class Emitter:
             work.learn(self._cluster.answers(questions))
             if work.has_to_be_split:
                 return
-        raise TransientFault("what has to be known of the cluster changed while it was asked for")
+        raise TransientFault("facts about the cluster changed while they were being read")
 
     def _with_room(self, asked: Batching) -> Producer:
         """The producer, reopened if one of its produce batches would be too large for a target."""
@@ -463,6 +463,6 @@ class Emitter:
         if not parts:
             raise TransientFault(
                 f"the broker made {MAXIMUM_ROUNDS} transactions of one record fail",
-                hint="look at the broker's log",
+                hint="check the broker's log",
             )
         return parts

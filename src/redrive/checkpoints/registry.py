@@ -1,13 +1,13 @@
 """Registration and heartbeat of instances.
 
 An instance is alive if it is a member of a consumer group that serves no other purpose: the
-broker's session timeout is the only clock involved. On this machine its pid is looked up too, which
-answers at once. Without an answer nothing is known, and a starting instance waits. The right to
-emit does not depend on it (``epoch``).
+broker's session timeout is the only clock involved. On this machine its pid is also checked, which
+answers at once. Without an answer a starting instance waits. The right to emit does not depend on
+this (``epoch``).
 
-Instances without fixed shares (``instance = "auto"``) share the partitions out by the members of
-that group: each computes its own share, gives up the one it had, waits until the others have done
-the same, and takes it.
+Instances without fixed shares (``instance = "auto"``) distribute the partitions among the members
+of that group: each computes its new share, gives up its old one, waits until the others have done
+the same, and takes the new one.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _STARTING: Final = 15.0
 """Seconds during which an instance counts as alive before it is a member."""
 
 _AUTO: Final = f"{AUTO}-"
-"""In the names of instances without fixed shares."""
+"""Prefix of the names of instances without fixed shares."""
 
 _claimed_here: Final[set[str]] = set()
-"""Tokens of the instances that live in this process."""
+"""Tokens of the instances in this process."""
 
 
 class Registration:
@@ -58,62 +58,63 @@ class Registration:
     def __init__(self, cluster: Cluster, application: str, share: Share | None) -> None:
         """Prepare a registration; nothing is claimed yet.
 
-        A given share is fixed; without one the live instances share the partitions out.
+        A given share is fixed; without one the live instances distribute the partitions.
         """
         self._cluster = cluster
         self._application = application
         self.share = self._fixed = share
-        """What this instance works on; None for nothing, until it takes a share."""
+        """The share of this instance; None until it takes one."""
         self._wanted: Share | None = None
         self._wanted_since = 0.0
         self.is_member = False
-        """Whether the broker knew this instance when it was asked last."""
+        """Whether the broker knew this instance at the last check."""
         self._host, self._pid = socket.gethostname(), os.getpid()
         self._token = uuid.uuid4().hex
-        # By its name an instance that starts comes behind all others: it displaces none of them.
+        # Names sort a starting instance after all others, so that it displaces none of them.
         since = f"{_AUTO}{time.time_ns():020}-" if share is None else ""
         self.member = f"redrive-{application}-{since}{self._token}@{self._host}:{self._pid}"
-        """The client id of the heartbeat: no other instance has the same."""
+        """The unique client id of the heartbeat."""
         self._heartbeat: Heartbeat | None = None
 
     def join(self, topic: str) -> None:
-        """Shows from now on that this instance is alive, by a consumer of the control topic."""
+        """Start the heartbeat of this instance, by a consumer of the control topic."""
         if self._heartbeat is None:
             connection = self._cluster.connection
             self._heartbeat = Heartbeat(connection, self._application, self.member, topic)
 
     def assigned(self, partitions: int) -> Share | None:
-        """The share that this instance is to have, among those that are alive now.
+        """The share that this instance should have among the live instances.
 
-        The partitions are those of all topics that are read.
+        The partitions are those of all topics read.
 
         Returns:
             None if it has none: it stands by, as there are more instances than partitions, or is
-            not a member yet. One that is no member any more keeps what it has.
+            not a member yet. A former member keeps its share.
 
         Raises:
-            TransientFault: The broker gave no answer in time.
+            TransientFault: The broker did not answer in time.
         """
         everybody = self._cluster.members(self._application)
         self.is_member = self.member in everybody
         if not self.is_member:
             return self.share
-        # One that joined again, as after a restart of the broker, is known twice for some seconds.
+        # An instance that rejoined, as after a broker restart, is listed twice for some seconds.
         members = frozenset(filter(self._rebalances, everybody))
         return assigned(members, self.member, partitions)
 
     def take(self, share: Share, topic: str) -> str:
-        """Takes another share, once no live instance works on a part of it.
+        """Take another share, once no live instance works on part of it.
 
         The topic is the control topic.
 
         Returns:
-            Names of the instances that still work on a part; empty if the share is taken. What
-            others do not give up in 15 s is taken from them: they may not know that it is wanted.
+            Names of the instances that still work on part of it; empty if the share is taken. A
+            part that others do not give up in 15 s is taken from them, as they may not know of the
+            change.
 
         Raises:
             AlreadyRunningError: A live instance has a fixed share, which it does not give up.
-            TransientFault: The broker gave no answer in time.
+            TransientFault: The broker did not answer in time.
         """
         if share != self._wanted:
             self._wanted, self._wanted_since = share, time.monotonic()
@@ -126,14 +127,14 @@ class Registration:
         }
         if fixed:
             raise AlreadyRunningError(
-                f"an instance with a fixed share is at work: {_name(fixed)}",
-                hint='stop it, or start it again with instance = "auto" too',
+                f"an instance with a fixed share is running: {_name(fixed)}",
+                hint='stop it, or restart it with instance = "auto" too',
             )
         self.share, self._wanted = share, None
         return ""
 
     def lose(self) -> None:
-        """Notes that another instance has taken the share, or a part of it."""
+        """Note that another instance has taken the share, or part of it."""
         self.share = self._fixed
 
     def begin_run(
@@ -144,17 +145,17 @@ class Registration:
         take_over: bool,
         waiting: Callable[[str], None] = lambda _name: None,
     ) -> RunIdentity:
-        """Claims the share for this instance, so that no other instance can emit for it.
+        """Claim the share for this instance, so that no other instance can emit for it.
 
         Args:
             control: The control topic, open for writing.
             topic: Name of the control topic, which the heartbeat consumer subscribes to.
             take_over: Whether to fence a live instance instead of refusing to start.
-            waiting: Called with the name of an instance that may be dying and is waited for.
+            waiting: Called with the name of an instance that may be dying, while waiting for it.
 
         Raises:
             AlreadyRunningError: A live instance works on an overlapping share.
-            TransientFault: The broker gave no answer in time, or none about an instance.
+            TransientFault: The broker did not answer in time, or none about an instance.
         """
         assert self.share is not None, "a share is taken before"
         if not take_over:
@@ -179,12 +180,12 @@ class Registration:
         return run
 
     def release(self, control: EntryStore) -> None:
-        """Removes this instance's entry, if it still owns it, and leaves the live instances."""
+        """Remove this instance's entry, if it still owns it, and leave the live instances."""
         self.end_heartbeat()
         self.give_up(control)
 
     def give_up(self, control: EntryStore) -> None:
-        """Removes this instance's entry, if it still owns it; it works on nothing any more."""
+        """Remove this instance's entry, if it still owns it; it has no share any more."""
         if self.share is None:
             return
         entry = control.entries.get(instance_key(self.share))
@@ -193,7 +194,7 @@ class Registration:
         self.lose()
 
     def end_heartbeat(self) -> None:
-        """Leaves the group of live instances."""
+        """Leave the group of live instances."""
         _claimed_here.discard(self._token)
         if self._heartbeat is not None:
             self._heartbeat.end()
@@ -227,7 +228,7 @@ class Registration:
             members = self._cluster.members(self._application)
         except TransientFault as fault:
             raise TransientFault(
-                f"whether {_name(suspects)} still runs is not known: {fault.message}",
+                f"whether {_name(suspects)} is still running is unknown: {fault.message}",
                 hint="nothing is emitted until the broker tells; if that instance is gone for"
                 ' certain, set on_conflict = "take over"',
             ) from fault
@@ -259,12 +260,12 @@ class Registration:
 def vacant_shares(
     cluster: Cluster, application: str, topic: str, share: Share
 ) -> tuple[Share, ...]:
-    """The shares of the partitions on which no live instance works.
+    """The shares without a live instance.
 
-    One of the shares, live or not, says how many there are; the topic is the control topic.
+    ``share`` is any share, for the total number; ``topic`` is the control topic.
 
     Raises:
-        TransientFault: The broker gave no answer in time.
+        TransientFault: The broker did not answer in time.
     """
     every = [Share(number, share.total) for number in range(1, share.total + 1)]
     entries, members = read_entries(cluster, topic), cluster.members(application)

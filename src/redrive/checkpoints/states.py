@@ -5,8 +5,8 @@ control topic: a command that dies in its transaction hides later commits until 
 ends. Readers take what is visible and never wait. A command registers its transactional id, so that
 the next start, or the next command that finds something hidden, aborts its open transaction.
 
-Earlier versions kept these entries on the control topic. They are read there first and never
-written there any more; entries on the tables topic replace them.
+Earlier versions kept these entries on the control topic. They are read there first and no longer
+written there; entries on the tables topic replace them.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from redrive.messages import OutputRecord, TopicPartition
 class StatesFollower:
     """Follows the states of one application.
 
-    This class is responsible for knowing them from the first entry on; while the broker does not
-    answer, the states stay unchanged.
+    It knows them from the first entry on; while the broker does not answer, the states stay
+    unchanged.
     """
 
     def __init__(self, cluster: Cluster, application: str) -> None:
@@ -64,7 +64,7 @@ class StatesFollower:
     def states(self, *, to_the_end: bool = False) -> States:
         """The states known now; the same value while nothing changes.
 
-        The first call reads everything that is visible. With ``to_the_end`` every call does: it
+        The first call reads everything that is visible, and with ``to_the_end`` every call does: it
         then sees at least what any other follower has seen.
 
         Raises:
@@ -84,13 +84,13 @@ class StatesFollower:
         return self._states
 
     def known_ends(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The offsets up to which the states hold every instruction's plan.
+        """The offsets up to which the states have every instruction's plan.
 
         Instructions are written in one transaction with their plan, but may be visible before it:
         markers are written one by one, and another command's open transaction may hide the plan.
         The plan was written by the time they became visible, so they count once everything written
-        by then is visible. Nothing else waits meanwhile. The ends of the replay topics are those
-        for readers, fetched before this call.
+        by then is visible. Nothing else waits for this. The ends of the replay topics are those for
+        readers, fetched before this call.
         """
         if any(end > self._known.get(lane, 0) for lane, end in ends.items()):
             with contextlib.suppress(TransientFault):
@@ -125,7 +125,7 @@ def read_earlier(cluster: Cluster, topic: str) -> Entries:
     """The states that an earlier version kept on the control topic, which exists.
 
     Raises:
-        TransientFault: The broker gave no answer in time.
+        TransientFault: The broker did not answer in time.
     """
     entries = read_entries(cluster, topic)
     return {key: value for key, value in entries.items() if key.startswith(STATE_KINDS)}
@@ -148,11 +148,11 @@ class StatesWriter:
     ) -> None:
         """Open the producer, which fences and settles earlier users of its id.
 
-        Writers of one name fence each other. The application's control and tables topics exist; the
-        lanes are further partitions that the transactions write to.
+        Writers with the same name fence each other. The application's control and tables topics
+        exist; the lanes are further partitions that the transactions write to.
 
         Raises:
-            TransientFault: The broker gave no answer in time, or another writer fenced this one.
+            TransientFault: The broker did not answer in time, or another writer fenced this one.
             ConfigurationError: A later version has written the application's state.
         """
         self._cluster = cluster
@@ -186,7 +186,7 @@ class StatesWriter:
         """Writes entries, and other records with them, in one transaction.
 
         Raises:
-            TransientFault: The broker refused, or gave no answer in time.
+            TransientFault: The broker refused, or did not answer in time.
             FencedFault: Another writer of this name opened, or the job starts.
             OutcomeUnknown: The answer to the commit was lost.
         """

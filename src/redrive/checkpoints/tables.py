@@ -1,12 +1,12 @@
-"""The tables topic: every rules table that ever ran, with its text, times and users.
+"""The tables topic: every rules table that has run, with its text, times and users.
 
 The topic has one partition and is compacted: a key for each handler and table hash. An entry is
 written at the start of a run, before the first decision by its table, so the text of every table in
-an outcome is available. Entries are compressed: a topic takes 64 MiB, and a rules table shrinks to
-a tenth.
+an outcome is available. Entries are compressed: a topic accepts 64 MiB, and a rules table shrinks
+to a tenth.
 
-The topic also holds operators' commands (``states``): their keys have another form, and their
-values are JSON.
+The topic also has operators' commands (``states``): their keys have another form, and their values
+are JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.messages.schemes import OwnScheme
 
 _LARGEST_ENTRY: Final = MAX_MESSAGE_BYTES - 64 * 1024
-"""Largest entry, in bytes; the rest is left for Kafka's overhead per record."""
+"""Largest entry, in bytes; the rest is for Kafka's overhead per record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,19 @@ class RunningTable:
     handler: str
     """Name of its handler."""
     hash: str
-    """SHA-256 of what it means, as 64 hexadecimal digits."""
+    """SHA-256 of its meaning, as 64 hexadecimal digits."""
     text: str
     name: str
-    """Where the text came from."""
+    """The source of the text."""
     lines: tuple[int, ...]
     """The line of each rule."""
     schemes: tuple[OwnScheme, ...] = ()
-    """Schemes of dead letters that the settings define."""
+    """Dead-letter schemes in the settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The lines of a table's rules from some time on: comments may come and go."""
+    """The line numbers of a table's rules from some time on: comments may move them."""
 
     since: float
     """Seconds since 1970."""
@@ -57,16 +57,16 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTable:
-    """A table that ran."""
+    """A table that has run."""
 
     handler: str
     """Name of its handler."""
     hash: str
-    """SHA-256 of what it means, as 64 hexadecimal digits."""
+    """SHA-256 of its meaning, as 64 hexadecimal digits."""
     text: str | None
     """The text of the last run; None if it is too long for the topic."""
     name: str
-    """Where the text came from."""
+    """The source of the text."""
     first_run: float
     """When a run with it first began, in seconds since 1970."""
     first_by: str
@@ -77,7 +77,7 @@ class KeptTable:
     layouts: tuple[Layout, ...]
     """Lines of its rules, oldest first."""
     schemes: tuple[OwnScheme, ...] = ()
-    """Schemes of dead letters that the settings defined when a run with it last began."""
+    """Dead-letter schemes in the settings when a run with it last began."""
 
     @property
     def key(self) -> str:
@@ -99,7 +99,7 @@ class KeptTable:
             schemes = tuple(OwnScheme(**one) for one in content.pop("schemes", ()))
             return cls(**content, layouts=layouts, schemes=schemes)
         except (zlib.error, AttributeError, KeyError, TypeError) as error:
-            raise ValueError("no entry of a table") from error
+            raise ValueError("not the entry of a table") from error
 
     def entry(self) -> bytes:
         """The value of its entry; without the text if that is too long."""
@@ -111,19 +111,19 @@ class KeptTable:
 
 @dataclass(frozen=True, slots=True)
 class TablesRead:
-    """What a tables topic holds."""
+    """The content of a tables topic."""
 
     tables: Sequence[KeptTable]
     """Tables, the last started first."""
     unreadable: Sequence[str]
-    """Keys of entries that can't be read."""
+    """Keys of unreadable entries."""
 
 
 def read_tables(cluster: Cluster, topic: str) -> TablesRead:
-    """Reads every table that is kept on a tables topic, which exists.
+    """Read every table on a tables topic, which exists.
 
     Raises:
-        TransientFault: The broker gave no answer in time.
+        TransientFault: The broker did not answer in time.
     """
     # Tables are written outside of any transaction, so an operator's transaction hides none.
     entries = dict(read_pairs(cluster, topic, committed_only=False))
@@ -144,12 +144,12 @@ def read_tables(cluster: Cluster, topic: str) -> TablesRead:
 def keep_tables(
     cluster: Cluster, topic: str, running: Sequence[RunningTable], *, now: float, by: str
 ) -> None:
-    """Records that a run with these tables begins, and waits until every replica has it.
+    """Record that a run with these tables begins, and wait until every replica has it.
 
     The run begins at a time in seconds since 1970, by a user as ``user@host``.
 
     Raises:
-        TransientFault: The broker gave no answer in time.
+        TransientFault: The broker did not answer in time.
     """
     known = {one.key: one for one in read_tables(cluster, topic).tables}
     for table in running:

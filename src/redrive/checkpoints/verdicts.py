@@ -1,7 +1,7 @@
 """Verdicts on a transaction's report: commit, abort and continue, or give up.
 
-Pure functions from a report to a verdict. One place has the rules, so the simulation and the broker
-are treated alike.
+Pure functions from a report to a verdict, so that the rules are the same for the simulation and the
+broker.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class Verdict:
     commit: bool = False
     """Whether it may be committed; if not, it must be aborted."""
     refused: tuple[Refused, ...] = ()
-    """Failed attempts. They count whatever else happened to the transaction."""
+    """Failed attempts, which count whatever else happened to the transaction."""
     doubted: frozenset[str] = frozenset()
-    """Topics whose facts no longer hold: they are asked about again."""
+    """Topics whose facts may have changed and are read again."""
     fault: ProtocolError | None = None
-    """Why this producer can't continue after the abort; None if it can."""
+    """Why this producer cannot continue after the abort; None if it can."""
 
 
 def verdict_of(report: TransactionReport) -> Verdict:
-    """The verdict about a transaction that was flushed, or whose commit was refused.
+    """The verdict on a transaction that was flushed, or whose commit was refused.
 
-    A report without single records names no culprit; the transaction must then be produced again
-    with reports of them.
+    A report without single records does not name the refused ones; the transaction must then be
+    produced again with reports of them.
     """
     if report.may_commit:
         return Verdict(commit=True)

@@ -1,8 +1,8 @@
 """The ``redrive`` command line.
 
-A subcommand is a click command of its name in ``redrive.command.<name>``, or in a module of
-``_MODULES``. Modules are imported late, so that ``redrive --help`` answers at once and ``redrive
-check`` never waits for Spark. Errors of clusters and the ledger are as in ``redrive.operations``.
+A subcommand is the click command of that name in ``redrive.command.<name>``, or in the module that
+``_MODULES`` names. Modules are imported late, so that ``redrive --help`` answers at once and
+``redrive check`` does not wait for Spark.
 """
 
 from __future__ import annotations
@@ -21,40 +21,41 @@ from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError
 from redrive.printable import printable
 
 _FILE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
-"""What a machine refuses that a user can put right: no program of ours is wrong then."""
+"""Errors of the operating system that a user can fix."""
 
 SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "run": "Handle dead letters by rules tables, exactly once, until stopped.",
         "runmqdlq": "Handle one dead-letter queue by the rules table on standard input.",
         "restart": "Reload the settings and rules tables of a running job.",
-        "tables": "List the rules tables that ever ran: when, by whom, and which decides now.",
+        "tables": "List the rules tables that have run: when, by whom, and which is active.",
         "check": "Check rules tables, settings and topologies: report all errors and warnings.",
         "identify": "Show the dead letters of TOPIC: schemes, errors, groups; write starter rules.",
         "explain": "Explain rule by rule what TABLE does with one message, and when it is retried.",
         "diff": "Show the differences in meaning between the rules tables OLD and NEW.",
-        "plan": "Show what the rules table NEW would do with the messages that there are.",
-        "test": "Try sample messages on rules tables, and list those not treated as expected.",
+        "plan": "Show what the rules table NEW would do with the existing messages.",
+        "test": "Test rules tables with sample messages, and list unexpected results.",
         "fmt": "Write rules tables in their canonical form; comments are kept.",
-        "resolve": "Show the way of a put to QUEUE, step by step, as the job takes it.",
+        "resolve": "Trace a put to QUEUE step by step, as the job resolves it.",
         "topology": "Show and draw queue managers, and create the topics that they need.",
         "put": "Put a message to QUEUE, as an application does.",
-        "browse": "Show the messages on QUEUE of queue manager QM, or on TOPIC; they stay there.",
+        "browse": "Show the messages on QUEUE of queue manager QM, or on TOPIC, without"
+        " removing them.",
         "channel": "Start and stop the channels of a queue manager, and show what waits for them.",
         "queue": "Enable and disable puts, make dynamic queues, release undeliverable messages.",
-        "handler": "Show handlers that stopped, and let one go on after it lost its place.",
+        "handler": "Show stopped handlers, and resume one that lost its position.",
         "trigger": "Send the waiting messages of QM of MQ Everyplace once (triggerTransmission).",
         "status": "Show the waiting messages of every dead-letter queue, and the results so far.",
         "ls": "List dead letters: those that are parked or remain, or others by their outcome.",
-        "replay": "Replay remaining messages: plan, look at the plan, apply it; or do it at once.",
+        "replay": "Replay remaining messages: plan, review and apply; or do it at once.",
         "parked": "Retry parked messages now, or cancel their retries.",
-        "discard": "Throw remaining messages away, by a plan or at once.",
+        "discard": "Discard remaining messages, by a plan or at once.",
         "show": "Show one dead letter: why it failed, headers, body, and its history.",
         "groups": "Count dead letters by cause: reason, exception, destination, and what failed.",
-        "ack": "Acknowledge messages that remain on purpose: no alert is about them for a while.",
+        "ack": "Acknowledge messages that remain on purpose, to suppress alerts about them.",
         "history": "Show every outcome of the message ID in order, and what comes next.",
         "ledger": "Maintain the ledger, while no job runs.",
-        "console": "Serve a web console: look at groups, understand a message, send it back.",
+        "console": "Serve a web console: browse groups, inspect messages, replay them.",
         "demo": "Run the whole job on sample dead letters and an embedded broker.",
         "broker": "Run a Kafka broker, or a cluster of brokers, in the background.",
         "acls": "Print the kafka-acls commands that grant a job the rights it needs.",
@@ -111,7 +112,7 @@ class _CommandLine(click.Group):
             _report(
                 EnvironmentFault(
                     f"{place}{error.strerror}",
-                    hint="make room, see to the permissions, or choose another folder",
+                    hint="free disk space, check the permissions, or choose another folder",
                 )
             )
             ctx.exit(_ERROR)

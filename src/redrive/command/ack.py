@@ -1,4 +1,4 @@
-"""``redrive ack``: messages that remain on purpose, about which no alert is needed."""
+"""``redrive ack``: acknowledges messages that remain on purpose."""
 
 from __future__ import annotations
 
@@ -34,8 +34,13 @@ _REMAINING: Final = Selection(state=State.REMAINING)
 @click.option("--until", metavar="TIME", help="When it ends: 12h, 7d, 4w, a date, or forever.")
 @click.option("--note", default="", metavar="TEXT", help="Why they are kept.")
 @click.option("--owner", default="", metavar="NAME", help="Who looks after them.")
-@click.option("--include-new", is_flag=True, help="Cover messages, too, that come later.")
-@click.option("--list", "lists", is_flag=True, help="List those in effect, or of an --owner.")
+@click.option("--include-new", is_flag=True, help="Cover later messages too.")
+@click.option(
+    "--list",
+    "lists",
+    is_flag=True,
+    help="List the acknowledgements in effect, all or those of --owner.",
+)
 @click.option("--undo", default="", metavar="ID", help="End this acknowledgement now.")
 @table_options
 def ack(
@@ -50,7 +55,7 @@ def ack(
     undo: str,
     as_json: bool,
 ) -> None:
-    """Acknowledge messages that remain on purpose: no alert is about them for a while.
+    """Acknowledge messages that remain on purpose, to suppress alerts about them.
 
     \b
     redrive ack --handler orders.dlq --rule 12 --until 7d --note "kept for the audit"
@@ -60,10 +65,10 @@ def ack(
     redrive ack --list
     redrive ack --undo 5f2ac9d0
 
-    Nothing changes about the messages: rules and replays treat them as before, and ls, groups and
-    status show them, marked. They are those that remain by now and fit the options of redrive ls;
-    with --include-new those too that come later. The metrics of unacknowledged messages leave them
-    out, and so do the alerts. With --until forever they are archived: groups are shown last.
+    The messages stay as they are: rules and replays treat them as before, and ls, groups and status
+    mark them. It covers those that remain now and match the options, as of redrive ls; with
+    --include-new also later ones. The metrics of unacknowledged messages leave them out, and so do
+    the alerts. With --until forever they are archived: groups list them last.
 
     Exit codes: 0 done, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -79,7 +84,7 @@ def ack(
             if as_json:
                 print_json({"undone": undo})
             else:
-                click.echo(f"{undo}: taken back; alerts are about these messages again")
+                click.echo(f"{undo}: removed; these messages raise alerts again")
         return
     one, answer = acknowledge(
         settings, selection, operator=this_user(), until=until or "", note=note, owner=owner,
@@ -91,13 +96,13 @@ def ack(
         until = "forever" if one.until is None else f"until {_moment(one.until)} UTC"
         click.echo(
             f"{one.id}: {counted(answer.found, 'remaining message')} acknowledged"
-            f" {until}; redrive ack --undo {one.id} takes it back"
+            f" {until}; redrive ack --undo {one.id} removes it"
         )
         print_notes(answer.all_notes())
 
 
 class NothingRemains(UsageError):
-    """No message fits that could be acknowledged."""
+    """No remaining message matches."""
 
 
 def acknowledge(
@@ -110,17 +115,18 @@ def acknowledge(
     owner: str,
     covers_new: bool,
 ) -> tuple[Acknowledgement, Answer[int]]:
-    """Acknowledges messages that remain; ``until`` and ``note`` as the options of the command.
+    """Acknowledge remaining messages.
 
-    It returns the acknowledgement, and how many messages it covers.
+    ``until`` and ``note`` are the command's options. Returns the acknowledgement, and how many
+    messages it covers.
 
     Raises:
-        NothingRemains: No message fits.
-        UsageError: The selection, the time or the note can't be.
+        NothingRemains: No message matches.
+        UsageError: The selection, the time or the note is not valid.
     """
     if selection.state not in {State.OPEN, State.REMAINING}:
         raise UsageError(
-            f"--status {selection.state}: no alert is about these", hint="leave out --status"
+            f"--status {selection.state}: these raise no alert", hint="leave out --status"
         )
     if not until or not note:
         raise UsageError("an acknowledgement needs --until and --note")
@@ -137,8 +143,9 @@ def acknowledge(
     answer = ask_inventory(settings, one.selection, lambda it: it.covered(one))
     if not answer.found and not covers_new:
         raise NothingRemains(
-            "no remaining message fits these options",
-            hint="redrive ls --status remaining lists them; --include-new covers those that come",
+            "no remaining message matches these options",
+            hint="redrive ls --status remaining lists remaining messages; --include-new"
+            " covers later ones",
         )
     write_states(settings.job, [one.entry()])
     return one, answer
@@ -190,7 +197,7 @@ def _list(settings: Settings, owner: str, *, as_json: bool) -> None:
 
 
 def take_back(settings: Settings, name: str, operator: str) -> None:
-    """Ends an acknowledgement now; raises ``UsageError`` if it is not in effect."""
+    """End an acknowledgement now; raises ``UsageError`` if it is not in effect."""
     found = next((one for one in _in_effect(settings) if one.id == name), None)
     if found is None:
         raise UsageError(
@@ -200,7 +207,7 @@ def take_back(settings: Settings, name: str, operator: str) -> None:
 
 
 def _in_effect(settings: Settings) -> Sequence[Acknowledgement]:
-    """The acknowledgements in effect; for a part of a job, only those of its handlers."""
+    """The acknowledgements in effect; for part of a job, only those of its handlers."""
     job = settings.job
     with open_cluster(job.connection) as cluster:
         found = acknowledgements_in_effect(job, cluster)
@@ -215,7 +222,7 @@ def _time(text: str) -> datetime | None:
         return parse_until(text, datetime.now(UTC))
     except ValueError as error:
         raise UsageError(
-            f"--until {text} is not a time to come", hint="give 12h, 7d, 4w, 2027-01-31, or forever"
+            f"--until {text} is not a future time", hint="give 12h, 7d, 4w, 2027-01-31, or forever"
         ) from error
 
 

@@ -20,7 +20,7 @@ from redrive.settings import read_settings
     "--target",
     "targets",
     metavar="TOPIC",
-    help_text="A topic that messages name, on which rules put them; 'orders.*' for a prefix.",
+    help_text="A topic named by messages that rules put to; 'orders.*' for a prefix.",
 )
 @click.option(
     "--principal",
@@ -31,7 +31,7 @@ from redrive.settings import read_settings
 def acls(config: Path, targets: tuple[str, ...], principal: str | None, *, as_json: bool) -> None:
     """Print the kafka-acls commands that grant a job the rights it needs.
 
-    It needs no others. Each has its reason; those marked "optional" are not required. The cluster
+    The list is complete. A comment says what each right is for, or that it is optional. The cluster
     is not asked.
 
     \b
@@ -67,6 +67,6 @@ def acls(config: Path, targets: tuple[str, ...], principal: str | None, *, as_js
     named = open_targets(job)
     if named and not targets:
         click.echo(
-            f"note: {', '.join(named)} put on topics that messages name: give these with --target",
+            f"note: {', '.join(named)} put to topics that messages name: list these with --target",
             err=True,
         )

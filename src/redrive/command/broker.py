@@ -49,12 +49,12 @@ def broker() -> None:
     "--port",
     "-p",
     type=click.IntRange(1, 65535),
-    help="Port for clients; by default the one of the last start, or else a free one.",
+    help="Port for clients; by default that of the last start, or a free one.",
 )
 @number_option(
     "--brokers",
-    "Brokers of the cluster, by default as many as there are, or else one. With three, topics"
-    " have three replicas, and one broker may be lost.",
+    "Brokers of the cluster: by default the existing ones, or one. With three, topics"
+    " have three replicas and survive the loss of one broker.",
     most=9,
 )
 @repeated_option(
@@ -83,7 +83,7 @@ def start(
     if not as_json:
         click.echo(f"Starting Kafka on {find_java()} ...", err=True)
     started = embedded.start()
-    _print(embedded, as_json=as_json, note="" if started else "it was running already")
+    _print(embedded, as_json=as_json, note="" if started else "it was already running")
 
 
 @broker.command()
@@ -137,7 +137,7 @@ def _new_broker(
     if brokers == 1 and cluster is None:
         return EmbeddedBroker(directory, port=port, properties=properties)
     if port is not None:
-        message = "only a single broker has a port of its choice"
+        message = "--port is for a single broker"
         raise click.BadParameter(message, param_hint="--port")
     if cluster is None and EmbeddedBroker(directory).status().bootstrap_servers:
         message = f"{directory} holds a single broker"

@@ -1,4 +1,4 @@
-"""``redrive browse``: show the messages of a queue or topic without reading them off it."""
+"""``redrive browse``: shows the messages of a queue or topic without removing them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def browse(
     remaining: bool,
     as_json: bool,
 ) -> None:
-    """Show the messages on QUEUE of queue manager QM, or on TOPIC; they stay there.
+    """Show the messages on QUEUE of queue manager QM, or on TOPIC, without removing them.
 
     \b
     redrive browse orders.dlq --bootstrap-server localhost:9092
@@ -71,20 +71,20 @@ def browse(
     redrive browse QM1 DLQ --from latest --count 1 --json
     redrive browse QM1 --remaining
 
-    A topic needs no definitions. With -c FILE, by default redrive.toml, the messages are shown that
-    the job has not read yet, and dead letters of your own format are known.
+    A topic needs no definitions. With -c FILE, by default redrive.toml, it shows the messages that
+    the job has not read yet, and knows the [schemes] of the settings.
 
-    Of a transmission queue all topics are shown. A message counts as read once the job has taken it
-    from a transmission queue, or the consumer group that bindings name has read it; a queue without
-    a group keeps all messages of its topic. Waiting messages are shown in the order in which the
+    For a transmission queue it shows all topics. A message counts as read once the job has taken it
+    from a transmission queue, or the consumer group of the bindings has read it; a queue without a
+    group keeps all messages of its topic. Waiting messages are shown in the order in which the
     queue delivers them: by priority and then by time; with MSGDLVSQ(FIFO), and from either end of
     the topic, by time alone. Messages that the receiving end of a channel retries are on the
     transmission queue.
 
     --remaining shows undeliverable messages: they were put to QM, or were on a transmission queue
-    of it, and no queue took them, not even a dead-letter queue. The job keeps them and retries them
-    when it starts with changed definitions, or by redrive queue release; redrive history ID shows
-    the reason. Messages that a receiver still retries are not among them, but counted.
+    of it, and no queue accepted them, not even a dead-letter queue. The job keeps them and retries
+    them when it starts with changed definitions, or by redrive queue release; redrive history ID
+    shows the reason. Messages that a receiver still retries are not among them, but counted.
 
     Exit codes: 0 shown, also if there is nothing; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -95,9 +95,9 @@ def browse(
             found = browse_topic(
                 cluster, topic, start=begin, count=count, group=group, schemes=schemes
             )
-        nothing = f"{topic} holds no message"
+        nothing = f"{topic} has no messages"
         if begin is Start.WAITING and not bootstrap_server:
-            nothing += " that the job has not read; --from earliest shows all that it keeps"
+            nothing += " that the job has not read; --from earliest shows all messages of the topic"
         _show(found, mask, nothing, as_json=as_json)
         return
     network = read_network(config, bootstrap_server, files)
@@ -112,8 +112,8 @@ def browse(
     topics = topics_of_queue(network.topology, queue_manager, queue)
     found = browse_queue(network, topics, start=Start(start), count=count)
     names = ", ".join(one.topic for one in topics)
-    unread = " that was not read yet" if start == Start.WAITING else ""
-    nothing = f"{queue}@{queue_manager} holds no message{unread} (topic {names})"
+    unread = " unread" if start == Start.WAITING else ""
+    nothing = f"{queue}@{queue_manager} has no{unread} messages (topic {names})"
     _show(found, network.mask, nothing, as_json=as_json)
 
 
@@ -172,7 +172,7 @@ def _lines(message: BrowsedMessage) -> Iterator[str]:
     if message.is_retried:
         yield "    the receiver retries it"
     if message.is_undeliverable:
-        yield "    the receiver could put it nowhere, and the channel stopped"
+        yield "    no queue accepted it, and the channel stopped"
     for name, value in message.headers:
         yield f"    {name}: {_text(value)}"
     profile = message.dead_letter

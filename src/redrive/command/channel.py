@@ -45,12 +45,12 @@ def channel() -> None:
     redrive channel stop QM1 QM1.QM2
     redrive channel start QM1 QM1.QM2
 
-    A channel belongs to the queue manager that sends; in MQ Everyplace it is a connection, and a
-    home-server queue's belongs to the one that pulls, by the name of the one it pulls from. Without
-    CHANNEL the command is for all of them. A stopped channel holds its messages on the transmission
-    queue, in order; the running job follows within a moment, and the state outlasts it. The job
-    stops a channel at a message that its receiver can put on no queue, not even on a dead-letter
-    queue, unless the settings say on_undeliverable = "keep aside".
+    A channel belongs to the sending queue manager. In MQ Everyplace it is a connection; that of a
+    home-server queue belongs to the manager that pulls, and is named after the one pulled from.
+    Without CHANNEL the command is for all of them. A stopped channel holds its messages on the
+    transmission queue, in order. The running job applies the change within seconds, and the state
+    is kept. The job stops a channel at a message that no queue accepts at its receiver, not even a
+    dead-letter queue, unless the settings say on_undeliverable = "keep aside".
 
     Exit codes: 0 done, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -87,7 +87,7 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
     Example: redrive channel status QM1 --json
 
     Retried are messages that the receiving end tries to put again, MRRTY times, because their queue
-    is full or takes no puts; the channel is paused meanwhile. Remaining are undeliverable messages:
+    is full or put-inhibited; the channel is paused meanwhile. Remaining are undeliverable messages:
     redrive browse QM --remaining shows them. A channel is retrying if no queue manager of the
     topology has its receiver.
     """
@@ -165,8 +165,8 @@ def queue() -> None:
     redrive queue release QM1
 
     QUEUE may be local, an alias or a remote definition of QM: a put fails with MQRC_PUT_INHIBITED
-    if any object on its path does not allow it. The running job follows within a moment, and the
-    state outlasts it.
+    if any object on its path does not allow it. The running job applies the change within seconds,
+    and the state is kept.
 
     Exit codes: 0 done, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -215,10 +215,10 @@ def disable_put(queue_manager: str, name: str, config: Path | None) -> None:
 def release_kept(queue_manager: str, name: str, config: Path | None) -> None:
     """Retry the undeliverable messages of QM once.
 
-    QUEUE is a transmission queue of QM; by default all of them, and messages put to QM itself.
+    QUEUE is a transmission queue of QM; by default all of them, and the messages put to QM itself.
     The running job puts the messages, or keeps them again; redrive browse QM --remaining shows
-    them. A channel that an undeliverable message stopped is started by redrive channel start,
-    which releases its messages too.
+    them. A channel that an undeliverable message stopped is started by redrive channel start, which
+    releases its messages too.
 
     Example: redrive queue release QM1 QM2
     """
@@ -236,7 +236,7 @@ def release_kept(queue_manager: str, name: str, config: Path | None) -> None:
     default="AMQ.*",
     show_default=True,
     metavar="NAME",
-    help="DynamicQName; an asterisk at its end stands for 16 digits of our own.",
+    help="DynamicQName; an asterisk at its end becomes 16 generated digits.",
 )
 @click.option(
     "--lease",
@@ -360,8 +360,8 @@ def trigger(queue_manager: str, config: Path | None) -> None:
     \b
     redrive trigger MOON
 
-    Messages on QM's asynchronous definitions are sent, and QM's home-server queues pull, whatever
-    the state of the connection: those that wait now, not those that arrive later.
+    It sends the messages on QM's asynchronous definitions, and QM's home-server queues pull,
+    whatever the state of the connection. Only messages that wait now are moved, not later ones.
 
     Prints the number of released messages.
 

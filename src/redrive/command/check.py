@@ -1,4 +1,4 @@
-"""``redrive check``: every finding in rules tables, settings and topologies."""
+"""``redrive check``: reports every finding in rules tables, settings and topologies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from redrive.topology.names import Names
 
 _KIND: Final = re.compile(r"^kind:\s*(\w+)", re.MULTILINE)
 _SEVERITIES: Final = tuple(Severity)
-"""The most severe one first."""
+"""The most severe first."""
 _YAML_KINDS: Final = {"mqe": "MQ Everyplace network", "bindings": "bindings"}
 _KINDS_BY_SUFFIX: Final = {CONFIGURATION_SUFFIX: "qm.ini", JSON_SUFFIX: "MQSC commands in JSON"}
 _SETTINGS: Final = ".toml"
@@ -122,9 +122,9 @@ def _check_settings(file: str) -> FileFindings:
     "--fail-on",
     values=Severity,
     default=Severity.ERROR,
-    help_text="The least severe finding that makes the exit code 1.",
+    help_text="The least severe level with exit code 1.",
 )
-@click.option("--quiet", "-q", is_flag=True, help="Print only the findings that make it 1.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only findings of that level or above.")
 @choice_option(
     "--format",
     "form",
@@ -157,7 +157,7 @@ def check(
 
     The comment * redrive: allow CODE above a rule allows a warning or note about it.
 
-    Exit codes: 0 nothing that --fail-on names, 1 findings, 2 usage.
+    Exit codes: 0 no finding that --fail-on names, 1 findings, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     has_settings = any(Path(name).suffix == _SETTINGS for name in files)
     options = _Options(strict=not lenient, input_queue=input_queue, has_settings=has_settings)
@@ -173,10 +173,7 @@ def check(
 
 
 def _without_duplicates(checked: Sequence[FileFindings]) -> list[FileFindings]:
-    """Drops findings that are reported with their own file too.
-
-    Settings have the findings of their tables, which may be checked as well.
-    """
+    """Drops the findings of a table that its settings report too."""
     own = {Path(one.file).resolve(): set(map(_identity, one.findings)) for one in checked}
 
     def is_first(finding: Diagnostic, one: FileFindings) -> bool:
@@ -193,7 +190,6 @@ def _identity(finding: Diagnostic) -> tuple[object, ...]:
 
 
 def _check_files(files: Sequence[str], options: _Options) -> Iterator[FileFindings]:
-    """Every file in the order of the command line, those of a folder by name."""
     of_topology = {name: sources for name in files if (sources := _definitions(name))}
     together = dict.fromkeys(source for sources in of_topology.values() for source in sources)
     result = read_topology(list(together))
@@ -219,7 +215,7 @@ def _check_files(files: Sequence[str], options: _Options) -> Iterator[FileFindin
 
 
 def _definitions(name: str) -> Sequence[Source]:
-    """The files of a topology in an argument; none if it is a file of another kind."""
+    """The files of a topology in an argument; empty if it is a file of another kind."""
     if name == STANDARD_INPUT:
         return ()
     sources = read_sources(name)

@@ -28,7 +28,7 @@ _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """How users sign in, and under which names and with which certificate they come."""
+    """How users sign in, and the host names and certificate of the console."""
 
     tokens: Path | None = None
     access: Path | None = None
@@ -49,13 +49,13 @@ class Entrance:
         if bool(self.proxy_header) != bool(self.proxy_from):
             raise UsageError(
                 "--proxy-header and --proxy-from go together",
-                hint="anybody else could send the header: name the proxy's address",
+                hint="otherwise anyone could send the header: name the proxy's address",
             )
         if self.proxy_groups_header and not self.proxy_header:
             raise UsageError("--proxy-groups-header needs --proxy-header")
         if self.proxy_header and not self.access:
             raise UsageError(
-                "--proxy-header needs --access", hint="it gives roles to the proxy's users"
+                "--proxy-header needs --access", hint="it assigns the roles of the proxy's users"
             )
         if bool(self.certificate) != bool(self.key):
             raise UsageError("--certificate and --key go together")
@@ -68,19 +68,25 @@ class Entrance:
 )
 @number_option(
     "--four-eyes-above",
-    "Plans for more messages are applied by somebody else than who made them.",
+    "Plans for more messages need a second person to apply them.",
     least=0,
 )
-@click.option("--tokens", type=EXISTING_FILE, help="Users and their tokens; asks for a login.")
 @click.option(
-    "--access", type=EXISTING_FILE, help="Roles of users and groups, and [oidc]: who names them."
+    "--tokens", type=EXISTING_FILE, help="File of users and their tokens; users must sign in."
 )
-@click.option("--proxy-header", default="", metavar="NAME", help="Names the user of a proxy.")
-@click.option("--proxy-groups-header", default="", metavar="NAME", help="Names the groups.")
-@repeated_option("--proxy-from", metavar="NET", help_text="Where the proxy connects from.")
+@click.option(
+    "--access",
+    type=EXISTING_FILE,
+    help="Roles of users and groups, and [oidc], the provider to sign in with.",
+)
+@click.option("--proxy-header", default="", metavar="NAME", help="Header with the user's name.")
+@click.option(
+    "--proxy-groups-header", default="", metavar="NAME", help="Header with the user's groups."
+)
+@repeated_option("--proxy-from", metavar="NET", help_text="Address that the proxy connects from.")
 @click.option("--certificate", type=EXISTING_FILE, help="TLS: the certificate, PEM.")
-@click.option("--key", type=EXISTING_FILE, help="TLS: its key, PEM, without a password.")
-@repeated_option("--name", "names", metavar="HOST", help_text="A name it is reached by.")
+@click.option("--key", type=EXISTING_FILE, help="TLS: the key, PEM, without a password.")
+@repeated_option("--name", "names", metavar="HOST", help_text="A host name of the console.")
 def console(
     *,
     config: Path,
@@ -88,15 +94,15 @@ def console(
     four_eyes_above: int | None,
     **entrance: Any,  # noqa: ANN401 - the options of Entrance
 ) -> None:
-    """Serve a web console: look at groups, understand a message, send it back.
+    """Serve a web console: browse groups, inspect messages, replay them.
 
     \b
     redrive console
     redrive console -c redrive.toml --listen 127.0.0.1:9000
 
-    It runs beside the job, reads what the other commands read, and does what they do. Without
-    --tokens or --access it listens on this machine only and asks for no login: everyone on it acts
-    as the user who started it. The same as JSON is under /api, described in /api/openapi.json.
+    It runs beside the job and offers what the other commands do. Without --tokens or --access it
+    listens on this machine only, without a login: everyone on it acts as the user who started it.
+    The same as JSON is under /api, described in /api/openapi.json.
 
     It needs more packages: pip install 'redrive[console]'.
 
@@ -111,7 +117,7 @@ def console(
 
 
 def check_console() -> None:
-    """Raises ``EnvironmentFault`` if packages are missing."""
+    """Raise ``EnvironmentFault`` if packages are missing."""
     missing = [one for one in _NEEDED if importlib.util.find_spec(one) is None]
     if missing:
         raise EnvironmentFault(
@@ -128,13 +134,13 @@ def serve_console(
     four_eyes_above: int | None = None,
     entrance: Entrance | None = None,
 ) -> None:
-    """Serves the console until SIGINT or SIGTERM; without an entrance nobody has to sign in.
+    """Serve the console until SIGINT or SIGTERM; without an entrance nobody has to sign in.
 
-    Plans for more than ``four_eyes_above`` messages have to be applied by somebody else.
+    Plans for more than ``four_eyes_above`` messages need a second person to apply them.
     """
     import uvicorn  # noqa: PLC0415 - only with the extra
 
-    # By its name: the console stands above the commands, whose views it shows.
+    # By name: the console imports the commands, whose views it shows.
     console_application = importlib.import_module("redrive.console.server").console_application
     way = entrance or Entrance()
     if way.certificate and way.key:
@@ -161,7 +167,7 @@ def serve_console(
     with open_listener(host, port) as listener:
         scheme = "https" if way.certificate else "http"
         click.echo(f"{scheme}://{shown}:{port}/  (Ctrl+C ends it)")
-        # The server ends in order at a signal, and then raises it again: nothing is left to do.
+        # At a signal the server shuts down cleanly and raises it again: nothing is left to do.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
         server.run(sockets=[listener])
@@ -177,9 +183,9 @@ def _access(way: Entrance) -> Any:  # noqa: ANN401 - the console is imported by 
     grants, oidc = files.read_access(way.access) if way.access else (logins.Grants(), None)
     if way.access and not (oidc or way.proxy_header):
         raise UsageError(
-            f"--access {way.access} has no [oidc], and there is no --proxy-header: its users and"
-            " groups are named by nobody",
-            hint="add [oidc] or --proxy-header; tokens have their roles in --tokens",
+            f"--access {way.access} has no [oidc], and there is no --proxy-header: nothing names"
+            " its users and groups",
+            hint="add [oidc] or --proxy-header; the roles of tokens are in --tokens",
         )
     proxy = None
     if way.proxy_header:
@@ -202,20 +208,20 @@ def _check_certificate(certificate: Path, key: Path) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
     except OSError as error:  # among them ssl.SSLError
         raise UsageError(
-            f"--certificate {certificate} and --key {key} can't be used: {error}",
+            f"--certificate {certificate} and --key {key} cannot be used: {error}",
             hint="give PEM files that belong together, the key without a password",
         ) from error
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A socket that listens on an address; raises ``EnvironmentFault`` where that can't be."""
+    """A socket that listens on an address; raises ``EnvironmentFault`` if that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
         raise EnvironmentFault(
-            f"{host}:{port} can't be listened on: {error.strerror}",
-            hint="does another console run? --listen takes another port",
+            f"{host}:{port} cannot be bound: {error.strerror}",
+            hint="stop the other console, or choose another port by --listen",
         ) from error
     # Connections inherit it. asyncio sets it only for sockets that name their protocol; without it
     # a body waits for the acknowledgement of its headers, which browsers delay by 40 ms.
@@ -227,7 +233,7 @@ def _address(listen: str, way: Entrance) -> tuple[str, int]:
     host, _, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not port.isdecimal() or not host or int(port) > _LAST_PORT:
-        raise UsageError(f"--listen {listen} is no address", hint="give 127.0.0.1:8470")
+        raise UsageError(f"--listen {listen} is not a valid address", hint="give 127.0.0.1:8470")
     if host != "localhost":
         try:
             is_loopback = ipaddress.ip_address(host).is_loopback
@@ -235,7 +241,7 @@ def _address(listen: str, way: Entrance) -> tuple[str, int]:
             is_loopback = False
         if not is_loopback and not way.has_login:
             raise UsageError(
-                f"--listen {listen}: others could reach it, and it asks nobody who they are",
+                f"--listen {listen}: others could reach it without signing in",
                 hint="add --tokens or --access, or listen on 127.0.0.1 and use ssh -L",
             )
         if not is_loopback and not (way.certificate or way.proxy_header):

@@ -23,15 +23,15 @@ from redrive.demo.scripts import NETWORKS, KafkaTeams, NetworkScript, Orders
 from redrive.errors import UsageError
 
 _FEWEST: Final = 50
-"""Messages below which some kinds would be missing."""
+"""Minimum number of messages; with fewer some kinds would be missing."""
 _DEAD_LETTERS: Final = 10_000
 _OF_KAFKA: Final = 2_000
-"""Dead letters of Kafka's programs, of which many wait for half a minute."""
+"""Dead letters of the Kafka demo, many of which wait for half a minute."""
 _KAFKA: Final = "kafka"
 _PUTS: Final = 600
 """Default number of puts to a network."""
 _INTERRUPTED: Final = 130
-"""Exit code after Ctrl+C, as shells have it."""
+"""Exit code after Ctrl+C, as in shells."""
 
 
 @click.command()
@@ -45,21 +45,21 @@ _INTERRUPTED: Final = 130
     show_default=f"{_DEAD_LETTERS}; {_OF_KAFKA} for kafka, {_PUTS} for a network",
     help="How many messages to make.",
 )
-@click.option("--seed", type=click.IntRange(0), help="Make the same ones as another demo.")
+@click.option("--seed", type=click.IntRange(0), help="Random seed, to repeat a demo.")
 @click.option(
     "--directory",
     "-d",
     type=click.Path(file_okay=False, path_type=Path),
-    help="New folder for everything the demo writes; by default one that is removed.",
+    help="New folder for the demo's files; by default a temporary one.",
 )
-@click.option("--keep", is_flag=True, help="Leave the broker running, to look around.")
+@click.option("--keep", is_flag=True, help="Keep the broker running afterwards.")
 @click.option(
     "--console",
     "shows_console",
     is_flag=True,
-    help="In the end, run the job and the web console on the demo's data until Ctrl+C.",
+    help="Afterwards run the job and the web console on the demo's data until Ctrl+C.",
 )
-@click.option("--fast", is_flag=True, help="Retry every second; over in a few seconds.")
+@click.option("--fast", is_flag=True, help="Retry every second; done in a few seconds.")
 @json_option
 @click.pass_context
 def demo(
@@ -77,12 +77,12 @@ def demo(
     """Run the whole job on sample dead letters and an embedded broker.
 
     A generator makes dead letters of many kinds; the job handles them by a sample table while you
-    watch; in the end kafka-python reads everything on the broker and the demo checks every single
-    message. Nothing is left behind, unless you want it.
+    watch. At the end kafka-python reads all topics, and the demo checks every
+    message. Everything is removed afterwards, except with --keep or --directory.
 
     With kafka, they are dead letters of Kafka Connect, Spring and Kafka Streams in four schemes,
-    under one table with back-off; a topic to which many go back is away for half a minute,
-    and an application fails again for some rounds, for some messages in every round.
+    under one table with back-off. A topic that many return to is missing for half a minute,
+    and an application fails again, for some messages in every round.
 
     With a network, mq or mqe, they are puts to three queue managers of IBM MQ or MQ Everyplace:
     channels are stopped and started, a queue is disabled and enabled, and each message must end
@@ -95,12 +95,10 @@ def demo(
     redrive demo kafka
     redrive demo mq
 
-    Exit codes: 0 it adds up, 1 it does not, 2 usage, 130 interrupted.
+    Exit codes: 0 every message as expected, 1 not, 2 usage, 130 interrupted.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if keep and directory is None:
-        raise UsageError(
-            "--keep needs a folder to keep things in", hint="redrive demo --keep --directory demo"
-        )
+        raise UsageError("--keep needs --directory", hint="redrive demo --keep --directory demo")
     script = _script(which, messages, secrets.randbelow(1_000_000) if seed is None else seed, fast)
     with ExitStack() as stack:
         if shows_console:
@@ -131,7 +129,7 @@ def _script(which: str | None, messages: int | None, seed: int, fast: bool) -> S
         return KafkaTeams(messages or _OF_KAFKA, seed, fast=fast)
     if fast:
         raise UsageError(
-            "--fast is for the demos with dead letters", hint="--messages 100 makes a small one"
+            "--fast is for the demos with dead letters", hint="--messages 100 makes a small demo"
         )
     return NetworkScript(NETWORKS[which], messages or _PUTS, seed)
 

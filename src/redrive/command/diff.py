@@ -1,4 +1,4 @@
-"""``redrive diff``: the differences in meaning between two rules tables, by examples."""
+"""``redrive diff``: compares the meaning of two rules tables, by examples."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def diff(context: click.Context, old: Path, new: Path, *, lenient: bool, as_json
     git show HEAD:orders.rul | redrive diff /dev/stdin orders.rul
 
     Every difference comes with an example message and the decisions of both tables; messages that
-    are newly discarded come first. Order, layout and spelling make no difference unless some
-    message is treated differently. Tables are called equal only if that is proved.
+    are newly discarded come first. Order, layout and spelling do not matter unless some message is
+    treated differently. Tables are reported as equal only if that is proved.
 
     Exit codes: 0 equal, 1 different, not decided or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -64,9 +64,9 @@ def difference_document(found: Comparison, old: RulesTable, new: RulesTable) -> 
 
 
 def difference_lines(found: Comparison, old: RulesTable, new: RulesTable) -> Iterator[str]:
-    """A comparison in words, line by line."""
+    """A comparison as lines of text."""
     if found.is_equal:
-        yield "equal: both tables treat every message alike"
+        yield "equal: both tables treat every message the same"
         return
     for change in found.control:
         yield f"{change.keyword}: {change.old!r} becomes {change.new!r}"

@@ -1,4 +1,4 @@
-"""Changes of messages on the command line and in an editor."""
+"""Options that change messages before a replay, and the editor."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from redrive.messages.json_patch import JsonPatch, read_json, write_json
 from redrive.operations.replay.changes import header_text, value_text
 
 _HEAD: Final = """\
-# {message}: what the replay puts. Lines here that begin with # are left out.
+# {message} as the replay puts it. Lines up to the empty one that begin with # are ignored.
 # A line for each header, NAME: VALUE; 0x and hexadecimal digits stand for bytes.
 # After the first empty line comes the value.
 """
@@ -62,7 +62,7 @@ _options = combined(
 
 
 def edit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Options of an edit, which the command takes as ``edit``."""
+    """Add the options of an edit; the command gets them as ``edit``."""
 
     @_options
     @functools.wraps(command)
@@ -107,7 +107,7 @@ def _read_patch(path: Path) -> JsonPatch:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{path} can't be read: {error.strerror}", hint="name a file") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="name a file") from error
     return patch_of(data, str(path), "the file")
 
 
@@ -116,9 +116,9 @@ def patch_of(data: bytes, name: str, what: str) -> JsonPatch:
     try:
         return JsonPatch.of(read_json(data))
     except ValueError as error:
-        told = str(error).replace("the value", what, 1)
+        problem = str(error).replace("the value", what, 1)
         raise UsageError(
-            f"{name}: {told}",
+            f"{name}: {problem}",
             hint='such as [{"op": "replace", "path": "/currency", "value": "EUR"}]',
         ) from None
 
@@ -140,7 +140,7 @@ def _within_limit(edit: Edit) -> Edit:
 
 @contextmanager
 def edited_file(message: str) -> Iterator[Path]:
-    """A private file for an editor: deleted in the end, kept if the work on it would be lost."""
+    """A private file for an editor: deleted afterwards, but kept if the edit failed."""
     folder = Path(tempfile.mkdtemp(prefix="redrive-edit-"))
     path = folder / f"{message.replace(':', '-').replace('/', '-')}.txt"
     try:
@@ -155,10 +155,10 @@ def edited_file(message: str) -> Iterator[Path]:
 
 
 def edit_with(path: Path, message: str, content: Content) -> Edit:
-    """Let a person edit a message; without a change the edit is empty.
+    """Open a message in the user's editor; without a change the edit is empty.
 
     Raises:
-        UsageError: The message is not text, or what the editor left can't be read.
+        UsageError: The message is not text, or the edited file cannot be read.
         EnvironmentFault: There is no editor, or it failed.
     """
     text = written_form(message, content)
@@ -182,7 +182,7 @@ def replacement(data: bytes, content: Content) -> Edit:
 
 
 def written_form(message: str, content: Content) -> str:
-    """A message as a text to edit; raises ``UsageError`` if lines can't hold it."""
+    """A message as text to edit; raises ``UsageError`` if it does not fit into lines."""
     body = value_text(content.value)
     if body is None:
         raise UsageError(
@@ -202,7 +202,7 @@ def written_form(message: str, content: Content) -> str:
 
 
 def read_form(data: bytes, content: Content) -> Content:
-    """The content of an edited text, as it was where nothing changed; raises ``UsageError``."""
+    """The content of an edited text; raises ``UsageError``."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -253,7 +253,7 @@ def _value(body: str, before: bytes | None) -> bytes | None:
         return data if shown.encode() == before else write_json(document)
     except ValueError as error:
         raise UsageError(
-            f"the value was JSON: {error}", hint="`python -m json.tool` says where it is not"
+            f"the value was JSON: {error}", hint="`python -m json.tool` shows where it is not valid"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""``redrive explain``: what a rules table does with one message, or with a topic."""
+"""``redrive explain``: shows what a rules table does with a message, or with a topic."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ from redrive.rules.keywords import Value, pattern_keyword
 from redrive.rules.patterns import ABSENT
 
 _SHOWN: Final = 5
-"""Attempts of one rule that are listed one by one."""
+"""Attempts of one rule that are listed individually."""
 _EFFECTS: Final = {
     Action.DISCARD: "discard the message",
-    Action.IGNORE: "leave the message; later rules are not asked",
+    Action.IGNORE: "leave the message; later rules are skipped",
     Action.QUARANTINE: "keep the message, also under other tables",
 }
 
@@ -60,9 +60,9 @@ _EFFECTS: Final = {
     "--message",
     metavar="FILE|TOPIC:PARTITION:OFFSET|TOPIC",
     help="The message: JSON with md and dlh, or headers and value; a line of kcat -J; raw bytes"
-    " with an MQDLH; the place of a record; or a topic, with --key.",
+    " with an MQDLH; the position of a record; or a topic, with --key.",
 )
-@click.option("--topic", metavar="TOPIC", help="All messages that wait on a dead-letter topic.")
+@click.option("--topic", metavar="TOPIC", help="All messages that wait on this dead-letter topic.")
 @click.option("--key", help="The newest record of TOPIC with this key: text, or 0x and hex digits.")
 @optional_config_option
 @bootstrap_option
@@ -88,8 +88,8 @@ def explain(
 ) -> None:
     """Explain rule by rule what TABLE does with one message, and when it is retried.
 
-    With --topic: what it would do with all messages that wait there, in numbers by rule and target.
-    Nothing is written, and a running job is not disturbed.
+    With --topic: how many of the waiting messages each rule would take, and where it would put
+    them. Nothing is written, and a running job is not disturbed.
 
     \b
     redrive explain orders.rul --field REASON=MQRC_Q_FULL --field DESTQ=ORDERS
@@ -105,9 +105,9 @@ def explain(
     if topic is not None:
         if message is not None or key is not None or assignments or lenient:
             raise UsageError(
-                "--topic is about all messages that wait there",
-                hint="leave out --message, --key, --field and --lenient; a job is lenient by"
-                " lenient_rules of its settings",
+                "--topic covers all waiting messages",
+                hint="leave out --message, --key, --field and --lenient; lenient_rules in"
+                " the settings makes a job lenient",
             )
         from redrive.command.opening import settings_file  # noqa: PLC0415 - slow to import
         from redrive.command.plan import try_table  # noqa: PLC0415 - as above
@@ -117,11 +117,11 @@ def explain(
         return
     if message is None and not assignments:
         raise UsageError(
-            "there is no message to explain",
+            "no message to explain",
             hint="give --message FILE, fields such as --field REASON=MQRC_Q_FULL, or --topic TOPIC",
         )
     if key is not None and message is None:
-        raise UsageError("--key is of a record on a topic", hint="name the topic with --message")
+        raise UsageError("--key selects a record of a topic", hint="name the topic with --message")
     text = decode_source(table.read_bytes())
     rules = parse(text, name=str(table), strict=not lenient).required()
     fields: dict[str, FieldValue] = {}
@@ -147,7 +147,7 @@ def explain(
 def _read_message(
     message: str, key: str | None, config: Path | None, bootstrap_server: str
 ) -> tuple[WrittenRecord, SchemeTable, Mask, str]:
-    """The message in a file or at a place, the schemes, the mask, and the names of group topics."""
+    """The message of a file or topic, the schemes, the mask, and the names of group topics."""
     path = Path(message)
     if key is None and path.is_file():
         if config is None:
@@ -160,9 +160,9 @@ def _read_message(
     if key is None and ":" not in message:
         raise UsageError(
             f"there is no file {message}",
-            hint="name a file, a place: topic:partition:offset, or a topic with --key",
+            hint="name a file, a position topic:partition:offset, or a topic with --key",
         )
-    # Slow to import; a message in a file needs no client.
+    # Slow to import, and a message in a file needs no client.
     from redrive.command.opening import TopicSource  # noqa: PLC0415
     from redrive.command.selection import parse_key  # noqa: PLC0415
     from redrive.operations.network import open_cluster  # noqa: PLC0415
@@ -216,7 +216,7 @@ def _lines(
         yield from _turn_lines(table, fields, turn, form)
     used = [table.rules[turn.rule] for turn in explanation.turns if turn.rule is not None]
     if table.control.is_ordered:
-        yield "order: it waits longer if an earlier message of its key waits"
+        yield "order: it waits longer behind an earlier message of its key"
     elif any(rule.backoff is not None for rule in used):
         yield f"jitter: each delay of a BACKOFF is up to {JITTER:.0%} shorter"
 

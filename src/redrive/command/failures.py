@@ -1,4 +1,4 @@
-"""Why messages failed, in the words of Kafka or of IBM MQ."""
+"""Why messages failed, in the terms of Kafka or of IBM MQ."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IN_KAFKA: Final[Mapping[str, str]] = {
 
 
 def shows_mq(job: JobConfiguration, *, mq: bool) -> bool:
-    """Whether MQ's terms are shown: with ``--mq``, or if the tables or a topology use them."""
+    """Whether to show MQ's terms: with ``--mq``, or if the tables or a topology use them."""
     return (
         mq
         or bool(job.topology)
@@ -40,7 +40,7 @@ def shows_mq(job: JobConfiguration, *, mq: bool) -> bool:
 
 
 def cause(row: Row, *, mq: bool) -> dict[str, object]:
-    """Why a message is a dead letter, as columns of a table, from one of its outcomes."""
+    """Why a message is a dead letter, from one of its outcomes, as columns of a table."""
     is_invalid = row["form"] == NO_VALID_SCHEME
     if mq:
         return {
@@ -60,7 +60,7 @@ def short_class(name: str | None) -> str:
 
 
 def why(row: Row, *, mq: bool) -> str:
-    """Why an attempt failed, what it changed, and who requested it; for people, may be empty."""
+    """Why an attempt failed, what it changed, and who requested it; may be empty."""
     number = f"{row['reason']} " if mq else ""
     reason = f"{number}{failure_text(row['reason_name'], mq=mq)}" if row["reason"] else ""
     failure = ": ".join(part for part in (reason, row["detail"]) if part)
@@ -88,5 +88,5 @@ def reason_text(reason: int | None) -> str:
 
 
 def at(queue: str | None, queue_manager: str | None) -> str:
-    """A queue as ``QUEUE@QM``, as far as there are names."""
+    """A queue as ``QUEUE@QM``, leaving out what is blank."""
     return printable(f"{queue or ''}@{queue_manager or ''}".removesuffix("@"))

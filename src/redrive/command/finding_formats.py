@@ -1,4 +1,4 @@
-"""Findings in the forms that people, programs and build servers read."""
+"""Findings as text, JSON, GitHub annotations and SARIF."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FileFindings:
     """Its content, such as ``rules table, 12 rules``; empty for no line about the file."""
     findings: Sequence[Diagnostic]
     counts: str = ""
-    """How many commands a script has and how many failed, as ``runmqsc`` reports it."""
+    """Commands of a script and how many failed, as ``runmqsc`` reports them."""
 
 
 def _text(files: Sequence[FileFindings]) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _json(files: Sequence[FileFindings]) -> Iterator[str]:
 
 
 def _github(files: Sequence[FileFindings]) -> Iterator[str]:
-    """Annotations: "Workflow commands for GitHub Actions" in GitHub's documentation."""
+    """Annotations, as in "Workflow commands for GitHub Actions"."""
     for finding in _all(files):
         place = {"file": finding.file, "line": finding.line, "col": finding.column}
         place["title"] = finding.code

@@ -1,4 +1,4 @@
-"""``redrive fmt``: rules tables in their canonical form, comments kept."""
+"""``redrive fmt``: writes rules tables in their canonical form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from redrive.rules.source import encoding_of
 
 @click.command()
 @click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
-@click.option("--check", "only_check", is_flag=True, help="Change nothing; list what would change.")
+@click.option(
+    "--check", "only_check", is_flag=True, help="Change nothing; list the files that would change."
+)
 @lenient_option
 @click.pass_context
 def fmt(context: click.Context, tables: Sequence[str], *, only_check: bool, lenient: bool) -> None:
@@ -29,9 +31,9 @@ def fmt(context: click.Context, tables: Sequence[str], *, only_check: bool, leni
     redrive fmt --check *.rul
     redrive fmt - < orders.rul
 
-    One rule to an entry, keywords in one order, names for numbers, defaults left out, lines of at
-    most 72 characters. The table means the same, and its hash stays. TABLE may be - for standard
-    input, which is written to standard output. A table with errors is left as it is.
+    One rule in each entry, keywords in a fixed order, names for numbers, no defaults, lines of at
+    most 72 characters. The meaning and the hash stay the same. TABLE may be - for standard input,
+    which is written to standard output. A table with errors is left as it is.
 
     Exit codes: 0 done, 1 errors in a table or, with --check, something to format, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples

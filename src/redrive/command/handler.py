@@ -1,4 +1,4 @@
-"""``redrive handler``: handlers that stopped, and how one goes on."""
+"""``redrive handler``: shows stopped handlers, and resumes them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from redrive.streaming.losses import StoppedTopic
 
 @click.group()
 def handler() -> None:
-    """Show handlers that stopped, and let one go on after it lost its place.
+    """Show stopped handlers, and resume one that lost its position.
 
     \b
     redrive handler list
     redrive handler resume payments --from oldest --because 'retention was too short'
 
-    A handler stops, and no other, when Kafka no longer has what lies where it stands: its topic was
-    deleted and made anew, or retention was quicker than the job. Its parked and remaining messages
-    wait meanwhile. on_data_loss = "continue" in its settings goes on without asking.
+    A handler stops, without the others, when Kafka no longer has the records at its position: its
+    topic was deleted and created again, or retention overtook the job. Its parked and remaining
+    messages wait meanwhile. With on_data_loss = "continue" in its settings it goes on by itself.
 
     Exit codes: 0 done, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -62,19 +62,19 @@ def list_handlers(config: Path, *, as_json: bool) -> None:
     "begin",
     values=ResumeFrom,
     default=ResumeFrom.OLDEST,
-    help_text="Where to go on: at the oldest record that is kept, or behind the last one.",
+    help_text="Where to resume: at the oldest record, or after the last one.",
 )
 @because_option
 def resume(name: str, config: Path, begin: str, purpose: str) -> None:
-    """Let the stopped handler NAME go on.
+    """Resume the stopped handler NAME.
 
-    What is left out is printed, and who said so is kept; the running job follows within seconds.
+    Prints what is skipped, and records who asked for it; the running job resumes within seconds.
 
     Example: redrive handler resume payments --from oldest
     """
     lost = resume_handler(read_settings_for_lookup(config).job, name, ResumeFrom(begin), purpose)
     for lane, one in lost.items():
-        gone = f"{counted(one.gone, 'offset')} gone unread" if one.gone else ""
+        gone = f"{counted(one.gone, 'offset')} deleted unread" if one.gone else ""
         left = one.end - one.first if begin == ResumeFrom.LATEST else 0
         skipped = f"{counted(left, 'offset')} or more skipped" if left else ""
         what = ", ".join(filter(None, (gone, skipped))) or "nothing skipped"

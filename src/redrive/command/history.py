@@ -63,7 +63,7 @@ def history(
 ) -> None:
     """Show every outcome of the message ID in order, and what comes next.
 
-    ID is topic:partition:offset: the identity of a message, or the place of one of its records.
+    ID is topic:partition:offset: the identity of a message, or the position of one of its records.
     Without an ID the newest outcomes are listed, narrowed down by the options.
 
     \b
@@ -77,7 +77,9 @@ def history(
         since=None if since is None else parse_time("--since", since),
     )
     if identity is not None and criteria != Criteria():
-        raise UsageError("an ID names one message, so there is nothing to narrow down")
+        raise UsageError(
+            "the options select among the newest outcomes, and an ID names one message"
+        )
     settings = read_settings(config)
     archive, mask = Archive(settings.job), settings.mask
     mq = shows_mq(settings.job, mq=mq)
@@ -102,7 +104,7 @@ def masked(answer: _Answer, mask: Mask) -> _Answer:
 
 
 def print_history(answer: History, *, mq: bool) -> None:
-    """Prints what a message is, what happened to it, and what comes next."""
+    """Print what a message is, what happened to it, and what comes next."""
     lines = console()
     lines.print(Text(printable(f"message {answer.message}"), style="bold"))
     for line in _description(answer.outcomes[-1], answer.put_on, mq=mq):
@@ -123,9 +125,7 @@ def _show_found(found: Found, criteria: Criteria, *, mq: bool, as_json: bool) ->
         _print_outcomes(found.outcomes, mq=mq, with_message=True)
     else:
         known = ", as far as could be read" if found.notes else ""
-        what = (
-            "There is no outcome yet" if criteria == Criteria() else "No outcome fits these filters"
-        )
+        what = "No outcomes yet" if criteria == Criteria() else "No outcome matches these filters"
         click.echo(f"{what}{known}.")
     print_notes(found.notes)
 
@@ -141,8 +141,8 @@ def _description(row: Row, put_on: str, *, mq: bool) -> list[str]:
         target = at(row["field_destq"], row["field_destqm"])
         reason = reason_text(row["field_reason"] or 0) or "0"
         group = f" in group {row['consumer_group']}" if row["consumer_group"] else ""
-        told = f"failed on topic {target}{group} with {row['error_class'] or 'no exception'}"
-        lines.append(f"meant for {target}, failed with {reason}" if mq else told)
+        failure = f"failed on topic {target}{group} with {row['error_class'] or 'no exception'}"
+        lines.append(f"meant for {target}, failed with {reason}" if mq else failure)
     key = "no key" if row["message_key"] is None else f"key {_text(row['message_key'])}"
     lines.append(f"{key}, {row['body_size']} bytes, put {row['hop']} times before")
     if row["traceparent"]:
@@ -193,7 +193,7 @@ def _text(key: bytes) -> str:
 
 
 def document_of(answer: History) -> dict[str, Any]:
-    """A history as JSON takes it."""
+    """A history for JSON."""
     return {
         "message": answer.message,
         "put_on": answer.put_on,
@@ -208,6 +208,6 @@ def document_of(answer: History) -> dict[str, Any]:
 
 
 def plain(row: Row) -> dict[str, Any]:
-    """A row as JSON takes it."""
+    """A row for JSON."""
     key = row["message_key"]
     return {**row, "message_key": None if key is None else b64encode(key).decode("ascii")}

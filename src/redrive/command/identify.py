@@ -31,9 +31,9 @@ from redrive.operations.record_view import RecordView, read_record, record_place
 _LISTED: Final = 5
 """Names of one kind that are shown."""
 _LEFT_OUT: Final = frozenset({"scheme", "error_stack", "first_origin"})
-"""Parts of an example that are not shown."""
+"""Parts of an example that are left out."""
 _SHOWN: Final = 100
-"""Characters of a text from outside that are shown."""
+"""Maximum shown length of a text from a record."""
 
 
 @click.command()
@@ -66,17 +66,17 @@ def identify(
     redrive identify orders.dlq --write orders.rul
     redrive identify orders.dlq:0:42
 
-    With a place behind TOPIC, the record there is shown: error, headers and body. With -c FILE, by
-    default redrive.toml, schemes of your own are known too. The starter rules retry transient
+    With a position after TOPIC, it shows that record: error, headers and body. With -c FILE, by
+    default redrive.toml, it knows the [schemes] of the settings. The starter rules retry transient
     failures and keep the rest: they discard nothing.
 
     Exit codes: 0 done, also if there is nothing; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if write is not None and write.exists():
-        raise UsageError(f"{write} exists already", hint="choose another file, or move it away")
+        raise UsageError(f"{write} exists already", hint="choose another file")
     place = record_place(topic) if ":" in topic else None
     if place is not None and write is not None:
-        raise UsageError("one record makes no rules", hint="name the topic alone with --write")
+        raise UsageError("--write needs a whole topic", hint="name the topic alone with --write")
     connection, schemes, mask, *_ = TopicSource.of(config, bootstrap_server)
     with open_cluster(connection) as cluster:
         if place is not None:
@@ -104,7 +104,7 @@ def identify(
 
 def _lines(found: Identification) -> Iterator[str]:
     if not found.count:
-        yield f"{found.topic} holds no message"
+        yield f"{found.topic} has no messages"
         return
     yield f"{found.topic}: the newest {found.count} messages"
     for one in found.by_share():
@@ -113,7 +113,7 @@ def _lines(found: Identification) -> Iterator[str]:
         yield f"  example  {one.example}"
         if one.name == NO_VALID_SCHEME:
             yield f"           {one.problem or 'no header of a known scheme'}"
-            yield "  see      docs/kafka.md, your own format: [schemes.NAME] describes it"
+            yield "  see      docs/kafka.md, 'Your own format': describe it by [schemes.NAME]"
             continue
         if one.view is not None:
             yield from (f"           {line}" for line in _parts(one.view))

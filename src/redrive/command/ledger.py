@@ -1,4 +1,4 @@
-"""``redrive ledger``: maintenance of the ledger."""
+"""``redrive ledger``: maintains the ledger."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ledger() -> None:
     """Maintain the ledger, while no job runs.
 
     \b
-    redrive ledger compact    merge small files; a running job does it by itself
+    redrive ledger compact    merge small files, as a running job does by itself
     redrive ledger rebuild    make the ledger again from the outcomes topic
     """  # noqa: D301 - \b keeps click from wrapping the examples
 
@@ -34,11 +34,13 @@ def compact(config: Path) -> None:
         table = LedgerTable.open(job.ledger.path)
         if table is None:
             raise UsageError(
-                f"there is no ledger in {job.ledger.path}", hint="`redrive run` makes it"
+                f"there is no ledger in {job.ledger.path}", hint="`redrive run` creates it"
             )
         done = table.compact()
         write_open_letters(job.ledger.path)
-    click.echo(f"{done.files_before} files became {done.files_after}, {done.files_deleted} deleted")
+    click.echo(
+        f"{done.files_before} files merged into {done.files_after}, {done.files_deleted} deleted"
+    )
 
 
 @ledger.command()
@@ -46,8 +48,7 @@ def compact(config: Path) -> None:
 def rebuild(config: Path) -> None:
     """Delete the ledger and make it again from the outcomes topic.
 
-    Nothing is lost as long as the topic keeps its records: for ever, unless its retention was
-    changed.
+    Nothing is lost while the topic keeps its records: forever, unless its retention was changed.
     """
     job = _job(config)
     with locked(job.ledger.path):

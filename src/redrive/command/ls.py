@@ -1,4 +1,4 @@
-"""``redrive ls``: the dead letters of a job, and the state of each."""
+"""``redrive ls`` and ``redrive groups``: the dead letters of a job, and their causes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from redrive.outcomes.rows import Row
 from redrive.settings import Settings, read_settings
 
 _HIDDEN: Final = ("destination", "application", "error_class", "consumer_group", "failure")
-"""Fields of a group that may hold what ``[mask]`` hides."""
+"""Fields of a group that ``[mask]`` may hide."""
 
 
 @click.command()
@@ -32,7 +32,10 @@ _HIDDEN: Final = ("destination", "application", "error_class", "consumer_group",
 @selection_options
 @number_option("--limit", "How many to list, the newest ones.", default=20, most=1000)
 @number_option(
-    "--page", "Older ones: the list in pages of --limit each.", default=1, most=1_000_000
+    "--page",
+    "Page of the list, --limit messages each; 1 has the newest.",
+    default=1,
+    most=1_000_000,
 )
 @mq_option
 @table_options
@@ -63,7 +66,7 @@ def ls(
 
 
 class Letters(NamedTuple):
-    """Dead letters without secrets, and what comes next for each."""
+    """Masked dead letters, and what comes next for each."""
 
     listing: Listing
     steps: Mapping[str, Next]
@@ -145,7 +148,7 @@ def _next_text(step: Next | None) -> str:
 @click.command()
 @config_option
 @selection_options
-@click.option("--owner", default="", metavar="NAME", help="Only groups that NAME looks after.")
+@click.option("--owner", default="", metavar="NAME", help="Only groups that NAME owns.")
 @number_option("--limit", "How many groups to list, the largest ones.", default=20, most=1000)
 @mq_option
 @table_options
@@ -159,9 +162,9 @@ def groups(
     redrive groups --status all --since 1d
     redrive groups --owner team-billing
 
-    Each group has its number and share, when the first and the last was seen, and one message as an
-    example for redrive show. --owner lists those of which redrive ack --owner acknowledged some
-    messages; a group counts all of its messages.
+    Each group has its count and share, when the first and the last was seen, and one message as an
+    example for redrive show. --owner lists groups in which redrive ack --owner acknowledged
+    messages, and counts all of their messages.
 
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -175,16 +178,16 @@ def groups(
 
 
 class Groups(NamedTuple):
-    """Dead letters by cause, without secrets."""
+    """Dead letters by cause, masked."""
 
     groups: Sequence[Group]
     total: int
-    """Dead letters in all groups that there are."""
+    """Dead letters in all groups."""
     answer: Answer[Any]
     conditions: Sequence[str]
-    """For each group the condition that selects it, empty if it would show a secret."""
+    """For each group the condition that selects it; empty if it would reveal a secret."""
     trends: Sequence[Sequence[int]]
-    """For each group how many of its dead letters came in each of some equal spans of time."""
+    """For each group the number of its dead letters in each of some equal time spans."""
 
     @classmethod
     def of(
@@ -196,7 +199,7 @@ class Groups(NamedTuple):
         owner: str = "",
         bars: int = 0,
     ) -> Self:
-        """The largest groups, with trends of so many bars; errors as for ``Inventory.groups``."""
+        """The largest groups, with trends of ``bars`` values; errors as ``Inventory.groups``."""
 
         def ask(inventory: Inventory) -> tuple[Sequence[Group], int, Sequence[Sequence[int]]]:
             groups, total = inventory.groups(selection, limit=limit, owner=owner)
@@ -258,11 +261,11 @@ def _show_groups(found: Groups, selection: Selection, owner: str, *, mq: bool) -
         }
         for group in groups
     ]
-    told = [*rows[0]]
+    columns = [*rows[0]]
     print_table(
         rows,
-        right=[name for name in told if name in {"share", "acknowledged"}],
-        folded=told[3 if has_acknowledged else 2 : -3],
+        right=[name for name in columns if name in {"share", "acknowledged"}],
+        folded=columns[3 if has_acknowledged else 2 : -3],
         whole=["example"],
     )
     click.echo(f"{total} dead letters in all{reserve(is_complete=is_complete)}")

@@ -92,7 +92,7 @@ def parse_field(
         raise UsageError(f"{where} has no value", hint=f"write {name}=VALUE")
     if name not in known:
         raise UsageError(
-            f"{where}: no pattern looks at {name}",
+            f"{where}: {name} is not a pattern keyword",
             hint=did_you_mean(name, known) or f"one of {', '.join(known)}",
         )
     keyword = known[name]
@@ -136,9 +136,9 @@ def message_from_json(document: Mapping[str, Any]) -> Message:
     Args:
         document: ``md`` and ``dlh`` map MQ's field names to values, numbers also by their symbolic
             names; fields not given are blank or 0. Without ``dlh``, or with null there, the
-            message has no dead-letter header; ``raw_prefix_hex`` are then its first bytes.
-            ``body_hex`` is what follows the header, ``body_length`` how long the value is.
-            ``headers`` maps names to texts that the record carries besides, such as Kafka
+            message has no dead-letter header, and ``raw_prefix_hex`` has its first bytes.
+            ``body_hex`` is what follows the header, ``body_length`` the length of the value.
+            ``headers`` maps the names of further headers to texts, such as Kafka
             Connect's; ``value`` is the text of a record without ``dlh``.
 
     Returns:
@@ -146,7 +146,7 @@ def message_from_json(document: Mapping[str, Any]) -> Message:
         headers ``mqdlh.*`` instead.
 
     Raises:
-        UsageError: A field that MQ does not have, or a value that is not a number.
+        UsageError: MQ has no such field, or a value is not a number.
     """
     descriptor = _fields(document.get("md"), MQMD, "md")
     headers: list[tuple[str, bytes | None]] = list(mqmd_headers(descriptor).items())
@@ -210,7 +210,7 @@ def message_fields(
 def _kafka_fields(
     rules: RulesTable, written: WrittenRecord, schemes: SchemeTable
 ) -> dict[str, FieldValue]:
-    """The fields that DIALECT(KAFKA) adds; without a time in the message it failed now."""
+    """The fields that DIALECT(KAFKA) adds; a message without a time has failed just now."""
     key, value, headers, timestamp = written
     view = read_view(key, value, headers, schemes=schemes)
     now = int(time.time() * 1000)

@@ -25,7 +25,7 @@ _Answer = TypeVar("_Answer")
 
 
 class TopicSource(NamedTuple):
-    """The cluster of a topic, and how its messages are read and shown."""
+    """The cluster of a topic, and how to read and show its messages."""
 
     connection: Connection
     schemes: SchemeTable
@@ -49,7 +49,7 @@ class TopicSource(NamedTuple):
 
 
 def settings_file(config: Path | None, bootstrap_server: str) -> Path | None:
-    """The file of ``-c`` or redrive.toml, None for a broker; ``UsageError`` for both or neither."""
+    """The file of ``-c`` or redrive.toml, or None with a broker; else ``UsageError``."""
     if bootstrap_server:
         if config is not None:
             raise UsageError("either -c FILE or --bootstrap-server", hint="leave one of them out")
@@ -71,10 +71,10 @@ class Answer(NamedTuple, Generic[_Answer]):
     unread: int | None
     """Records that the job has not read, at most; None if that is not known."""
     quarantined: int
-    """Messages in quarantine that fit too, and are left out."""
+    """Matching messages in quarantine, which are left out."""
 
     def document(self) -> dict[str, Any]:
-        """The members of the answer for JSON, without what was found."""
+        """The answer's own members for JSON."""
         return {
             "complete": not self.notes,
             "unread": self.unread,
@@ -94,7 +94,7 @@ class Answer(NamedTuple, Generic[_Answer]):
 
 
 def notes_about_quarantined(number: int) -> Iterator[str]:
-    """A note about quarantined messages that are left out, if there are any."""
+    """A note about quarantined messages that are left out, if any."""
     if number:
         verb = "is" if number == 1 else "are"
         yield f"{counted(number, 'quarantined message')} {verb} left out: --status quarantined"

@@ -75,9 +75,9 @@ def choice_option(
 def repeated_option(
     *names: str, metavar: str, help_text: str, required: bool = False
 ) -> _Decorator:
-    """An option that may be given several times, as its help says too."""
-    told = f"{help_text} May be repeated."
-    return click.option(*names, multiple=True, required=required, metavar=metavar, help=told)
+    """An option that may be given several times."""
+    text = f"{help_text} May be repeated."
+    return click.option(*names, multiple=True, required=required, metavar=metavar, help=text)
 
 
 config_option = click.option(
@@ -92,15 +92,15 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 table_options = combined(
     json_option,
     click.option(
-        "--wide", is_flag=True, expose_value=False, help="Show long values whole.",
+        "--wide", is_flag=True, expose_value=False, help="Show long values in full.",
         callback=lambda context, _, value: context.meta.update({WIDE: value}),
     ),
 )  # fmt: skip
-"""For commands that print tables: ``as_json``, and whether long values are shown whole."""
+"""For commands that print tables: ``as_json``, and whether to show long values in full."""
 because_option = click.option(
-    "--because", "purpose", default="", metavar="TEXT", help="Why, for the ledger."
+    "--because", "purpose", default="", metavar="TEXT", help="The reason, for the ledger."
 )
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 mq_option = click.option(
     "--mq", is_flag=True, help="Show MQ's reasons and queues, not exceptions, groups and topics."
 )

@@ -27,20 +27,20 @@ from rich.text import Text
 from redrive.printable import printable
 
 _WIDTH: Final = 10_000
-"""Columns of the output without a terminal: a row is one line for the program that reads it."""
+"""Columns of the output without a terminal: a row is one line."""
 _LINE_END: Final = "\N{SYMBOL FOR LINE FEED}"
 _FOLDED: Final = 10
 """Minimum columns of a long value, however narrow the terminal is."""
 
 _LONGEST: Final = 80
-"""Characters of a value that a table shows, unless all are asked for."""
+"""Characters of a value that a table shows without ``--wide``."""
 WIDE: Final = "redrive.wide"
-"""Under which a command's context has whether values are shown whole."""
+"""Key of the click context for whether to show values in full."""
 _LINE_EVERY: Final = 10.0
 """Seconds between two lines of progress without a terminal."""
 
 ShowProgress: TypeAlias = Callable[[int, int], None]
-"""Takes the number that is done and the total."""
+"""Called with the number that is done and the total."""
 
 
 def print_json(content: object, *, indent: bool = True) -> None:
@@ -62,7 +62,7 @@ def print_notes(notes: Iterable[str]) -> None:
 
 
 def ask(question: str, *, yes: bool) -> None:
-    """Ask before something is done; without a yes the command ends."""
+    """Ask for confirmation; without a yes the command ends."""
     if not yes:
         click.confirm(question, abort=True, err=True)
 
@@ -107,16 +107,16 @@ def table(
     folded: Collection[str] = (),
     whole: Collection[str] = (),
 ) -> Table:
-    """A table with a rule under its head on a terminal, plain columns otherwise.
+    """A table with a line under its header on a terminal, plain columns otherwise.
 
-    A long value is cut in the middle, unless the command has no ``wide_option`` or got ``--wide``.
+    A long value is cut in the middle if the command has a ``wide_option`` and got no ``--wide``.
 
     Args:
-        rows: Cells by column; all rows have the columns of the first. A text is no markup, and one
+        rows: Cells by column; all rows have the columns of the first. Text is not markup, and one
             line; numbers are aligned right; None is blank.
         right: Further columns that are aligned to the right.
         folded: Columns that take several lines when the terminal is narrow.
-        whole: Columns that are never cut: ids that somebody copies.
+        whole: Columns that are never cut: ids to copy.
     """
     grid = Table(
         box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, collapse_padding=True
@@ -144,7 +144,7 @@ def table(
 
 
 class _Folded(Text):
-    """A text that may be broken within words where there is little room."""
+    """Text that may be broken within words."""
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         widest = super().__rich_measure__(console, options).maximum

@@ -1,7 +1,7 @@
 """What rules tables would do with the messages that exist; nothing is written.
 
-One question behind four commands: ``redrive plan`` compares two tables, ``redrive restart --plan``
-those that decide with the new ones, ``redrive run --dry-run`` and ``redrive explain --topic`` try
+Four commands share this: ``redrive plan`` compares two tables, ``redrive restart --plan`` compares
+the current tables with the new ones, ``redrive run --dry-run`` and ``redrive explain --topic`` try
 one table each.
 """
 
@@ -41,7 +41,7 @@ from redrive.what_if.text import lines_of, lines_of_table
 
 _LIVE: Final = (Over.REMAINING, Over.PARKED, Over.BACKLOG)
 _CHANGES: Final = 2
-_PUTS: Final = "puts to the queue managers of the topology are not tried: see redrive resolve"
+_PUTS: Final = "puts to queue managers are not included: see redrive resolve"
 
 
 @click.command()
@@ -61,7 +61,7 @@ _PUTS: Final = "puts to the queue managers of the topology are not tried: see re
     "places",
     type=click.Choice([over.value for over in Over]),
     multiple=True,
-    help="Which messages; may be repeated. By default all that wait: remaining, parked, backlog.",
+    help="Which messages; may be repeated. Default: all that wait (remaining, parked, backlog).",
 )
 @click.option("--since", metavar="TIME", help="History from: 10m, 2h, 7d, or a date.")
 @click.option(
@@ -70,9 +70,7 @@ _PUTS: Final = "puts to the queue managers of the topology are not tried: see re
     default=None,
     help="Read history with Spark; by default where the ledger has over 4 GB.",
 )
-@click.option(
-    "--html", "page", type=FILE, metavar="FILE", help="Write a report with pictures to FILE."
-)
+@click.option("--html", "page", type=FILE, metavar="FILE", help="Write an HTML report to FILE.")
 @json_option
 @click.pass_context
 def plan(
@@ -88,16 +86,16 @@ def plan(
     page: Path | None,
     as_json: bool,
 ) -> None:
-    """Show what the rules table NEW would do with the messages that there are.
+    """Show what the rules table NEW would do with the existing messages.
 
     \b
     redrive plan orders-new.rul
     redrive plan orders-new.rul --over history --since 7d --html report.html
     git show main:orders.rul | redrive plan orders.rul --old /dev/stdin
 
-    Both tables are tried on every message, as the job decides about it; nothing is written and the
-    job may run meanwhile. Messages that were kept and would be thrown away come first. History is
-    what the ledger knows, by match fields, each dead letter as if it came anew.
+    Both tables are tried on every message, as the job would decide; nothing is written, and the job
+    may run meanwhile. Messages that were kept and would be discarded come first. History is the
+    ledger's match fields, with each dead letter as if it were new.
 
     Exit codes: 0 nothing changes for any message, 2 something does or usage, 1 error.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -153,7 +151,7 @@ def show(answer: WhatIf, *, as_json: bool) -> None:
 
 
 def _index_of(job: JobConfiguration, name: str | None, new: Path) -> int:
-    """The handler that a table is for: the one that is named, or reads this file, or is alone."""
+    """The handler of a table: the named one, the one that reads this file, or the only one."""
     names = [handler.identity.name for handler in job.handlers]
     if name is not None:
         if name not in names:
@@ -173,7 +171,7 @@ def _index_of(job: JobConfiguration, name: str | None, new: Path) -> int:
 
 
 def with_table(config: Path, index: int, table: Path) -> Settings:
-    """The settings with another table, checked as ``run`` does; raises ``ConfigurationError``."""
+    """The settings with another table, checked as by ``run``; raises ``ConfigurationError``."""
     return read_settings(config, options=[_table_option(index, table)])
 
 
@@ -184,7 +182,7 @@ def _table_option(index: int, table: Path) -> Option:
 def try_table(
     table: Path, topic: str, *, config: Path | None, bootstrap_server: str, as_json: bool
 ) -> None:
-    """Try any table on what waits on one dead-letter topic, and write nothing.
+    """Try any table on the messages that wait on one dead-letter topic; nothing is written.
 
     Without settings ``bootstrap_server`` is the broker of a job that is not set up yet.
 
@@ -201,9 +199,9 @@ def try_table(
 
 
 def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
-    """Try each table on what waits for its handler, and write nothing.
+    """Try each table on the messages that wait for its handler; nothing is written.
 
-    ``topic`` is the topic of the only handler that is tried; empty for all of them.
+    ``topic`` is the topic of the only handler to try; empty for all of them.
 
     Raises:
         UsageError: There is no rules table.
@@ -211,9 +209,7 @@ def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
     """
     job = settings.job
     if not job.handlers:
-        raise UsageError(
-            "there is no rules table to try", hint="redrive resolve shows the way of a put"
-        )
+        raise UsageError("there is no rules table to try", hint="redrive resolve traces a put")
     handlers = [one for one in job.handlers if topic in {"", one.identity.topic}]
     with open_cluster(job.connection) as cluster:
         for one in handlers:
@@ -239,7 +235,7 @@ def _lines(answers: list[WhatIf]) -> Iterator[str]:
             yield ""
         yield from lines_of_table(answer)
     yield ""
-    yield "nothing was written, and no position was moved"
+    yield "nothing was written, and all positions are unchanged"
 
 
 def _without_file(table: Path, topic: str, bootstrap_server: str) -> Settings:
@@ -259,7 +255,7 @@ def _handler_of(job: JobConfiguration, topic: str) -> int:
     if topic not in topics:
         raise UsageError(
             f"the settings have no handler for {topic}",
-            hint=f"they have some for {', '.join(topics) or 'nothing'}; any other topic can be"
-            " tried with --bootstrap-server in the place of the settings",
+            hint=f"they have handlers for {', '.join(topics) or 'no topic'}; try another topic with"
+            " --bootstrap-server instead of the settings",
         )
     return topics.index(topic)

@@ -1,4 +1,4 @@
-"""``redrive put``: a message by MQ names, written to the intake of a queue manager."""
+"""``redrive put``: puts a message by MQ names on the intake of a queue manager."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from redrive.operations.put_trace import cluster_tracer
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
     default="-",
     metavar="FILE",
-    help="File that holds the body, byte by byte; by default, and as -, standard input.",
+    help="File with the body as bytes; - and the default are standard input.",
 )
 @click.option("--key", metavar="TEXT", help="Key of the record; equal keys keep their order.")
 @repeated_option(
@@ -56,7 +56,8 @@ from redrive.operations.put_trace import cluster_tracer
     "--bind",
     default="",
     metavar="OPEN",
-    help="Name of an open: its puts go to one instance of a cluster queue. Default: each chooses.",
+    help="Name of an open whose puts go to one instance of a cluster queue. Default: each put"
+    " chooses.",
 )
 @click.option("--new-msg-id", is_flag=True, help="A new MsgId in place of the given one.")
 @click.option("--new-correl-id", is_flag=True, help="A new CorrelId for each message.")
@@ -95,10 +96,10 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
     redrive put PAYROLL@QM2 --at QM1 --file salaries.bin --persistent
     redrive put ORDERS --at QM1 --data 'a lamp' --report COA --reply-to ANSWERS
 
-    QM is the queue manager that the application names beside the queue (ObjectQMgrName); without
-    it the field is blank. --at is the one that it is connected to; with one queue manager only it
-    need not be said. The running job takes the message to where the names lead; redrive resolve
-    with the same names shows where that is, and a warning tells if it is no queue.
+    QM is the queue manager that the application names with the queue (ObjectQMgrName); without it
+    the field is blank. --at is the manager that it is connected to, and is not needed if there is
+    only one. The running job resolves the names and delivers the message. redrive resolve with the
+    same names shows where it would go; a warning says if that is not a queue.
 
     Prints topic:partition:offset of each message once the cluster has it: the ID for redrive
     history.
@@ -121,7 +122,7 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
         new_correl_id=new_correl_id,
         sets_identity=set_identity,
     )
-    # What is wrong is told before the cluster is asked.
+    # Report usage errors before asking the cluster.
     for report in message.reports_in_vain():
         click.echo(f"warning: {report}", err=True)
     network = read_network(config, bootstrap_server, files)
@@ -139,7 +140,7 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
             f"{len(delivery.positions)} of {count} messages are on {topic}: {delivery.refusal}",
             hint="the body is longer than MAXMSGL of the queue manager and max.message.bytes allow"
             if delivery.is_too_large
-            else "redrive put again what is missing",
+            else "put the missing messages again",
         )
 
 
@@ -154,8 +155,8 @@ def _problems(network: Network, at: str, message: NewMessage, body: bytes) -> It
         end = f"{trace.end} {trace.final}".strip()
         yield f"as far as this user can see, the message will not reach its queue: {end}"
         if trace.problem is not None:
-            told = f"{trace.problem.code or ''} {trace.problem.detail}".strip()
-            yield f"{told}; redrive resolve with the same names shows the way"
+            problem = f"{trace.problem.code or ''} {trace.problem.detail}".strip()
+            yield f"{problem}; redrive resolve with the same names shows the way"
 
 
 def _property(text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""A put on a command line: ``QUEUE[@QM] --at QM``, and what the message asks for."""
+"""The options of a put: ``QUEUE[@QM] --at QM``, and what the message asks for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ put_options = combined(
         "--reply-to", default="", metavar="QUEUE[@QM]", help="Where reports and replies go."
     ),
 )
-"""The names of the put, and the fields of the message that both commands have."""
+"""The names of the put, and the message's fields that both commands have."""
 
 
 def read_put_names(command: str, arguments: Sequence[str], at: str) -> tuple[Names, str]:
@@ -38,11 +38,11 @@ def read_put_names(command: str, arguments: Sequence[str], at: str) -> tuple[Nam
     a hint on standard error.
 
     Returns:
-        ObjectName and ObjectQMgrName, and the manager to which the application is connected; empty
+        ObjectName and ObjectQMgrName, and the manager that the application is connected to; empty
         if that is not given.
 
     Raises:
-        UsageError: It is not a form of a put.
+        UsageError: The arguments are not a valid put.
     """
     match arguments:
         case [text]:
@@ -68,7 +68,7 @@ def read_queue_names(text: str) -> Names:
 
 
 def checked_at(at: str, managers: Collection[str]) -> str:
-    """The named manager, or the only one; raises ``UsageError`` if there is no such one."""
+    """The named manager, or the only one; raises ``UsageError`` if it does not exist."""
     if at in managers:
         return at
     if not at and len(managers) == 1:

@@ -1,4 +1,4 @@
-"""One record of a topic, in lines for people and as JSON: why it failed, its headers, its body."""
+"""One record of a topic, as text and as JSON: why it failed, its headers, its body."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LINE: Final = 16
 """Bytes on one line of a hexadecimal body."""
 
 FORMS: Final = ("auto", "text", "json", "hex", "none")
-"""How a body may be shown: auto is JSON if it is JSON, text if it is text, else hexadecimal."""
+"""How a body may be shown: auto is JSON, else text, else hexadecimal."""
 
 
 def lines(shown: RecordView, form: str = "auto", *, whole: bool = False) -> Iterator[str]:
-    """A record in lines for people; ``form`` is one of ``FORMS``, ``whole`` shows a long body."""
+    """A record as lines of text; ``form`` is one of ``FORMS``, ``whole`` shows a long body."""
     for line in _lines(shown, form, whole=whole):
         yield printable(line).replace("\n", "\N{SYMBOL FOR LINE FEED}")
 
@@ -44,7 +44,7 @@ def _lines(shown: RecordView, form: str, *, whole: bool) -> Iterator[str]:
         fields = shown.profile.fields
         yield f"  for rules        DESTQ('{fields['DESTQ']}') REASON({fields['REASON']})"
     else:
-        yield f"no dead letter: {shown.profile.problem}"
+        yield f"not a dead letter: {shown.profile.problem}"
     yield from (f"  odd: {sentence}" for sentence in shown.unreadable)
     yield ""
     yield f"{len(shown.headers)} headers"
@@ -121,7 +121,7 @@ def _body_as_text(body: bytes, cut: bytes, form: str) -> str | None:
 
 
 def hexadecimal(data: bytes) -> Iterator[str]:
-    """Bytes in lines: the offset, sixteen bytes, and what they are in ASCII."""
+    """Bytes as lines: the offset, sixteen bytes, and the same in ASCII."""
     for start in range(0, len(data), _LINE):
         part = data[start : start + _LINE]
         text = "".join(chr(it) if 0x20 <= it < 0x7F else "." for it in part)  # noqa: PLR2004 - ASCII
@@ -136,7 +136,7 @@ def _text(raw: bytes | None) -> str:
 
 
 def as_json(shown: RecordView) -> dict[str, Any]:
-    """A record as JSON takes it."""
+    """A record for JSON."""
     record = shown.record
     return {
         "place": shown.place,

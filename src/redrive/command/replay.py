@@ -1,4 +1,4 @@
-"""``redrive replay``, ``discard`` and ``parked``: what operators do with messages that wait."""
+"""``redrive replay``, ``discard`` and ``parked``: actions on waiting messages."""
 
 from __future__ import annotations
 
@@ -137,21 +137,21 @@ class _MessageGroup(click.Group):
 
 @click.group(cls=_MessageGroup)
 def replay() -> None:
-    """Replay remaining messages: plan, look at the plan, apply it; or do it at once.
+    """Replay remaining messages: plan, review and apply; or do it at once.
 
     \b
-    redrive replay now --reason MQRC_Q_FULL                    the target is there again
+    redrive replay now --reason MQRC_Q_FULL                    the target works again
     redrive replay plan --where "field_destq = 'ORDERS'" --rate 50/s -o plan.json
     redrive replay apply plan.json --because "ticket 4711"
     redrive replay orders.dlq:0:17 --to ORDERS.REPAIR          one message
-    redrive replay --edit orders.dlq:0:17                      one message, edited before
-    redrive replay now --reason 2110 --json-patch fix.json     each message changed before
+    redrive replay --edit orders.dlq:0:17                      edit one message first
+    redrive replay now --reason 2110 --json-patch fix.json     change each message first
     redrive replay status 5f2ac9d01b7e
     redrive replay cancel 5f2ac9d01b7e
 
     Each message is put exactly once, by the running job; without one, a job is run for the replay
-    and ended. What does not remain any more by then is skipped. Parked messages are left alone:
-    redrive parked is about them. Quarantined ones are replayed if they are asked for: by their ID,
+    and ended. Messages that no longer remain by then are skipped. Parked messages are not replayed:
+    redrive parked retries them. Quarantined ones are replayed only on request: by their ID,
     or with --status quarantined.
 
     Exit codes: 0 done, also if nothing matches; 1 error; 2 usage.
@@ -167,7 +167,7 @@ def replay() -> None:
 @_output
 @_shown
 def plan(*, to: str, header: str, rate: str | None, edit: Edit, **given: Any) -> None:  # noqa: ANN401
-    """Plan a replay: which messages, where to, what to know before. Nothing is touched.
+    """Plan a replay: which messages, where to, and warnings. Nothing is changed.
 
     \b
     redrive replay plan --reason MQRC_Q_FULL -o plan.json
@@ -208,13 +208,13 @@ def message(*, to: str, header: str, edit: Edit, is_edited: bool, **given: Any) 
     redrive replay orders.dlq:0:17 --to rules
     redrive replay --edit orders.dlq:0:17 --because "ticket 4711"
 
-    --edit opens the message as the replay would put it, headers as lines and the value as text or
-    indented JSON, shows what you changed, asks, and sends it. Nothing changed: nothing is sent.
+    --edit opens the message as the replay would put it, with headers as lines and the value as text
+    or indented JSON, shows your changes, asks, and sends it. Without a change nothing is sent.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if edit and is_edited:
         raise UsageError(
-            "--edit does not go with --set-header, --drop-header or --json-patch",
-            hint="make these changes in the editor too",
+            "--edit cannot be combined with --set-header, --drop-header or --json-patch",
+            hint="make these changes in the editor",
         )
     _carry_out(_order(to, header, None, edit), is_edited=is_edited, **given)
 
@@ -234,18 +234,18 @@ def _rate_of(rate: str | None) -> float | None:
 
 @replay.command()
 @click.argument("file", type=FILE, metavar="PLAN")
-@click.option("--no-wait", is_flag=True, help="Return once the running job has the instructions.")
+@click.option("--no-wait", is_flag=True, help="Return once the running job has received the plan.")
 @_applied
 def apply(
     *, file: Path, config: Path, purpose: str, no_wait: bool, yes: bool, mq: bool, as_json: bool
 ) -> None:
-    """Apply a plan: what it says is done with each of its messages, once.
+    """Apply a plan to each of its messages, once.
 
     \b
     redrive replay apply plan.json --because "the database is back, ticket 4711"
 
-    A plan that was accepted before is not accepted again: apply shows how far it is. After an
-    interruption, kill -9 included, the same command goes on. One that was cancelled stays so.
+    A plan is accepted only once; after that, apply shows its progress. After an interruption, even
+    kill -9, the same command continues. A cancelled plan stays cancelled.
 
     Exit codes: 0 done, 1 cancelled or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -298,11 +298,11 @@ def list_replays(*, config: Path, as_json: bool) -> None:
 @because_option
 @yes_option
 def cancel_replay(*, plan_id: str, config: Path, purpose: str, yes: bool) -> None:
-    """Cancel what is left of a replay, after asking. What was put before stays put.
+    """Cancel the rest of a replay, after asking. Messages already put stay put.
 
     Example: redrive replay cancel 5f2ac9d01b7e --because "the wrong queue"
 
-    Messages that are left remain, and their outcome says who cancelled, and why.
+    The rest of the messages remain; their outcomes say who cancelled, and why.
     """
     job = read_settings(config).job
     with open_cluster(job.connection) as cluster:
@@ -312,11 +312,11 @@ def cancel_replay(*, plan_id: str, config: Path, purpose: str, yes: bool) -> Non
             click.echo(f"replay {plan_id} was cancelled by {printable(by)} before")
             return
         if found.is_done:
-            click.echo(f"replay {plan_id} is done: nothing is left to cancel")
+            click.echo(f"replay {plan_id} is complete: nothing to cancel")
             return
-        ask(f"Cancel what is left of replay {plan_id}, at most {found.waiting} messages?", yes=yes)
+        ask(f"Cancel the rest of replay {plan_id}, at most {found.waiting} messages?", yes=yes)
         cancel(job, cluster, plan_id, f"{this_user()} ({purpose})" if purpose else this_user())
-    click.echo(f"replay {plan_id} is cancelled; what was put before stays put")
+    click.echo(f"replay {plan_id} is cancelled; messages already put stay put")
 
 
 # -- discard -----------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ def cancel_replay(*, plan_id: str, config: Path, purpose: str, yes: bool) -> Non
 
 @click.group(cls=_MessageGroup)
 def discard() -> None:
-    """Throw remaining messages away, by a plan or at once.
+    """Discard remaining messages, by a plan or at once.
 
     \b
     redrive discard orders.dlq:0:17 --because "a test message"
@@ -332,7 +332,7 @@ def discard() -> None:
     redrive discard plan --where "body_size = 0" -o plan.json
     redrive discard apply plan.json --because "ticket 4711"
 
-    It works as redrive replay does: the running job does it, once, and the ledger records who and
+    It works like redrive replay: the running job discards each once, and the ledger records who and
     why. Discarded messages are gone once the broker compacts the topic of remaining messages.
 
     Exit codes: 0 done, also if nothing matches; 1 error; 2 usage.
@@ -350,7 +350,7 @@ for _command in (apply, status, list_replays, cancel_replay):
 @_output
 @_shown
 def plan_to_discard(*, rate: str | None, **given: Any) -> None:  # noqa: ANN401
-    """Plan which messages to throw away. Nothing is touched.
+    """Plan which messages to discard. Nothing is changed.
 
     Example: redrive discard plan --reason MQRC_Q_FULL --older-than 30d -o plan.json
     """
@@ -363,7 +363,7 @@ def plan_to_discard(*, rate: str | None, **given: Any) -> None:  # noqa: ANN401
 @_limit
 @_applied
 def discard_now(*, rate: str | None, **given: Any) -> None:  # noqa: ANN401
-    """Plan which messages to throw away, show it, ask, and do it.
+    """Plan which messages to discard, show the plan, ask, and apply it.
 
     Example: redrive discard now --older-than 90d --because "kept for 90 days"
     """
@@ -374,7 +374,7 @@ def discard_now(*, rate: str | None, **given: Any) -> None:  # noqa: ANN401
 @_identity
 @_applied
 def discard_message(**given: Any) -> None:  # noqa: ANN401
-    """Throw one message away.
+    """Discard one message.
 
     Example: redrive discard orders.dlq:0:17 --because "a test message"
     """
@@ -397,13 +397,13 @@ def parked() -> None:
     """Retry parked messages now, or cancel their retries.
 
     \b
-    redrive parked now --destq ORDERS                     the target is there again
+    redrive parked now --destq ORDERS                     the target works again
     redrive parked now orders.dlq:0:17                    one message
     redrive parked cancel --rule 12 --because "ticket 4711"
 
-    A parked message waits for its next attempt. `now` makes that attempt at once; it counts as any
-    other. `cancel` makes no more: the message remains, for redrive replay or redrive discard. The
-    running job does it, once for each message; without one, a job is run for the purpose.
+    A parked message waits for its next attempt. `now` makes that attempt at once; it counts like
+    any other. `cancel` ends the retries: the message remains, for redrive replay or redrive
+    discard. The running job does it once for each message; without one, a job is started for it.
 
     Exit codes: 0 done, also if nothing matches; 1 error; 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -412,12 +412,12 @@ def parked() -> None:
 @parked.command(name="now")
 @_of_parked
 def retry_now(**given: Any) -> None:  # noqa: ANN401
-    """Make the next attempt on parked messages now, and not when it is due.
+    """Make the next attempt on parked messages now, before it is due.
 
     Example: redrive parked now --reason MQRC_Q_FULL --because "the queue was emptied"
 
-    Messages parked before them on the same partition may have to wait once more, for one interval
-    at most.
+    Messages parked earlier on the same partition may have to wait once more, for one interval at
+    most.
     """
     _carry_out(Order(to=To.ATTEMPT), **given)
 
@@ -425,7 +425,7 @@ def retry_now(**given: Any) -> None:  # noqa: ANN401
 @parked.command(name="cancel")
 @_of_parked
 def cancel_retries(**given: Any) -> None:  # noqa: ANN401
-    """Make no more attempts on parked messages: they remain.
+    """End the retries of parked messages: they remain.
 
     Example: redrive parked cancel --destq ORDERS --because "the queue is gone for good"
     """

@@ -1,4 +1,4 @@
-"""How plans and replays are shown."""
+"""How replay plans and the progress of replays are shown."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from redrive.topology.names import Names
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 _STEP = 1000
 _MOST_WARNINGS = 20
-"""Warnings that are shown: messages may name any number of targets that do not exist."""
+"""Maximum warnings to show: messages may name any number of missing targets."""
 
 
 def show_plan(plan: ReplayPlan, *, mq: bool) -> None:
-    """Prints what a plan will do, and its warnings."""
+    """Print what a plan will do, and its warnings."""
     if not plan.count:
         state = "is parked" if plan.order.to.is_about_parked else "remains"
         click.echo(f"Nothing to do: no such message {state}.")
@@ -63,24 +63,24 @@ def question(plan: ReplayPlan) -> str:
     messages = counted(plan.count, "message")
     match plan.order.to:
         case To.DISCARD:
-            return f"Throw {messages} away?"
+            return f"Discard {messages}?"
         case To.ATTEMPT:
             return f"Make the next attempt on {messages} now?"
         case To.REMAIN:
-            return f"Make no more attempts on {messages}?"
+            return f"End the retries of {messages}?"
         case _:
             return f"Replay {messages} {plan.order}?"
 
 
 def accepted_before(replay: Replay) -> str:
-    """The notice for a plan that was accepted before."""
+    """The notice about a plan that was already accepted."""
     purpose = f" ({printable(replay.purpose)})" if replay.purpose else ""
     who = f"{_when(replay.accepted)} from {printable(replay.operator)}{purpose}"
-    return f"The plan {replay.plan} was accepted {who}, and is not accepted again."
+    return f"The plan {replay.plan} was already accepted {who}."
 
 
 def show_status(status: ReplayStatus) -> None:
-    """Prints the progress of one replay."""
+    """Print the progress of one replay."""
     replay = status.replay
     rate = f", {replay.rate:g} a second" if replay.rate else ""
     target = Names(queue=replay.queue, queue_manager=replay.queue_manager)
@@ -93,7 +93,7 @@ def show_status(status: ReplayStatus) -> None:
         click.echo(f"  cancelled by {printable(replay.cancelled_by)}")
     click.echo(f"  {replay.planned} planned, {replay.instructed} accepted")
     if replay.placed:
-        click.echo(f"  {replay.placed} placed already")
+        click.echo(f"  {replay.placed} already placed")
     if status.gone:
         gone = "were not parked" if replay.to.is_about_parked else "did not remain"
         click.echo(f"  {status.gone} {gone} any more when it was applied")
@@ -101,17 +101,19 @@ def show_status(status: ReplayStatus) -> None:
         click.echo(f"  {count} {result}")
     if status.results.get(Result.REMAINS) and replay.to is not To.REMAIN:
         condition = f"replay = '{replay.plan}'"
-        click.echo(f'  why some remain: redrive groups --status remaining --where "{condition}"')
+        click.echo(
+            f'  see why some remain: redrive groups --status remaining --where "{condition}"'
+        )
     if status.waiting:
-        click.echo(f"  at most {status.waiting} to do")
+        click.echo(f"  at most {status.waiting} left")
     if not replay.is_complete and not replay.cancelled_by:
         click.echo("  apply the plan again to go on, or cancel it")
 
 
 def show_statuses(statuses: Sequence[ReplayStatus]) -> None:
-    """Prints a table of replays."""
+    """Print a table of replays."""
     if not statuses:
-        click.echo("No replay was accepted yet.")
+        click.echo("No replays yet.")
         return
     rows = [
         {
@@ -133,11 +135,11 @@ def show_statuses(statuses: Sequence[ReplayStatus]) -> None:
 def _results(status: ReplayStatus) -> Iterator[str]:
     yield from (f"{count} {result}" for result, count in sorted(status.results.items()))
     if status.replay.placed:
-        yield f"{status.replay.placed} placed already"
+        yield f"{status.replay.placed} already placed"
 
 
 def _show_change(lines: Console, change: Change) -> None:
-    """Prints a difference; the same signs stand there without colours."""
+    """Print a difference; the signs show it without colours too."""
     lines.print(Text(f"changes in {printable(change.message)}"), soft_wrap=True)
     for line in change.lines:
         style = {"-": "red", "+": "green"}.get(line[:1], "")

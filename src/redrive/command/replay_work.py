@@ -1,4 +1,4 @@
-"""Plans of replays: make, apply, and wait until the job has carried them out."""
+"""Plans of replays: make and apply them, and wait until the job has carried them out."""
 
 from __future__ import annotations
 
@@ -43,19 +43,20 @@ from redrive.settings import Settings
 from redrive.streaming.lifecycle import JobControl
 
 _ABOUT_OTHERS: Final = {
-    State.PARKED: "parked messages are tried again by themselves; `redrive parked now` tries them"
-    " at once, `redrive parked cancel` lets them remain",
-    State.REMAINING: "`redrive replay` and `redrive discard` are about what remains",
-    State.QUARANTINED: "`redrive replay` and `redrive discard` are about what is in quarantine",
+    State.PARKED: "parked messages are retried automatically; `redrive parked now` retries"
+    " them at once, `redrive parked cancel` ends their retries",
+    State.REMAINING: "use `redrive replay` or `redrive discard` for remaining messages",
+    State.QUARANTINED: "use `redrive replay` or `redrive discard` for quarantined messages",
 }
 _ABOUT_FINAL: Final = (
-    "what was put or discarded is not Redrive's any more; `redrive ls` lists it, and"
-    " `redrive show ID` shows one as long as its topic has it"
+    "messages that were put or discarded are no longer Redrive's; `redrive ls` lists"
+    " them, and `redrive show ID` shows one while its topic keeps it"
 )
 _LOOK: Final = 0.5
 """Seconds between two checks of the progress."""
 _WITHOUT_JOB: Final = 30.0
-"""Seconds without any instance after which a job counts as ended: a supervisor takes some."""
+"""Seconds without any instance after which a job counts as ended; a supervised restart is faster.
+"""
 
 
 def planned(
@@ -71,14 +72,14 @@ def planned(
     ``editor`` edits the content of the only message.
 
     Raises:
-        UsageError: What is asked for is somewhere else.
+        UsageError: The command does not act on messages in the selected state.
     """
     is_about_parked = order.to.is_about_parked
     state = State.PARKED if is_about_parked else State.REMAINING
     possible = {State.OPEN, state} if is_about_parked else {State.OPEN, state, State.QUARANTINED}
     if selection.state not in possible:
         raise UsageError(
-            f"--status {selection.state} is not for this command: it is about what is {state}",
+            f"--status {selection.state} is not for this command, which takes {state} messages",
             hint=_ABOUT_OTHERS.get(selection.state, _ABOUT_FINAL),
         )
     if selection.state is State.OPEN:
@@ -105,13 +106,13 @@ def planned(
 
 
 def _other_state_note(inventory: Inventory, selection: Selection) -> Iterator[str]:
-    """A note if messages fit the selection in the other state: parked or remaining."""
+    """A note if messages match the selection in the other state: parked or remaining."""
     is_about_parked = selection.state is State.PARKED
     other = State.REMAINING if is_about_parked else State.PARKED
     if inventory.places(replace(selection, state=other), limit=1):
         verb = "`redrive replay`" if is_about_parked else "`redrive parked`"
         where = "remain" if is_about_parked else "are parked"
-        yield f"messages that {where} fit, though: {verb} is about those"
+        yield f"messages that {where} match: use {verb} for those"
 
 
 def planned_message(
@@ -120,7 +121,7 @@ def planned_message(
     order: Order,
     editor: Callable[[Content], Edit] | None = None,
 ) -> ReplayPlan:
-    """A plan about one message, with a note if there is nothing to do; or ``NotFoundError``."""
+    """A plan for one message, with a note if there is nothing to do; or ``NotFoundError``."""
     found = planned(settings, selection, order, None, editor=editor)
     if found.count:
         return found
@@ -129,14 +130,14 @@ def planned_message(
         raise NotFoundError(answer.reason, hint=answer.hint)
     last = answer.last
     known = f"the last outcome of {answer.message} is {last['result']!r}, {clock(last['time'])} UTC"
-    note = f"{known}; redrive history {answer.message} tells more"
+    note = f"{known}; redrive history {answer.message} shows more"
     return replace(found, notes=[*found.notes, note])
 
 
 def plan_and_apply(
     job: JobConfiguration, found: ReplayPlan, purpose: str, *, mq: bool, yes: bool, as_json: bool
 ) -> None:
-    """Shows a plan, asks, and applies it; errors as for ``accept``."""
+    """Show a plan, ask, and apply it; errors as for ``accept``."""
     if not as_json:
         show_plan(found, mq=mq)
     if found.count:
@@ -146,7 +147,7 @@ def plan_and_apply(
 
 
 def output_plan(found: ReplayPlan, output: Path | None, *, mq: bool, as_json: bool) -> None:
-    """Prints a plan, and writes it to a file if one is named and there is anything in it."""
+    """Print a plan, and write it to ``output`` if that is named and the plan is not empty."""
     if output is not None and found.count:
         found.write(output)
     if as_json:
@@ -154,13 +155,15 @@ def output_plan(found: ReplayPlan, output: Path | None, *, mq: bool, as_json: bo
         return
     show_plan(found, mq=mq)
     if output is not None and found.count:
-        click.echo(f"written to {output}; `redrive replay apply {output} --because ...` does it")
+        click.echo(
+            f"written to {output}; apply it by `redrive replay apply {output} --because ...`"
+        )
 
 
 def apply_plan(
     job: JobConfiguration, found: ReplayPlan, purpose: str, *, wait: bool, yes: bool, as_json: bool
 ) -> None:
-    """Asks, hands a plan to the job, and may wait for it; errors as for ``accept``."""
+    """Ask, hand a plan to the job, and wait for it if asked to; errors as for ``accept``."""
     ask(question(found), yes=yes)
     with open_cluster(job.connection) as cluster:
         with progress_bar("instructing") as show:
@@ -179,12 +182,12 @@ def apply_plan(
     if by := status_now.replay.cancelled_by:
         raise RedriveError(
             f"the plan {found.plan} was cancelled by {by}",
-            hint="for what is left of it make another plan",
+            hint="make another plan for the rest",
         )
 
 
 def status_with_results(job: JobConfiguration, cluster: Cluster, plan_id: str) -> ReplayStatus:
-    """Where a replay stands, with the results of its messages."""
+    """The progress of a replay, with the results of its messages."""
     [found] = statuses(job, cluster, plan=plan_id, results=partial(results_of_replays, job))
     return found
 
@@ -198,7 +201,7 @@ def results_of_replays(job: JobConfiguration) -> dict[str, dict[str, int]]:
 
 
 def runs(cluster: Cluster, job: JobConfiguration) -> bool:
-    """Whether an instance of the job runs; raises ``TransientFault`` if that is not known."""
+    """Whether an instance of the job runs; raises ``TransientFault`` if that is unknown."""
     members = cluster.instances(job.application)
     if members is None:
         raise TransientFault("the broker does not report whether the job runs")
@@ -206,21 +209,21 @@ def runs(cluster: Cluster, job: JobConfiguration) -> bool:
 
 
 def wait_for_completion(cluster: Cluster, job: JobConfiguration, plan: str) -> None:
-    """Waits until a replay is done; without a running job one is run for it, and ended."""
+    """Wait until a replay is done; without a running job, run one for it and end it."""
     with progress_bar("replaying") as show:
         while not _is_done(cluster, job, plan, show):
             if runs(cluster, job) and _watch(cluster, job, plan, show):
                 break
-            click.echo("No job runs: one is run for this replay, and for nothing else.", err=True)
+            click.echo("No job is running: starting one for this replay only.", err=True)
             try:
                 _run(cluster, job, plan, show)
                 break
             except AlreadyRunningError:
-                continue  # somebody started it at this moment
+                continue  # a job was started meanwhile
 
 
 def _watch(cluster: Cluster, job: JobConfiguration, plan: str, show: ShowProgress) -> bool:
-    """Waits for the running job; False if it has ended before the replay was done."""
+    """Wait for the running job; False if it ended before the replay was done."""
     seen = time.monotonic()
     while not _is_done(cluster, job, plan, show):
         if cluster.instances(job.application) != ():
@@ -235,7 +238,7 @@ def _is_done(cluster: Cluster, job: JobConfiguration, plan: str, show: ShowProgr
     try:
         [status] = statuses(job, cluster, plan=plan)
     except TransientFault:
-        return False  # a broker that is restarted
+        return False  # a restarting broker
     show(max(0, status.replay.instructed - status.waiting), status.replay.instructed)
     return status.is_done
 

@@ -1,4 +1,4 @@
-"""``redrive resolve``: the way of a put through a topology, definition by definition."""
+"""``redrive resolve``: traces a put through a topology, definition by definition."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from redrive.topology.trace import (
 
 _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
 _LONGEST: Final = 1 << 30
-"""Bytes of a body: more than any topic takes."""
+"""Maximum body length in bytes, more than any topic accepts."""
 
 
 @click.command()
@@ -44,7 +44,8 @@ _LONGEST: Final = 1 << 30
     "options",
     default="",
     metavar="OPTIONS",
-    help="No put, but MQOPEN for INPUT, BROWSE, INQUIRE, SET, OUTPUT; several with commas.",
+    help="Resolve an MQOPEN for INPUT, BROWSE, INQUIRE, SET or OUTPUT instead; separate"
+    " several by commas.",
 )
 @click.option(
     "--then",
@@ -68,7 +69,7 @@ _LONGEST: Final = 1 << 30
 )
 @number_option(
     "--seed",
-    "Decides among equal cluster queues, as the put's offset on the intake does.",
+    "Chooses among equal cluster queues, as the put's offset on the intake does.",
     default=0,
     least=0,
 )
@@ -91,28 +92,28 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
     as_json: bool,  # noqa: FBT001 - as above
     mermaid: bool,  # noqa: FBT001 - as above
 ) -> None:
-    """Show the way of a put to QUEUE, step by step, as the job takes it.
+    """Trace a put to QUEUE step by step, as the job resolves it.
 
     \b
     redrive resolve ORDERS --topology QM1.mqsc
     redrive resolve PAYROLL@QM2 --at QM1 --topology definitions --mermaid > trace.mmd
 
-    QM is the queue manager that the application names beside the queue (ObjectQMgrName); without
-    it the field is blank. --at is the one that it is connected to; with one queue manager only it
-    need not be said. redrive put takes the same names, and the same --report and --reply-to.
+    QM is the queue manager that the application names with the queue (ObjectQMgrName); without
+    it the field is blank. --at is the manager that it is connected to, and is not needed if there
+    is only one. redrive put takes the same names, and the same --report and --reply-to.
 
-    The message is decided as the job decides it, hop by hop: each shows the definitions used and
-    what the job does then, with the copy that a queue with STREAMQ makes and the reports that the
-    message asks for. What was assumed of the cluster stands at the end.
+    The message is resolved hop by hop, as by the job. Each hop shows the definitions used and
+    what the job does, with the copy that a queue with STREAMQ makes and the reports that the
+    message asks for. Assumptions about the cluster are listed at the end.
 
-    Exit codes: 0 the message gets there, 1 it does not, 2 usage.
+    Exit codes: 0 the message reaches a queue, 1 it does not, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     target, at = read_put_names("resolve", names, at)
     topology = read_definitions(files)
     at = checked_at(at, topology.manager_names)
     if then and at in topology.mq:
         raise UsageError(
-            f"--then: {at} is of IBM MQ, where channels run without being asked",
+            f"--then: {at} is of IBM MQ, where channels run by themselves",
             hint="--then is for MQ Everyplace",
         )
     if options and at in topology.mq:
@@ -151,7 +152,7 @@ def _open_options(text: str) -> OpenOption:
     for word in text.upper().split(","):
         if word.strip() not in OpenOption.__members__:
             known = ", ".join(OpenOption.__members__)
-            raise UsageError(f"{word!r} is nothing to open for", hint=f"choose from {known}")
+            raise UsageError(f"{word!r} is not an MQOPEN option", hint=f"choose from {known}")
         found |= OpenOption[word.strip()]
     return found
 

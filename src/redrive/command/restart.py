@@ -1,4 +1,4 @@
-"""``redrive restart``: reload the settings and tables of a running job."""
+"""``redrive restart``: reloads the settings and tables of a running job."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from redrive.settings import Option, Settings, read_settings, read_settings_for_
 from redrive.what_if import Over, Question
 
 _NOTHING_MOVES: Final = (
-    "parked messages keep their count, and what remains stays as it is until its table changes"
+    "parked messages keep their attempt counts, and remaining messages"
+    " stay until their table changes"
 )
-_ENRICHED: Final = "whether the enrichment function changes anything is not known: it is not tried"
-_REPLAY: Final = "redrive replay now brings back what remains, under the same table"
-_NEW_RUN: Final = "a new run of the query has begun; changed rules tables alone do not need one"
-_NOT_RESTARTED: Final = "not restarted, the job goes on as before"
+_ENRICHED: Final = "the effect of the enrichment function is unknown: the preview does not call it"
+_REPLAY: Final = "redrive replay now replays remaining messages under the same table"
+_NEW_RUN: Final = "the query was restarted; changed rules tables alone do not need that"
+_NOT_RESTARTED: Final = "not restarted, the job continues with the old settings"
 _WAITING: Final = (Over.REMAINING, Over.PARKED)
 
 
@@ -56,12 +57,12 @@ class _RestartRefusedError(RedriveError):
     "places",
     type=click.Choice([over.value for over in Over]),
     multiple=True,
-    help="With --plan, of which messages; may be repeated. By default remaining and parked.",
+    help="With --plan, which messages; may be repeated. Default: remaining and parked.",
 )
 @click.option(
-    "--table", "digits", metavar="HASH", help="Go back to a table that ran: see redrive tables."
+    "--table", "digits", metavar="HASH", help="Restore an earlier table: see redrive tables."
 )
-@click.option("--handler", metavar="NAME", help="With --table, its handler, if several had it.")
+@click.option("--handler", metavar="NAME", help="With --table, its handler, if several used it.")
 @yes_option
 @click.option(
     "--timeout",
@@ -85,19 +86,18 @@ def restart(
 ) -> None:
     """Reload the settings and rules tables of a running job.
 
-    Changed tables decide from the next batch on; other changes begin the query again. If anything
-    is wrong with the new settings or tables, the job goes on with the old ones, and this command
-    says why. A table that has changed in meaning
-    decides afresh about every message that is parked or remains; one that has not leaves them
-    alone. So do [schemes]. The command lists both.
+    Changed tables apply from the next batch on; other changes restart the query. If anything is
+    wrong with the new settings or tables, the job continues with the old ones, and this command
+    says why. If a table or [schemes] changed in meaning, every parked and remaining message of the
+    handler is evaluated again, otherwise none. The command lists both.
 
     \b
     redrive restart -c redrive.toml
     redrive restart -c redrive.toml --plan
     redrive restart -c redrive.toml --table 3f2a9c
 
-    --table writes a table that ran before into the file that the settings name, after asking; what
-    the file held is kept beside it, and comes back if the job refuses.
+    --table writes an earlier table into the file that the settings name, after asking. The old file
+    is kept beside it, and restored if the job refuses.
 
     Exit codes: 0 restarted, 1 not restarted, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -119,13 +119,13 @@ class Restart:
     path: Path
     options: Sequence[Option]
     over: Sequence[Over]
-    """Where the messages are that a plan is shown for; none if no plan was asked for."""
+    """The messages that a plan is shown for; empty without a plan."""
     yes: bool
 
     def here(self, timeout: float) -> RestartAnswer:
-        """Restarts with the files as they are."""
+        """Restart with the files as they are."""
         settings = self._checked()
-        # Errors in tables show already, before the job is asked.
+        # Report errors in tables before asking the job.
         running_process(settings.job)
         if self.over:
             _show_plan(settings, tables_of(settings.job), self.over)
@@ -133,8 +133,8 @@ class Restart:
         return _restart(settings.job, timeout)
 
     def with_kept(self, digits: str, handler: str | None, timeout: float) -> RestartAnswer:
-        """Restarts with a table that ran before in the place of the one that the file holds."""
-        # The table in the file may be broken: that may be why another is wanted.
+        """Restart with an earlier table instead of the one in the file."""
+        # The table in the file may be broken, which may be why another is wanted.
         now = read_settings_for_lookup(self.path, options=self.options).job
         running_process(now)
         ran = tables_of(now)
@@ -150,12 +150,12 @@ class Restart:
                 _show_plan(settings, ran, self.over)
             ask(
                 f"Write the table {kept.hash[:SHORT_HASH]} into {printable(str(file.path))} and"
-                f" restart? What it holds now is kept as {printable(file.saved.name)}.",
+                f" restart? The present content is kept as {printable(file.saved.name)}.",
                 yes=self.yes,
             )
 
         answer = self.with_text(file, handlers, text, timeout, confirm)
-        before = f"; what it held is kept as {file.saved.name}" if file.saved.exists() else ""
+        before = f"; its former content is kept as {file.saved.name}" if file.saved.exists() else ""
         line = f"{file.path} holds the table {kept.hash[:SHORT_HASH]} again{before}"
         click.echo(printable(line))
         return answer
@@ -168,7 +168,7 @@ class Restart:
         timeout: float,
         confirm: Callable[[Settings], None],
     ) -> RestartAnswer:
-        """Restarts with another text in a file, which gets the old one back if the job refuses.
+        """Restart with another text in a file, which is restored if the job refuses.
 
         ``confirm`` is called with the settings before anything changes, and may raise.
         """
@@ -204,7 +204,7 @@ def _restart(job: JobConfiguration, timeout: float) -> RestartAnswer:
 
 
 def _file_of(job: JobConfiguration, kept: KeptTable) -> tuple[RulesFile, Sequence[int]]:
-    """The file that a table belongs in, and the handlers by number that read it."""
+    """The file of a kept table, and the indexes of the handlers that read it."""
     names = [handler.identity.name for handler in job.handlers]
     if kept.handler not in names:
         raise UsageError(
@@ -220,7 +220,7 @@ def _file_of(job: JobConfiguration, kept: KeptTable) -> tuple[RulesFile, Sequenc
 
 
 def table_file(job: JobConfiguration, index: int) -> tuple[Path, Sequence[int]]:
-    """The file of a handler's table, and the handlers by number that read it."""
+    """The file of a handler's table, and the indexes of the handlers that read it."""
     path = Path(job.handlers[index].rules_name)
     reading = [
         number
@@ -231,20 +231,20 @@ def table_file(job: JobConfiguration, index: int) -> tuple[Path, Sequence[int]]:
 
 
 def _show_plan(settings: Settings, ran: Tables, over: Sequence[Over]) -> None:
-    """Shows what the new tables and schemes change for messages, against those that decide now."""
+    """Show what the new tables and schemes change, compared with the current ones."""
     job, is_changed = settings.job, False
     for handler in job.handlers:
         name, meaning = handler.identity.name, meaning_of(handler, settings.job)
         decides = ran.deciding.get(name, frozenset())
         if not decides:
-            click.echo(f"{printable(name)}: a new handler, which no table has decided for yet")
+            click.echo(f"{printable(name)}: a new handler without an earlier table")
         elif decides != {meaning}:
             old = _with_deciding_table(job, _kept_of(ran, name, min(decides - {meaning})))
             question = Question(old=old, new=job, handler=name, over=over, mask=settings.mask)
             show(ask_with_progress(question), as_json=False)
             is_changed = True
     if not is_changed:
-        click.echo(f"no table changed in meaning, so {_NOTHING_MOVES}")
+        click.echo(f"no table changed in meaning: {_NOTHING_MOVES}")
         if job.enrichment:
             click.echo(_ENRICHED)
 
@@ -254,14 +254,14 @@ def _kept_of(ran: Tables, handler: str, meaning: str) -> KeptTable:
         if kept.handler == handler and meaning.startswith(kept.hash):
             if meaning != kept.hash + schemes_id(kept.schemes):
                 raise ConfigurationError(
-                    f"the [schemes] that decide for {handler} are not kept",
+                    f"the current [schemes] of {handler} are not kept",
                     hint="an earlier version started the job: restart it without --plan, and they"
-                    " are kept from then on",
+                    " will be kept",
                 )
             return kept
     raise ConfigurationError(
-        f"the table that decides for {handler}, {meaning[:SHORT_HASH]}, is not kept",
-        hint="it ran before tables were kept: redrive plan NEW --old FILE compares two files",
+        f"the current table of {handler}, {meaning[:SHORT_HASH]}, is not kept",
+        hint="it is older than the kept tables: compare two files by redrive plan NEW --old FILE",
     )
 
 
@@ -271,17 +271,17 @@ def _with_deciding_table(job: JobConfiguration, kept: KeptTable) -> JobConfigura
     def changed(handler: HandlerConfiguration) -> HandlerConfiguration:
         if handler.identity.name != kept.handler:
             return handler
-        return replace(handler, rules=text, rules_name="the table that decides now")
+        return replace(handler, rules=text, rules_name="the current table")
 
     return replace(job, handlers=tuple(map(changed, job.handlers)), schemes=kept.schemes)
 
 
 def _effect_lines(answer: RestartAnswer) -> Iterator[str]:
     for name in answer.changed:
-        yield f"{name}: what decides has changed; what is parked or remains is decided afresh"
+        yield f"{name}: the meaning changed; parked and remaining messages are evaluated again"
     if answer.changed:
         for name in answer.unchanged:
             yield f"{name}: the same table; {_NOTHING_MOVES}"
     elif answer.unchanged:
-        yield f"no table changed in meaning, so {_NOTHING_MOVES}"
+        yield f"no table changed in meaning: {_NOTHING_MOVES}"
         yield _REPLAY

@@ -1,4 +1,4 @@
-"""``redrive run``: run the job until it is stopped or WAIT of the tables ends it."""
+"""``redrive run``: runs the job until it is stopped or WAIT of the tables ends it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LOGGER: Final = logging.getLogger("redrive.run")
 
 _DEFAULT: Final = Path("redrive.toml")
 _STANDARD_ERROR: Final = 2
-"""The file descriptor: the stream itself may be replaced."""
+"""The file descriptor; the stream itself may be replaced."""
 
 _FIXED: Final = (
     "application", "instance", "directory", "cores", "master", "driver_memory", "spark_ui",
@@ -86,7 +86,7 @@ class _Source:
     help="The settings, by default redrive.toml.",
 )
 @click.option(
-    "--bootstrap-server", metavar="HOST:PORT", help="A broker, or several with commas between."
+    "--bootstrap-server", metavar="HOST:PORT", help="A broker, or several separated by commas."
 )
 @repeated_option(
     "--dlq",
@@ -98,7 +98,7 @@ class _Source:
     "--rules",
     multiple=True,
     metavar="FILE",
-    help="Its rules table: one for each --dlq in the same order, or one for all.",
+    help="Rules table: one for each --dlq in the same order, or one for all.",
 )
 @repeated_option(
     "--topology",
@@ -110,25 +110,28 @@ class _Source:
 @click.option(
     "--application",
     metavar="NAME",
-    help="The name that progress is kept under; by default that of the one dead-letter queue.",
+    help="Name of the job, under which it keeps its progress; by default that of the only"
+    " dead-letter queue.",
 )
-@click.option("--directory", metavar="DIR", help="The job's folder for what it keeps locally.")
+@click.option("--directory", metavar="DIR", help="The job's folder for local files.")
 @click.option("--instance", metavar="N/M", help="This instance's share, such as 1/2; or auto.")
-@choice_option("--log-format", values=LogFormat, help_text="How the log is written.")
-@choice_option("--log-level", values=LogLevel, help_text="The least severe lines of the log.")
+@choice_option("--log-format", values=LogFormat, help_text="Format of the log.")
+@choice_option("--log-level", values=LogLevel, help_text="Lowest level of the log.")
 @click.option(
     "--wait",
     is_flag=True,
     default=None,
-    help="Wait for a broker that does not answer, instead of ending with an error.",
+    help="Wait for a broker that does not answer, instead of failing.",
 )
 @click.option(
     "--watch",
     is_flag=True,
     default=None,
-    help="Restart by itself when settings, rules tables or definitions change.",
+    help="Reload settings, rules tables and definitions when they change.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what it would do with waiting messages now.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show what the job would do with the waiting messages."
+)
 @json_option
 @click.pass_context
 def run(
@@ -153,25 +156,25 @@ def run(
 
     With a topology the job also carries out the puts to its queue managers.
 
-    With --dry-run nothing starts: each table is tried on the messages that its handler would read
-    now, and on those that are parked or remain. It counts them by rule and target, --json for
-    programs.
+    With --dry-run nothing is started: each table is tried on the messages that its handler would
+    read now, and on those that are parked or remain. The counts are by rule and target; --json is
+    for programs.
 
-    With --wait a start without a broker waits for one. One that answers and refuses still ends it.
-    With --watch changed files are taken up as by redrive restart; broken ones are refused.
+    With --wait the job waits for a broker that does not answer; a refusal still ends it. With
+    --watch the job reloads changed files as redrive restart does, and refuses broken ones.
 
-    Options win over the file. SIGTERM or Ctrl+C stop the job after the running batch; SIGHUP, or
-    redrive restart, reload its settings and tables.
+    Options override the file. SIGTERM or Ctrl+C stop the job after the running batch; SIGHUP or
+    redrive restart reload its settings and tables.
 
-    Exit codes: 0 stopped or ended by WAIT, or tried, 1 error, 2 usage, 75 stalled, or
-    Java is gone: start it again.
+    Exit codes: 0 stopped or ended by WAIT, or tried, 1 error, 2 usage, 75 stalled, or Java ended:
+    start it again.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if as_json and not dry_run:
         raise UsageError("--json is for --dry-run", hint="--log-format json is for the job's log")
     if path is None and not (queues or rules or files) and _DEFAULT.exists():
         path = _DEFAULT
     if path is not None and files:
-        raise click.UsageError("with -c FILE the topology is that of the file")
+        raise click.UsageError("-c FILE and --topology exclude each other")
     options = _handler_options(path, queues, rules, files)
     options += [
         Option(("topology", "files", index), "--topology", file) for index, file in enumerate(files)
@@ -182,15 +185,15 @@ def run(
         if value is not None
     ]
     if path is None and not given["application"]:
-        # The name of its queue, so that it is the same next time.
+        # The name of its queue, so that a later start uses the same.
         if len(queues) != 1:
             raise click.UsageError(
-                "name the job with --application NAME, as its progress is kept under that name"
+                "name the job by --application NAME: its progress is kept under that name"
             )
         options.append(Option(("application", "name"), "--application", escape(queues[0])))
     source = _Source(path, options)
     watched = WatchedFiles.of(path, options)
-    taken = watched.digest()  # before they are read: a change meanwhile is one more restart
+    taken = watched.digest()  # before they are read: a later change causes one more reload
     settings = source.read()
     if dry_run:
         # Slow to import, and not needed by a job that starts.
@@ -250,14 +253,14 @@ def run_job(
 
 
 def _check_start(settings: Settings, listen: Callable[[], None]) -> None:
-    """Check everything that a start needs; report all problems together."""
+    """Check everything that a start needs, and report all problems together."""
     job = settings.job
     problems: list[RedriveError] = []
 
     checks: Sequence[Callable[[], object]] = (
         lambda: None if job.wait_for_broker else check_start(job),
         lambda: _take_address(job, listen),
-        lambda: None if problems else check_directory(job.directory),  # it makes the folder
+        lambda: None if problems else check_directory(job.directory),  # creates the folder
     )
     for check in checks:
         try:
@@ -313,7 +316,7 @@ def _job() -> Callable[..., int]:
 
 @contextmanager
 def _log_error(log: LogSettings) -> Iterator[None]:
-    """Logs an error that ends the job, unless the log is where the command prints it."""
+    """Log an error that ends the job, unless the command prints it to the same place."""
     try:
         yield
     except RedriveError as error:
@@ -337,8 +340,8 @@ class _Reload:
             names = [name.replace("_", " ") for name in changed]
             listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
             raise ConfigurationError(
-                f"a running job can't change its {listed}",
-                hint="stop it and start it again",
+                f"a running job cannot change its {listed}",
+                hint="stop the job and start it again",
                 diagnostics=settings.warnings,
             )
         _configure_log(settings)
@@ -350,7 +353,7 @@ def _handler_options(
     path: Path | None, queues: Sequence[str], rules: Sequence[str], files: Sequence[str]
 ) -> list[Option]:
     if path is not None and (queues or rules):
-        raise click.UsageError("with -c FILE the handlers are those of the file")
+        raise click.UsageError("-c FILE and --dlq or --rules exclude each other")
     if path is None and not rules and not (files and not queues):
         raise click.UsageError("name the settings with -c FILE, or a rules table with --rules FILE")
     tables = list(rules) * len(queues) if len(rules) == 1 and queues else list(rules)

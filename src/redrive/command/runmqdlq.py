@@ -1,4 +1,4 @@
-"""``redrive runmqdlq``: IBM MQ's command line for one dead-letter queue (specification 1.1)."""
+"""``redrive runmqdlq``: IBM MQ's command line for one dead-letter queue."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ Usage: redrive runmqdlq [QName [QMgrName]] [-u UserID] [-c] < rules-table
             table, else the queue manager's own: DEADQ of its definitions, or REDRIVE_DEADQ
   QMgrName  the queue manager's name; without it or ' ': INPUTQM of the table
   -u        sign in as this user; the first line of standard input is the password
-  -c        connect as a client: here that is always so
+  -c        connect as a client: always the case here
 
 The rules table is read from standard input, all of it, before any message is touched.
 
 Environment: REDRIVE_BOOTSTRAP_SERVERS (by default localhost:9092), REDRIVE_DEADQ,
 REDRIVE_DIRECTORY, REDRIVE_SECURITY_PROTOCOL, REDRIVE_SASL_MECHANISM, REDRIVE_SSL_CA_FILE; and
-REDRIVE_SETTINGS, a settings file that holds here too, but for its application's name and handlers.
+REDRIVE_SETTINGS, a settings file of which all but the application's name and handlers applies.
 
-Exit codes: 0 stopped or ended by WAIT, 1 error, 2 usage, 75 stalled, or Java is gone: start it
+Exit codes: 0 stopped or ended by WAIT, 1 error, 2 usage, 75 stalled, or Java ended: start it
 again.
 """
 
@@ -66,12 +66,12 @@ _VARIABLES: Final[Sequence[tuple[str, KeyPath]]] = (
 
 _BROKER: Final = "localhost:9092"
 _SIGN_IN: Final = {
-    # A password is sent in the clear only on request.
+    # A password is sent in clear text only on request.
     ("kafka", "security_protocol"): "SASL_SSL",
     ("kafka", "sasl_mechanism"): "PLAIN",
 }
 _PASSWORD: Final = "REDRIVE_STANDARD_INPUT"  # noqa: S105 - a variable's name
-"""The variable by which the settings refer to the password from standard input."""
+"""Environment variable for the password from standard input, as the settings name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def runmqdlq(context: click.Context, /, words: tuple[str, ...]) -> None:
 
 
 def open_queue(settings: Settings) -> None:
-    """Raises ``EnvironmentFault`` if the queue does not exist, as the open of IBM's command."""
+    """Raise ``EnvironmentFault`` if the queue does not exist, like the open of IBM's command."""
     job = settings.job
     topic = job.handlers[0].identity.topic
     if topic not in open_cluster(job.connection).topics():
@@ -146,20 +146,20 @@ def open_queue(settings: Settings) -> None:
 
 
 def not_opened(settings: Settings, reason: str, detail: str) -> EnvironmentFault:
-    """The error about a dead-letter queue that cannot be opened (AMQ8745, specification 7.1)."""
+    """The error about a dead-letter queue that cannot be opened (AMQ8745)."""
     queue, code = settings.job.handlers[0].identity.queue, constant_value(reason)
     return EnvironmentFault(
         f"AMQ8745: the dead-letter queue {queue} cannot be opened: {reason} ({code}), {detail}",
         hint="correct QName, INPUTQ or DEADQ, or create the queue"
         if reason == "MQRC_UNKNOWN_OBJECT_NAME"
-        else "one handler takes a queue; end the other one first",
+        else "a queue has one handler; stop the other first",
     )
 
 
 def read_input(data: bytes, *, has_password: bool) -> tuple[RulesSource, str]:
     """The rules table and the password from standard input.
 
-    The password is the first line, if there is one; lines are counted with it.
+    The password is the first line, if there is one. Line numbers count it.
     """
     password = b""
     if has_password:
@@ -170,17 +170,18 @@ def read_input(data: bytes, *, has_password: bool) -> tuple[RulesSource, str]:
 
 
 def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str, str]) -> Settings:
-    """The settings of a job that handles one queue by a table that is already read.
+    """The settings of a job that handles one queue by a table already read.
 
     Raises:
         ConfigurationError: There is an error; every finding is attached.
-        UsageError: IBM's command does not have the dialect of the table.
+        UsageError: The table has a dialect that IBM's command does not have.
     """
     if rules.parsed().dialect is not Dialect.IBM:
         raise UsageError(
-            "the rules table begins with DIALECT(KAFKA), IBM's command has only IBM's language",
-            hint="name the table in a settings file and start redrive run, or take DIALECT out and "
-            "use IBM's keywords",
+            "the rules table has DIALECT(KAFKA); runmqdlq takes only IBM's language",
+            hint="name the table in a settings file for redrive run, or remove DIALECT and"
+            " use IBM's "
+            "keywords",
         )
     path = environ.get("REDRIVE_SETTINGS")
     base = Document.from_file(Path(path)).without("handlers") if path else Document.empty()
@@ -191,7 +192,7 @@ def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str,
     if not queue and (queue := _defined_queue(arguments, rules, document)):
         own = [Option(("handlers", 0, "queue"), "DEADQ", queue)]
         document = document.with_options("redrive runmqdlq", own)
-    # A process with the same queue has the same progress, and is refused while this one runs.
+    # Processes with the same queue share their progress, so only one of them may run.
     handler = _handler(arguments, queue, document)
     name = "@".join(filter(None, (queue, handler.get("queue_manager"))))
     values: dict[KeyPath, Any] = {("application", "name"): escape(name) or "runmqdlq"}
@@ -203,7 +204,7 @@ def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str,
         values["kafka", "sasl_password"] = f"${{{_PASSWORD}}}"
         values |= {path: value for path, value in _SIGN_IN.items() if not document.has(path)}
     settings = settings_of(document.with_values(values), environ=environ, rules=rules)
-    # Another application routes the puts of a topology.
+    # Another application carries out the puts of a topology.
     settings = replace(settings, job=replace(settings.job, routes_puts=False))
     if document.has(("log",)):
         return settings
@@ -211,7 +212,7 @@ def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str,
 
 
 def _defined_queue(arguments: Arguments, rules: RulesSource, document: Document) -> str:
-    """DEADQ of the queue manager, as the settings' definitions have it; empty without them."""
+    """DEADQ of the queue manager in the settings' definitions; empty without them."""
     topology = topology_of(document)
     if topology.definitions is None:
         return ""
@@ -231,7 +232,7 @@ def _defined_queue(arguments: Arguments, rules: RulesSource, document: Document)
 
 
 def _handler(arguments: Arguments, queue: str, document: Document) -> dict[str, str]:
-    """The handler's entry: with the queue manager if the settings have definitions of some."""
+    """The handler's entry; with the queue manager if the settings have definitions."""
     if not arguments.names:
         return {}
     is_defined = document.has(("topology", "files"))
@@ -247,7 +248,7 @@ def _options(arguments: Arguments, environ: Mapping[str, str]) -> list[Option]:
         if environ.get(name)
     ]
     for key, words in zip(("queue", "queue_manager"), arguments.names, strict=False):
-        # A name ends at its first blank (specification 2).
+        # A name ends at its first blank.
         options += [Option(("handlers", 0, key), "", word) for word in words.split()[:1]]
     if arguments.user:
         options.append(Option(("kafka", "sasl_username"), "-u", arguments.user))
@@ -255,7 +256,7 @@ def _options(arguments: Arguments, environ: Mapping[str, str]) -> list[Option]:
 
 
 def _queue(arguments: Arguments, rules: RulesSource, document: Document) -> str:
-    """The dead-letter queue; empty if definitions name it, or the table has errors."""
+    """The dead-letter queue; empty if definitions name it, or if the table has errors."""
     own = document.text(("topology", "dead_letter_queue"))
     has_definitions = document.has(("topology", "files"))
     if arguments.names:
@@ -287,7 +288,7 @@ class Report(JobObserver):
         self._is_begun = False
 
     def started(self, configuration: JobConfiguration) -> None:
-        """Reports the queue, as AMQ8708 does."""
+        """Report the queue (AMQ8708)."""
         manager = configuration.handlers[0].identity.queue_manager
         of_manager = f" Its queue manager is {manager}." if manager else ""
         self._line(
@@ -305,7 +306,7 @@ class Report(JobObserver):
         self.notice(message, **facts)
 
     def batch(self, summary: BatchSummary) -> None:
-        """Reports failed puts (AMQ8722) and invalid headers (AMQ8721)."""
+        """Report failed puts (AMQ8722) and invalid headers (AMQ8721)."""
         self._is_begun = True
         self._results.update(summary.by_result)
         for failure, count in summary.failures.items():
@@ -322,12 +323,12 @@ class Report(JobObserver):
             )
 
     def stopped(self, reason: str) -> None:
-        """Reports why it ends, and the summary (AMQ8709, CSQU202, CSQU203)."""
+        """Report why it ends, and the summary (AMQ8709, CSQU202, CSQU203)."""
         self._line(f"AMQ8709: Dead-letter queue handler ending: {reason}.")
         self._summary()
 
     def failed(self, error: RedriveError) -> None:
-        """Reports an end by an error, which standard error explains."""
+        """Report an end by an error, which standard error explains."""
         if self._is_begun:
             self._line(f"AMQ8709: Dead-letter queue handler ending by an error: {error.message}.")
             self._summary()

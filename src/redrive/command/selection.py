@@ -1,4 +1,4 @@
-"""Options that select dead letters, the same for every command that lists them."""
+"""Options that select dead letters, for every command that lists them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ _OPTIONS = combined(
         help_text="Their state; open is parked or remaining, not quarantined.",
     ),
     reason_option,
-    click.option("--destq", metavar="QUEUE", help="Only messages that were for this queue."),
-    click.option("--rule", type=int, metavar="LINE", help="Only where this rule was last."),
+    click.option("--destq", metavar="QUEUE", help="Only messages meant for this queue."),
+    click.option(
+        "--rule", type=int, metavar="LINE", help="Only messages that this rule took last."
+    ),
     handler_option,
     key_option,
     click.option("--since", metavar="TIME", help="Last outcome from: 10m, 2h, 1d, or a date."),
@@ -76,18 +78,18 @@ def parse_selection(
 
 
 def reserve(*, is_complete: bool) -> str:
-    """The reservation behind a number that may be too low."""
+    """The suffix of a number that may be too low."""
     return "" if is_complete else ", as far as could be read"
 
 
 def none_in_words(selection: Selection, owner: str = "", *, is_complete: bool) -> str:
-    """The answer for an empty list, or for groups that an owner looks after."""
+    """The text for an empty list, or for an owner without groups."""
     if selection.is_narrowed or owner:
-        found = "No dead letter fits these filters"
+        found = "No dead letter matches these filters"
     elif selection.state is State.OPEN:
-        found = "Nothing is parked, and nothing remains"
+        found = "No dead letters are parked or remain"
     else:
-        found = "There is no such dead letter"
+        found = "No such dead letter"
     return f"{found}{reserve(is_complete=is_complete)}."
 
 
@@ -113,7 +115,7 @@ def options_of(selection: Selection) -> dict[str, str]:
 
 
 def parse_key(text: str) -> bytes:
-    """A record key from text, or 0x and hex digits; ``--key`` of several commands."""
+    """A record key from text, or 0x and hex digits; for ``--key``."""
     if not text.startswith("0x"):
         return text.encode()
     try:
@@ -123,7 +125,7 @@ def parse_key(text: str) -> bytes:
 
 
 def parse_reason(text: str) -> int:
-    """A reason code from a number or a name; ``--reason`` of several commands."""
+    """A reason code from a number or a name; for ``--reason``."""
     if text.isdecimal():
         return int(text)
     name = text.upper()

@@ -1,4 +1,4 @@
-"""``redrive setup``: the jars that Spark and the broker need, and the Java that runs them."""
+"""``redrive setup``: fetches the jars that Spark and the broker need."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from redrive.java import find_java
 def setup(*, verify: bool) -> None:
     """Fetch and verify the jars that Spark and the broker need.
 
-    This needs a network once; later Redrive works without it. A mirror or a private repository is
-    named in Ivy settings: ~/.ivy2/ivysettings.xml, or the file in REDRIVE_IVY_SETTINGS.
+    This needs the network once; afterwards Redrive works offline. Name a mirror or a private
+    repository in Ivy settings: ~/.ivy2/ivysettings.xml, or the file in REDRIVE_IVY_SETTINGS.
 
     \b
     redrive setup
@@ -34,16 +34,14 @@ def setup(*, verify: bool) -> None:
 
 
 def _archive_classes() -> None:
-    """Make Spark and the embedded broker start sooner; this is optional."""
+    """Speed up the start of Spark and the embedded broker; this is optional."""
     from redrive.streaming.class_archive import spark_archive  # noqa: PLC0415 - slow to import
 
     java = find_java()
     for archive in (spark_archive(java), broker_archive(java)):
         if archive.path.exists():
             continue
-        click.echo(
-            f"Archiving the classes of {archive.program}, half a minute at most ...", err=True
-        )
+        click.echo(f"Archiving the classes of {archive.program}, up to half a minute ...", err=True)
         try:
             archive.make()
         except EnvironmentFault as fault:

@@ -1,4 +1,4 @@
-"""``redrive show``: one dead letter with its body, its headers and its history."""
+"""``redrive show``: shows one dead letter with its body, its headers and its history."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def show(*, identity: str, config: Path, form: str, whole: bool, mq: bool, as_js
     redrive show orders.dlq:0:4711 --body hex --all
 
     ID is topic:partition:offset, as redrive ls prints it. The body is read from the dead-letter
-    topic or, if that has deleted it, from the topic where the message waits. A record without an
-    outcome is shown as it is. Values that [mask] of the settings names are shown as ***.
+    topic or, if it was deleted there, from the topic where the message waits. A record without an
+    outcome is shown too. Values that [mask] of the settings names are shown as ***.
 
-    Exit codes: 0 shown, also if the body is gone; 1 no such message or an error, 2 usage.
+    Exit codes: 0 shown, also without the body; 1 no such message or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
     answer, found = find_message(settings, identity)
@@ -69,7 +69,7 @@ def show(*, identity: str, config: Path, form: str, whole: bool, mq: bool, as_js
 
 
 def find_message(settings: Settings, identity: str) -> tuple[History | None, StoredRecord | Lost]:
-    """The history of a message without secrets, and its record as it was written.
+    """The masked history of a message, and its record.
 
     The history is None if the job has not handled the record.
 
@@ -82,7 +82,7 @@ def find_message(settings: Settings, identity: str) -> tuple[History | None, Sto
         return masked(answer, settings.mask), archive.record(answer.last)
     only = settings.job.only_handlers
     if only is not None and identity.partition(":")[0] not in _topics(settings.job):
-        raise NotFoundError(answer.reason)  # no hint either: it would be about other topics
+        raise NotFoundError(answer.reason)  # no hint, which would be about other topics
     try:
         with open_cluster(settings.job.connection) as cluster:
             return None, read_record(cluster, *record_place(identity))

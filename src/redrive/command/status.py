@@ -1,4 +1,4 @@
-"""``redrive status``: waiting messages, results, and the state of the job."""
+"""``redrive status``: shows waiting messages, results, and the state of the job."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ _SIGNS: Final = {Precision.EXACT: "", Precision.LAST_KNOWN: "~ ", Precision.UNKN
 @config_option
 @instance_options
 @table_options
-@click.option("--watch", is_flag=True, help="Update it every two seconds until interrupted.")
-@click.option("--check", is_flag=True, help="Report by the exit code whether all is well.")
+@click.option("--watch", is_flag=True, help="Update every two seconds until interrupted.")
+@click.option("--check", is_flag=True, help="Report the health of the job by the exit code.")
 @click.pass_context
 def status(
     context: click.Context,
@@ -86,20 +86,20 @@ def status(
     redrive status --watch
     redrive status --check
 
-    waiting: not read yet. parked: waits for its next attempt. held: of these, behind an earlier
-    message of the same key (ORDER(KEY)). remaining: no rule can place it.
-    acknowledged: of these, kept on purpose (redrive ack). quarantined: no table looks at it any
-    more. Of puts it shows undeliverable messages, by the queue on which they wait. Without the
-    ledger's folder it counts on the topics, from any machine; without a broker it shows what the
-    ledger knows, with a note. ? is a number that is not known.
+    waiting: not read yet. parked: waits for its next attempt. held: parked behind an earlier
+    message of the same key (ORDER(KEY)). remaining: no rule could place it. acknowledged: remains
+    on purpose (redrive ack). quarantined: set aside, no table evaluates it. Undeliverable
+    messages are counted by the queue on which they wait. Without the ledger's folder, as on another
+    machine, it counts on the topics; without a broker it shows what the ledger knows, with a note.
+    ? is an unknown number.
 
-    Exit codes: 0 shown, 1 error, 2 usage. With --check, which belongs on the machine on which the
-    job runs: 0 all is well, 1 the job is stalled or dead, a handler is stopped, no instance works
-    on a share, the broker is away, or what waits is not known.
+    Exit codes: 0 shown, 1 error, 2 usage. With --check, which has to run on the machine of the
+    job: 0 healthy, 1 the job is stalled or dead, a handler is stopped, no instance works
+    on a share, the broker does not answer, or the number of waiting messages is unknown.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if check and watch:
         raise UsageError("--check runs once", hint="leave out --watch")
-    # A changed table may be broken: the job has refused it then, and status has to say so.
+    # A changed table may be broken: the job refused it, which status has to report.
     settings = read_settings_for_lookup(config, options=instance_settings(instance, directory))
     if watch:
         _watch(settings, as_json=as_json)
@@ -133,7 +133,7 @@ class StatusView:
     next_looks: Mapping[str, NextLook]
     expiring: Sequence[Waiting]
     vacant: Sequence[Share] = ()
-    """Fixed shares of the partitions on which nobody works, while somebody works on another."""
+    """Fixed shares of the partitions without an instance, while another share has one."""
 
     @classmethod
     def of(
@@ -160,7 +160,7 @@ class StatusView:
 
     @property
     def problem(self) -> str:
-        """The problem of the job as a whole; empty if all is well."""
+        """The problem of the job as a whole; empty if it is healthy."""
         now = self.now
         problem = problem_of(self.supervision, now.instances, now.time.timestamp())
         stopped = self.supervision.stopped if self.supervision is not None else {}
@@ -168,7 +168,7 @@ class StatusView:
         return (
             problem
             or self._vacancy
-            or next(stops, now.gap and f"what waits is not known: {now.gap}")
+            or next(stops, now.gap and f"the number of waiting messages is unknown: {now.gap}")
         )
 
     @property
@@ -178,7 +178,7 @@ class StatusView:
 
     @property
     def description(self) -> str:
-        """The state that the job reports, unless it just runs."""
+        """The state that the job reports, except that it runs."""
         state, now = self.supervision, self.now.time.timestamp()
         if state is None or (state.state is Activity.RUNNING and not state.is_dead(now)):
             return ""
@@ -213,7 +213,7 @@ class StatusView:
         return Group(*parts, *(Text(printable(f"note: {note}"), style="yellow") for note in notes))
 
     def alarms(self) -> Iterator[str]:
-        """Problems that need a person, though the job itself is well."""
+        """Problems that need a person while the job itself is healthy."""
         now = self.now.time.timestamp()
         state = self.supervision
         alarms: list[BreakerState | FloodState] = []
@@ -222,7 +222,10 @@ class StatusView:
         if state is not None:
             alarms = [*state.breakers, *state.floods]
             if state.refused:
-                yield f"changed settings or tables are refused, the old ones go on: {state.refused}"
+                yield (
+                    "changed settings or tables were refused, the old ones stay in use:"
+                    f" {state.refused}"
+                )
             for topic, why in state.stopped.items():
                 yield f"the handler of {topic} is stopped: {why}; see redrive handler list"
         for alarm in alarms:
@@ -231,7 +234,7 @@ class StatusView:
             yield one.sentence(now)
 
     def as_json(self) -> dict[str, Any]:
-        """The state as JSON takes it."""
+        """The state for JSON."""
         now, puts, state = self.now, self.now.puts, self.supervision
         names = {it: one.identity.name for one in now.handlers for it in one.identity.topics}
         return {
@@ -282,7 +285,7 @@ def _title(now: Status, supervision: SupervisionState | None) -> str:
             running = "not running"
         case instances:
             running = f"running: {', '.join(instances)}"
-    # The job's own report may be old; everything else was asked for now.
+    # The job's own report may be old; everything else is current.
     age = now.time.timestamp() - supervision.time if supervision is not None else None
     report = "" if age is None else f", its last report {duration(age)} ago"
     return f"{now.application}  ({running}{report})  {clock(now.time)} UTC\n"
@@ -363,7 +366,7 @@ def _batches(batches: tuple[Batch, ...]) -> Table:
 
 
 def _missing(now: Status, state: SupervisionState | None) -> Iterator[str]:
-    """What says that topics are missing; of one that may not be read the broker does not tell."""
+    """Notes about missing topics; the broker does not report those that may not be read."""
     stopped = state.stopped if state is not None else {}
     for handler in now.handlers:
         if handler.topic_exists is False and handler.identity.topic not in stopped:

@@ -1,4 +1,4 @@
-"""``redrive tables``: the rules tables that ever ran, with their text and what their rules did."""
+"""``redrive tables``: the rules tables that have run, with their text and their hits."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ _HITS: Final = ("hits", "last hit (UTC)")
 @click.group(invoke_without_command=True)
 @optional_config_option
 @handler_option
-@click.option("--hits", is_flag=True, help="Count in the ledger how often each was applied.")
+@click.option("--hits", is_flag=True, help="Count from the ledger how often each was applied.")
 @table_options
 @click.pass_context
 def tables(
     context: click.Context, *, config: Path | None, handler: str | None, hits: bool, as_json: bool
 ) -> None:
-    """List the rules tables that ever ran: when, by whom, and which decides now.
+    """List the rules tables that have run: when, by whom, and which is active.
 
     \b
     redrive tables
     redrive tables --hits
     redrive tables show 3f2a9c
-    redrive restart --table 3f2a9c        go back to it
+    redrive restart --table 3f2a9c        restore it
 
-    A table is known by the hash of its meaning; comments and layout make no difference. A job
-    keeps its tables in the topic redrive-<application>-tables.
+    A table is identified by the hash of its meaning; comments and layout do not matter. A job keeps
+    its tables in the topic redrive-<application>-tables.
 
     Exit codes: 0 listed, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -74,7 +74,7 @@ def tables(
 @click.argument("digits", metavar="HASH")
 @optional_config_option
 @handler_option
-@click.option("--raw", is_flag=True, help="Print the text only, as a file would hold it.")
+@click.option("--raw", is_flag=True, help="Print the text only.")
 @json_option
 @click.pass_context
 def show(
@@ -86,9 +86,9 @@ def show(
     raw: bool,
     as_json: bool,
 ) -> None:
-    """Print a table that ran, with how often each of its rules was applied.
+    """Print a table that has run, with the number of hits of each rule.
 
-    HASH is an unambiguous beginning of its hash.
+    HASH is an unambiguous prefix of its hash.
 
     \b
     redrive tables show 3f2a9c
@@ -113,7 +113,7 @@ def show(
         content = {**table_document(kept, found, counted), "text": text, "notes": notes}
         print_json(content)
         return
-    current = ", which decides now" if found.is_current(kept) else ""
+    current = ", active" if found.is_current(kept) else ""
     described = (
         f"table {kept.hash}{current}",
         f"handler {kept.handler}, from {kept.name}",
@@ -130,8 +130,9 @@ def required_text(kept: KeptTable) -> str:
     """The text of a table; raises ``EnvironmentFault`` if it was too long to be kept."""
     if kept.text is None:
         raise EnvironmentFault(
-            f"the table {kept.hash[:SHORT_HASH]} was too long for the topic: only its hash is kept",
-            hint="look for the file it was read from",
+            f"the table {kept.hash[:SHORT_HASH]} was too long for the topic, which has only"
+            " its hash",
+            hint="look for its file",
         )
     return kept.text
 
@@ -187,7 +188,7 @@ def _moment(seconds: float) -> str:
 def table_document(
     kept: KeptTable, found: Tables, counted: Mapping[str, TableHits]
 ) -> dict[str, Any]:
-    """A table as ``redrive tables --json`` prints it; with ``counted``, also how often it hit."""
+    """A table as ``redrive tables --json`` prints it; with ``counted``, also its hits."""
     hits = counted.get(kept.key)
     lines = kept.layouts[-1].lines
     return {

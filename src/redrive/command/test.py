@@ -1,4 +1,4 @@
-"""``redrive test``: tests of rules tables in YAML files: messages and expected steps."""
+"""``redrive test``: tests rules tables by YAML files of messages and expected steps."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ Step: TypeAlias = Mapping[str, Any]
     metavar="TESTS.yaml...",
     type=EXISTING_FILE,
 )
-@click.option("--update", is_flag=True, help="Write what the table does now into the files.")
+@click.option("--update", is_flag=True, help="Write the actual steps into the files.")
 @lenient_option
 @json_option
 @click.pass_context
 def test(
     context: click.Context, files: tuple[Path, ...], *, update: bool, lenient: bool, as_json: bool
 ) -> None:
-    """Try sample messages on rules tables, and list those not treated as expected.
+    """Test rules tables with sample messages, and list unexpected results.
 
     \b
     redrive test orders.tests.yaml
@@ -62,7 +62,7 @@ def test(
     A file names a table, messages, and for each message the expected steps if every attempt fails.
     --update writes the actual steps where they differ, for a review of the change.
 
-    Exit codes: 0 all as expected or updated, 1 not, or errors; 2 usage.
+    Exit codes: 0 all as expected, or updated; 1 unexpected steps or errors; 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     results = {path: read_tests(path, strict=not lenient) for path in files}
     if as_json:
@@ -93,7 +93,7 @@ def _failure(one: TableTest) -> Iterator[str]:
     yield click.style(printable(f"{one.location}: failed: {one.name}"), fg="red")
     yield printable(f"    message: {write_message(one.fields)}")
     if one.expected is None:
-        yield "    nothing is expected yet; --update writes what the table does:"
+        yield "    no steps are expected yet; --update writes the actual ones:"
     for index, (expected, actual) in enumerate(zip_longest(one.expected or (), one.actual)):
         if index not in one.differences:
             yield printable(f"      {_step_text(expected)}")
@@ -176,7 +176,7 @@ def read_tests(path: Path, *, strict: bool = True) -> Tests:
     document = read_document(_text(path), str(path))
     findings = document.diagnostics or [document.flaw(it) for it in _SCHEMA.flaws(document.data)]
     if findings:
-        raise ConfigurationError(f"{path} is not a file of tests", diagnostics=findings)
+        raise ConfigurationError(f"{path} is not a file of table tests", diagnostics=findings)
     data = cast("dict[str, Any]", document.data)
     table_path = path.parent / data["table"]
     table = parse(_text(table_path), name=str(table_path), strict=strict).required()
@@ -223,7 +223,7 @@ def _fields(
         if problem:
             raise UsageError(
                 f"{where}: {message} is not a dead letter: {problem}",
-                hint="no rule applies to it; see redrive explain",
+                hint="no rule can apply to it; see redrive explain",
             )
         return fields
     return dict(
@@ -263,8 +263,8 @@ def updated(text: str, tests: Tests) -> str:
 def _replace_expectation(lines: list[str], node: yaml.MappingNode, test: TableTest) -> None:
     if node.flow_style:
         raise UsageError(
-            f"{test.location}: this test is in braces, so its expectation cannot be written",
-            hint="write name, message and expect on lines of their own",
+            f"{test.location}: this test is written in braces, where --update cannot write steps",
+            hint="write name, message and expect on separate lines",
         )
     key, value = next(
         ((key, value) for key, value in node.value if key.value == "expect"), (None, None)

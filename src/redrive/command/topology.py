@@ -1,4 +1,4 @@
-"""``redrive topology``: show a topology as tables or a graph, and create its topics."""
+"""``redrive topology``: shows a topology as tables or a graph, and creates its topics."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _STYLES: Final = {
     TopicState.UNKNOWN: "yellow",
 }
 _MOST_MANAGERS: Final = 50
-"""Queue managers up to which each one is listed; more are counted."""
+"""Maximum queue managers to list; more are counted."""
 _MOST_QUEUES: Final = 500
-"""Queues up to which each one is listed."""
+"""Maximum queues to list."""
 
 
 @click.group()
@@ -84,8 +84,8 @@ def show(
 
     With a broker, that of the settings or --bootstrap-server, it counts the messages on each queue
     that its consumer group has not read yet; of a queue without a group, all that its topic keeps.
-    What the receiving end of a channel tries to put again counts on the transmission queue.
-    Of a large topology it shows numbers only; --queue-manager shows a part of it.
+    Messages that the receiving end of a channel retries count on the transmission queue.
+    For a large topology it shows totals only; --queue-manager selects a part.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if files and not bootstrap_server and config is None:
         found = TopologyView(overview_part(read_definitions(files), queue_managers))
@@ -100,25 +100,25 @@ def show(
 
 
 class TopologyView(NamedTuple):
-    """Queue managers, and what waits on their queues."""
+    """Queue managers, and the messages that wait on their queues."""
 
     overview: Overview
     depths: Mapping[str, Depth] | None = None
     """The waiting messages of each topic; None if they were not counted."""
     notes: Sequence[str] = ()
-    """Why they were not."""
+    """Why they were not counted."""
 
     @classmethod
     def of(cls, network: Network, queue_managers: Sequence[str]) -> Self:
         """The queue managers of a network, as operators have changed them.
 
-        Names may have ``*`` and ``?``; none for all managers. The broker need not answer. A name
+        Names may have ``*`` and ``?``; empty for all managers. The broker need not answer. A name
         that fits no manager is a ``UsageError``.
         """
         try:
             topology, depths = with_states(network).topology, depths_of(network)
         except (EnvironmentFault, TransientFault) as fault:
-            notes = [f"no messages are counted: {fault.message}"]
+            notes = [f"messages were not counted: {fault.message}"]
             return cls(overview_part(network.topology, queue_managers), notes=notes)
         return cls(overview_part(topology, queue_managers), depths)
 
@@ -136,7 +136,7 @@ class TopologyView(NamedTuple):
 @_queue_managers
 @number_option(
     "--queues",
-    "Most queues listed in one queue manager; the others are counted.",
+    "Maximum queues to list for a queue manager; the others are counted.",
     default=DEFAULT_QUEUES,
     least=0,
 )
@@ -165,12 +165,12 @@ def draw(
         output.write_text(graph, encoding="utf-8")
     except OSError as error:
         raise UsageError(
-            f"{output} cannot be written: {error.strerror}", hint="name a file that can be"
+            f"{output} cannot be written: {error.strerror}", hint="name a writable file"
         ) from error
 
 
 def overview_part(definitions: Topology, queue_managers: Sequence[str]) -> Overview:
-    """The queue managers with some names, all without a name; raises ``UsageError`` for none."""
+    """The queue managers of some names, all without a name; raises ``UsageError`` if none match."""
     whole = overview_of(definitions)
     part = whole.of(queue_managers)
     if not part.queue_managers:
@@ -242,7 +242,7 @@ def _print_sections(overview: Overview, depths: Mapping[str, Depth] | None) -> N
     ]
     _print_section("clusters", rows)
     if len(managers) > _MOST_MANAGERS or len(queues) > _MOST_QUEUES:
-        click.echo("\n--queue-manager NAME shows a part of it, --json everything.")
+        click.echo("\n--queue-manager NAME selects a part, --json shows everything.")
 
 
 def _print_section(title: str, rows: Sequence[Mapping[str, object]]) -> None:
@@ -280,7 +280,7 @@ def _some(names: Sequence[str], most: int = 10) -> str:
 @network_options
 @number_option(
     "--partitions",
-    "Of a new topic. One keeps the order of a queue; more keep it for equal keys only.",
+    "Of a new topic. One keeps the order of a queue, more keep it only for equal keys.",
     default=1,
     most=10_000,
 )
@@ -289,7 +289,7 @@ def _some(names: Sequence[str], most: int = 10) -> str:
     "Of a new topic; by default as the brokers are configured.",
     most=1000,
 )
-@click.option("--dry-run", is_flag=True, help="Print the plan and create nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the topic plan only.")
 @yes_option
 @table_options
 def apply(
@@ -309,10 +309,10 @@ def apply(
     redrive topology apply -c redrive.toml
     redrive topology apply --bootstrap-server localhost:9092 --topology definitions --yes
 
-    The plan is shown first. What exists is never changed, and nothing is ever deleted: settings
+    The topic plan is shown first. Nothing is ever changed or deleted: settings
     that differ, and topics of queues that the definitions no longer have, are listed.
 
-    Exit codes: 0 every topic is there (with --dry-run: the plan can be carried out), 1 error or not
+    Exit codes: 0 every topic exists (with --dry-run: the plan can be carried out), 1 error or not
     created, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     network = read_network(config, bootstrap_server, files)
@@ -340,7 +340,7 @@ def apply(
 def _ask(count: int) -> None:
     if not sys.stdin.isatty():
         raise UsageError(
-            f"nothing is created: without a terminal {counted(count, 'topic')} need --yes",
+            f"{counted(count, 'topic')} not created: without a terminal this needs --yes",
             hint="--yes creates them without asking, --dry-run only shows the plan",
         )
     ask(f"Create {counted(count, 'topic')}?", yes=False)
@@ -372,4 +372,4 @@ def _topic_notes(one: PlannedTopic) -> Iterator[str]:
         case TopicState.DIFFERS:
             yield from one.differences
         case TopicState.UNKNOWN:
-            yield "no definition has it; kept"
+            yield "not in the definitions; kept"

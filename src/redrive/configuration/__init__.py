@@ -1,4 +1,4 @@
-"""The configuration of the job: values only, checked by their readers."""
+"""The configuration of the job: plain values, checked by their readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from redrive.topology.put import QueueLimits
 
 
 class EmitterChoice(StrEnum):
-    """Who emits a batch."""
+    """Where a batch is emitted."""
 
     AUTO = "auto"
     """The driver for small batches, executor lanes for large ones."""
@@ -37,19 +37,19 @@ class Conflict(StrEnum):
 
 
 class DataLoss(StrEnum):
-    """What to do when Kafka no longer has the record where the job stands."""
+    """What to do when Kafka no longer has the record at the job's position."""
 
     STOP = "stop"
     CONTINUE = "continue"
 
 
 class OnUndeliverable(StrEnum):
-    """What a channel does with a message that can be put nowhere, not even as a dead letter."""
+    """What a channel does with an undeliverable message that no dead-letter queue accepts."""
 
     STOP_CHANNEL = "stop channel"
     """It keeps the message and stops, as in IBM MQ."""
     KEEP_ASIDE = "keep aside"
-    """It keeps the message and goes on."""
+    """It keeps the message and continues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +60,17 @@ class HandlerConfiguration:
     rules: str
     """Text of the rules table; parsed again in every process, which keeps pickles small."""
     rules_name: str
-    """Where the text came from, for messages."""
+    """The source of the text, for messages."""
     breaker: BreakerSettings | None = None
     """When retries wait for their target; None for never."""
     flood_limit: int = 0
-    """The most new dead letters of a minute that are handled; 0 for all."""
+    """Maximum new dead letters to handle in a minute; 0 for no limit."""
     held_keys: bool = False
-    """Whether the keys that wait by ORDER(KEY) are written to a topic, for consumers."""
+    """Whether waiting keys of ORDER(KEY) are written to a topic, for consumers."""
     data_loss: DataLoss | None = None
-    """What to do when records are gone; None for what the job does."""
+    """What to do about deleted records; None for the job's setting."""
     is_subscribed: bool = False
-    """Whether it comes from a subscription, and not from a handler of the settings."""
+    """Whether it comes from a subscription rather than a handler of the settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +80,9 @@ class RemoteFolder:
     url: str
     """``s3://bucket/folder``, without credentials."""
     beside: Path
-    """Local folder for what belongs to a process that writes there."""
+    """Local folder for the files of a writing process."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Of the library's client for the store; none of them is a secret."""
+    """Options of the library's client for the store, without secrets."""
 
     def __str__(self) -> str:
         return self.url
@@ -117,56 +117,56 @@ class JobConfiguration:
     clusters: Mapping[str, Connection] = field(default_factory=dict)
     """Other clusters that FWDT may name."""
     handlers: tuple[HandlerConfiguration, ...]
-    """Those of the settings, and those of the subscriptions' topics that are known."""
+    """Those of the settings, and of the subscriptions' known topics."""
     subscriptions: tuple[Subscription, ...] = ()
     directory: Path
     """Local folder for locks, the running checkpoint and the ledger."""
     ledger: LedgerConfiguration
     share: Share = field(default_factory=lambda: Share(1, 1))
     rebalances: bool = False
-    """Whether the live instances share the partitions out among themselves; ``share`` changes."""
+    """Whether the live instances distribute the partitions; then ``share`` changes."""
     conflict: Conflict = Conflict.REFUSE
     data_loss: DataLoss = DataLoss.STOP
     starting_offsets: str = "earliest"
-    """``earliest`` or ``latest``: where a partition starts that was never committed."""
+    """``earliest`` or ``latest``: where a partition without a committed offset starts."""
     queue_managers: tuple[str, ...] | None = None
     """Local queue manager names; None means that every name is local."""
     limits: Mapping[str, QueueLimits] = field(default_factory=dict)
     """Limits per queue."""
     topology: tuple[SourceText, ...] = ()
-    """Definitions of queue managers, checked; none for the kind ``kafka``."""
+    """Checked definitions of queue managers; empty for the kind ``kafka``."""
     routes_puts: bool = True
-    """Whether the job reads the intakes and transmission queues of the topology too. One
-    application has to, and no other: each would route every message."""
+    """Whether the job also reads the intakes and transmission queues of the topology. Exactly one
+    application must, as each would put every message."""
     only_replays: bool = False
-    """Whether the job carries out replays and leaves everything else for its next start."""
+    """Whether the job only carries out replays and leaves the rest for its next start."""
     on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
     schemes: tuple[OwnScheme, ...] = ()
-    """Schemes of dead letters beside those that are known, checked."""
+    """Checked schemes of dead letters in addition to the built-in ones."""
     group_topic: str = GROUP_TOPIC
-    """The name of the topic of a group's rounds, with ``{topic}`` and ``{group}``."""
+    """The form of the name of a group's topic, with ``{topic}`` and ``{group}``."""
     transforms: tuple[TransformConfiguration, ...] = ()
-    """What TRANSFORM of rules tables may name, checked."""
+    """The checked transforms that TRANSFORM of rules tables may name."""
     hop_limit: int = 25
-    """How often one message is put on a queue before it counts as looping."""
+    """How often one message is put to a queue before it counts as looping."""
     emitter: EmitterChoice = EmitterChoice.AUTO
     driver_batch_limit: int = 2_000
     """Records above which a batch goes to executor lanes when the choice is ``auto``."""
     slice_records: int = 20_000
-    """Records of one lane that one transaction commits at most."""
+    """Maximum records of one lane in one transaction."""
     slice_bytes: int = 32 * 1024 * 1024
-    """Bytes of the records of one lane that one transaction commits at most; a single larger
-    record has a transaction of its own."""
+    """Maximum bytes of records of one lane in one transaction; a single larger record has its own
+    transaction."""
     slice_seconds: float = 10.0
     """Seconds after which a transaction takes no further record."""
     max_records_per_batch: int = 200_000
-    """Records one micro-batch takes at most from all sources of a kind."""
+    """Maximum records of a micro-batch from all sources of a kind."""
     reevaluation_rate: float = 5_000
-    """Messages a second, parked or remaining, that a changed table looks at again at most."""
+    """Maximum parked or remaining messages a second that a changed table evaluates again."""
     polling_delay: float = 0.01
-    """Seconds from a look that found nothing to the next one, besides the wait for a record."""
+    """Seconds between two checks without new records, besides the wait for a record."""
     cores: int = 2
-    """Threads of local Spark, and so lanes that emit at once."""
+    """Threads of local Spark, and so of lanes that emit in parallel."""
     master: str = ""
     """Spark master; empty for ``local[cores]``."""
     driver_memory: str = "2g"
@@ -178,7 +178,7 @@ class JobConfiguration:
     """``package.module:function``: from DataFrame to DataFrame, before the decision; empty for
     none."""
     operator: str = ""
-    """The user who asked for this configuration by a restart, ``user@host``; empty for the user of
+    """The user who requested this configuration by a restart, ``user@host``; empty for the user of
     the process."""
     stalled_after: float = 60.0
     """Seconds without progress, while there is work, after which the job counts as stalled."""
@@ -192,14 +192,14 @@ class JobConfiguration:
     listen: str = ""
     """``host:port`` of the page with metrics; empty for none."""
     retention_alarm: float = 24.0
-    """Hours before their topic deletes messages from which on that is told; 0 for never."""
+    """Hours before their deletion from which to warn about waiting messages; 0 for never."""
     only_handlers: frozenset[str] | None = None
-    """Of a job that somebody may see a part of, the names of these handlers; None for all of it."""
+    """The names of visible handlers, for a user who may see only part of the job; else None."""
 
     def restricted_to(self, names: frozenset[str]) -> JobConfiguration:
-        """The part of the job that some handlers are; whatever is asked about it leaves out others.
+        """The part of the job with some handlers; views of it leave out others.
 
-        A job does not run with it: it is for views, and for what operators do with these handlers.
+        No job runs with it: it is for views, and for operators' commands about these handlers.
         """
         handlers = tuple(one for one in self.handlers if one.identity.name in names)
         return replace(
@@ -209,7 +209,7 @@ class JobConfiguration:
     def with_topics(self, existing: Collection[str]) -> JobConfiguration:
         """The configuration with a handler for each existing topic that a subscription matches.
 
-        A topic that has a handler already keeps that one.
+        A topic that already has a handler keeps it.
         """
         handlers = {one.identity.topic: one for one in self.handlers if not one.is_subscribed}
         for subscription in self.subscriptions:
@@ -220,17 +220,17 @@ class JobConfiguration:
 
     @property
     def breakers(self) -> Mapping[str, BreakerSettings]:
-        """The settings of breakers by handler, of those that have any."""
+        """The settings of breakers, by handler."""
         return {one.identity.name: one.breaker for one in self.handlers if one.breaker is not None}
 
     def data_loss_on(self, topic: str) -> DataLoss:
-        """What to do when records of a topic are gone that is read."""
+        """What to do about deleted records of a topic."""
         own = (one.data_loss for one in self.handlers if one.identity.topic == topic)
         return next(filter(None, own), self.data_loss)
 
     @property
     def flood_limits(self) -> Mapping[str, int]:
-        """The flood limits by handler, of those that have one."""
+        """The flood limits, by handler."""
         return {one.identity.name: one.flood_limit for one in self.handlers if one.flood_limit}
 
     @property
@@ -240,17 +240,17 @@ class JobConfiguration:
 
     @property
     def scheme_table(self) -> SchemeTable:
-        """The known schemes of dead letters, and those of one's own."""
+        """The built-in schemes of dead letters, and those of the settings."""
         return SchemeTable(one.scheme() for one in self.schemes)
 
     @property
     def schemes_id(self) -> str:
-        """Stands for the schemes of one's own; empty if there are none."""
+        """An id of the settings' schemes; empty if there are none."""
         return schemes_id(self.schemes)
 
     @property
     def own_directory(self) -> Path:
-        """What this instance keeps in the directory, which other shares may use too."""
+        """This instance's folder in the directory, which other shares may use too."""
         fixed = f"{self.share.number}-of-{self.share.total}"
         return self.directory / (AUTO if self.rebalances else fixed)
 
@@ -271,17 +271,17 @@ class JobConfiguration:
 
     @property
     def tables_topic(self) -> str:
-        """Compacted topic with every rules table that ever ran."""
+        """Compacted topic with every rules table that has run."""
         return tables_topic(self.application)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryAccess:
-    """Where a schema registry is, and how to sign in to it; no job asks it."""
+    """The address of a schema registry, and how to sign in; not used by jobs."""
 
     url: str
     username: str = ""
-    """Empty if it asks for none."""
+    """Empty without a login."""
     password: str = field(default="", repr=False)
     oauth_endpoint: str = ""
     """See ``Connection``, as the next four."""

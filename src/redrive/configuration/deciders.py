@@ -1,4 +1,4 @@
-"""From the configuration to what decides: a decider for each topic that is read."""
+"""From the configuration to a decider for each topic that is read."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ Deciders = dict[str, tuple[Decider, SourceKind]]
 
 @lru_cache(maxsize=2)
 def topology_of(sources: tuple[SourceText, ...]) -> Topology:
-    """The topology that a configuration holds as text; read once in each process.
+    """The topology that a configuration has as text; read once in each process.
 
     Raises:
-        ConfigurationError: It has errors; whoever made the configuration checks it before.
+        ConfigurationError: It has errors, although the configuration was checked.
     """
     result = read_topology(sources)
     if result.topology is None:
@@ -49,14 +49,14 @@ def topology_of(sources: tuple[SourceText, ...]) -> Topology:
 
 
 def in_states(defined: Topology, states: States) -> Topology:
-    """The topology as operators, opens and queue discovery have changed it."""
+    """The topology with the changes of operators, opens and queue discovery."""
     discovered = (Discovered(*one) for one in sorted(states.discovered))
     with_queues = defined.with_dynamic_queues(sorted(states.dynamic_queues))
     return with_queues.with_put_enabled(states.put_enabled).with_discovered(discovered)
 
 
 def table_id_of(sources: tuple[SourceText, ...]) -> str:
-    """16 hex digits that stand for the definitions of a topology."""
+    """An id (16 hex digits) of the definitions of a topology."""
     digest = sha256()
     for source in sources:
         digest.update(f"{source.queue_manager}\0{len(source.data)}\0".encode())
@@ -68,7 +68,7 @@ def table_of(handler: HandlerConfiguration) -> RulesTable:
     """The rules table of a handler; read once in each process.
 
     Raises:
-        ConfigurationError: It has errors; whoever made the configuration checks it before.
+        ConfigurationError: It has errors, although the configuration was checked.
     """
     return _table(handler.rules, handler.rules_name)
 
@@ -82,7 +82,7 @@ def _table(text: str, name: str) -> RulesTable:
 
 
 def sources_of(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
-    """The topics of the topology that the job reads, by name; none if it does not route puts."""
+    """The topics of the topology that the job reads, by name; empty if it carries out no puts."""
     if not configuration.topology or not configuration.routes_puts:
         return {}
     return _read_topics(configuration.topology)
@@ -94,7 +94,7 @@ def _read_topics(sources: tuple[SourceText, ...]) -> Mapping[str, QueueTopic]:
 
 
 def counts_depths(configuration: JobConfiguration) -> bool:
-    """Whether any queue has a limit by depth and a consumer group that tells the depth."""
+    """Whether any queue has a depth limit and a consumer group for its depth."""
     if any(limits.max_depth is not None for limits in configuration.limits.values()):
         return True
     if not configuration.topology:
@@ -104,7 +104,7 @@ def counts_depths(configuration: JobConfiguration) -> bool:
 
 
 def identity_of(application: str, source: QueueTopic) -> HandlerIdentity:
-    """The names under which the outcomes and kept messages of puts appear."""
+    """The names of puts in outcomes and topics of kept messages."""
     return HandlerIdentity(
         name=source.topic,
         queue_manager=source.queue_manager,
@@ -118,17 +118,17 @@ def identity_of(application: str, source: QueueTopic) -> HandlerIdentity:
 class DeciderFactory:
     """Makes the deciders of one process.
 
-    This class is responsible for: the definitions as they are at the moment, and what Kafka would
-    refuse - topics that do not exist, topics that may not be written to.
+    It applies the current definitions, and Kafka's limits: missing topics, and topics that may not
+    be written to.
     """
 
     def __init__(self, configuration: JobConfiguration, facts: Facts) -> None:
-        """Take the configuration; the facts are asked whenever something is decided."""
+        """Take the configuration; the facts are read whenever something is decided."""
         self._configuration = configuration
         self._facts = facts
 
     def deciders(self, states: States = NO_STATES) -> Deciders:
-        """Everything that decides, with the states of queues and channels that operators set."""
+        """All deciders, with operators' states of queues and channels."""
         deciders: Deciders = {}
         for settings in self._configuration.handlers:
             decider = self._rules_decider(settings, states)
@@ -145,7 +145,7 @@ class DeciderFactory:
         return deciders
 
     def triggers(self, states: States = NO_STATES) -> Mapping[str, Trigger]:
-        """What puts on queues with TRIGGER cause, by topic; ``states`` as for ``deciders``."""
+        """Triggers of queues with TRIGGER, by topic; ``states`` as for ``deciders``."""
         return triggers_of(self._topology(states)) if self._configuration.topology else {}
 
     def _put_deciders(self, states: States) -> list[PutDecider]:
@@ -175,7 +175,7 @@ class DeciderFactory:
     def _stopping_channel(
         self, source: QueueTopic, receiver: ReceivingQueueManager
     ) -> tuple[str, str] | None:
-        """The channel that stops at a message which its receiver, of IBM MQ, can put nowhere."""
+        """The channel of IBM MQ that stops at an undeliverable message."""
         stops = self._configuration.on_undeliverable is OnUndeliverable.STOP_CHANNEL
         is_channel = source.role is TopicRole.TRANSMISSION and not receiver.keeps_refused
         return source.channel if stops and is_channel and source.channel[1] else None
@@ -210,11 +210,10 @@ class DeciderFactory:
     def resolver_for(
         self, settings: HandlerConfiguration, states: States
     ) -> Callable[[str, str, int], Destination | Refusal]:
-        """What leads the puts of a handler to topics, with the states that operators set.
+        """Resolves the puts of a handler to topics, with operators' states.
 
         Returns:
-            A function of queue manager, queue and seed; what it has to know of the cluster it asks
-            the facts for.
+            A function of queue manager, queue and seed, which reads the facts that it needs.
         """
         if self._configuration.topology:
             resolver = resolver_of(
@@ -228,7 +227,7 @@ class DeciderFactory:
         )
 
     def _group_topic(self, name: str, original: str) -> Destination | Refusal:
-        """The topic of a group's rounds, which the job creates when it first puts to it."""
+        """The topic of a group, which the job creates at its first put."""
         if not self._facts.topic(name).exists:
             created = self._facts.created(NewTopicQuestion(name, original))
             if created is not None and created.reason:
@@ -239,16 +238,16 @@ class DeciderFactory:
     def _to_other_cluster(
         self, name: str, cluster: str, dead_letters: str
     ) -> Destination | Refusal:
-        """Where a message waits until it is put on a topic of another cluster.
+        """The topic where a message waits until it is put on another cluster.
 
-        ``name`` is ``cluster:topic``; a message that can't be put returns to ``dead_letters``.
+        ``name`` is ``cluster:topic``; a message that cannot be put returns to ``dead_letters``.
         """
         topic = name.removeprefix(f"{cluster}:")
         if cluster not in self._configuration.clusters:
             detail = f"the settings have no [clusters.{cluster}]"
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
         if not is_topic_name(topic):
-            return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"no topic can be called {topic!r}")
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"{topic!r} is not a valid topic name")
         header = own.Forward(topic, dead_letters).value
         return Destination(
             topic=cluster_topic(self._configuration.application, cluster),
@@ -277,14 +276,14 @@ class DeciderFactory:
         )
 
     def _checked(self, answer: Destination | Refusal) -> Destination | Refusal:
-        """Refuses a topic that this user may not write to."""
+        """Refuse a topic that this user may not write to."""
         if isinstance(answer, Destination) and not self._facts.topic(answer.topic).may_write:
             detail = f"this user may not write to {answer.topic}"
             return Refusal(Reason.NOT_AUTHORIZED, detail)
         return answer
 
     def _checked_by_definition(self, answer: Destination | Refusal) -> Destination | Refusal:
-        """Refuses a queue that is defined but has no topic: none is made by accident."""
+        """Refuse a defined queue without a topic, so that none is created by accident."""
         if isinstance(answer, Destination) and not self._facts.topic(answer.topic).exists:
             detail = f"{answer.topic} does not exist; redrive topology apply creates it"
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)

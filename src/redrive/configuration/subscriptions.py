@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration
 
 MAX_TOPICS: Final = 500
-"""Topics that a subscription takes at most, unless the settings say otherwise: each has topics of
-its own."""
+"""Default maximum of topics for a subscription: each has its own topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,26 +24,25 @@ class Subscription:
     """A handler for each topic that matches, now or later."""
 
     expressions: tuple[str, ...]
-    """Expressions of RE2; the whole name of a topic has to match one of them."""
+    """Expressions of RE2, one of which must match the whole name of a topic."""
     exclude: tuple[str, ...] = ()
-    """Expressions of topics that do not belong to it."""
+    """Expressions of excluded topics."""
     max_topics: int = MAX_TOPICS
     handler: HandlerConfiguration
-    """What its handlers have in common; its identity is a stand-in."""
+    """The common settings of its handlers, with a placeholder identity."""
 
     @property
     def name(self) -> str:
-        """What users know it by: its expressions, as they are written in settings."""
+        """Its name for users: its expressions, as written in settings."""
         return self.handler.identity.name
 
     def handlers(
         self, application: str, existing: Collection[str]
     ) -> tuple[tuple[HandlerConfiguration, ...], tuple[str, ...]]:
-        """Its handlers, and the topics that match but are more than ``max_topics``.
+        """Its handlers, and matching topics beyond ``max_topics``.
 
-        A topic that is gone keeps its handler as long as the handler's own topics exist: messages
-        may wait there. Topics that have been handled before come first, so that the bound never
-        takes one away for a new one.
+        A deleted topic keeps its handler while the handler's own topics exist, where messages may
+        wait. Topics handled before come first, so that a new topic never displaces them.
         """
         topics = [topic for _, topic in sorted(self._matching(application, existing))]
         handlers = [
@@ -54,7 +52,7 @@ class Subscription:
         return tuple(handlers), tuple(topics[self.max_topics :])
 
     def _matching(self, application: str, existing: Collection[str]) -> Iterator[tuple[bool, str]]:
-        """Whether each topic that matches is new to the application, and its name."""
+        """The name of each matching topic, and whether it is new to the application."""
         prefix = HandlerIdentity.of(application, "").remaining_topic.removesuffix("-remaining")
         handled = {
             unescape(name.removeprefix(prefix).removesuffix("-remaining"))
@@ -74,13 +72,13 @@ class Subscription:
 
 
 def expression_of(written: str) -> str | None:
-    """The expression in ``/expression/``, as settings have it; None if the text is a name."""
+    """The expression in ``/expression/``, as in settings; None if the text is a name."""
     is_expression = len(written) > 1 and written.startswith("/") and written.endswith("/")
     return written[1:-1] if is_expression else None
 
 
 def problem_with(expression: str) -> str:
-    """Why an expression can't be used; empty if it can."""
+    """Why an expression cannot be used; empty if it can."""
     try:
         _compiled(expression)
     except re2.error as error:

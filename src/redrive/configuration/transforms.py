@@ -1,4 +1,4 @@
-"""Transformations as settings, and what is made of them."""
+"""Transforms as settings, and the objects made from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TransformConfiguration:
         """See ``Transform.applied``.
 
         Raises:
-            ConfigurationError: The function can't be imported in this process.
+            ConfigurationError: The function cannot be imported in this process.
         """
         return _transform(self).applied(content)
 

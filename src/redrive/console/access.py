@@ -1,4 +1,4 @@
-"""Who may do what in the console: users, their roles, and the topics to which a role is limited."""
+"""Access control of the console: users, their roles, and the topics of a limited role."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _LONGEST_NAME: Final = 200
 
 
 class Role(IntEnum):
-    """What somebody may do; each role may do what those before it may."""
+    """The rights of a user; each role includes those before it."""
 
     NOBODY = 0
-    """Nothing: known, and in no group that has a role."""
+    """Nothing: signed in, but without a role."""
     VIEWER = 1
-    """Look at everything."""
+    """View everything."""
     OPERATOR = 2
     """Make plans, apply small ones, acknowledge, try rules tables."""
     APPROVER = 3
-    """Apply plans that somebody else made, however large."""
+    """Apply plans of any size that others made."""
     ADMIN = 4
-    """Put rules tables live."""
+    """Activate rules tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class Scope:
         return self.patterns is None
 
     def has(self, topic: str) -> bool:
-        """Whether a topic is in it."""
+        """Whether it includes a topic."""
         return self.patterns is None or any(fnmatchcase(topic, one) for one in self.patterns)
 
     def restrict(self, job: JobConfiguration) -> JobConfiguration:
-        """The part of a job that is in it: the handlers all of whose topics are."""
+        """The part of a job in it: the handlers all of whose topics it includes."""
         if self.is_everything:
             return job
         outside = {one.identity.name for one in job.handlers if not self.has(one.identity.topic)}
@@ -69,7 +69,7 @@ _NOTHING: Final = Scope(frozenset())
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A role, and what it is limited to."""
+    """A role, and its limits."""
 
     role: Role
     scope: Scope = EVERYTHING
@@ -87,20 +87,20 @@ class SignedInBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who uses the console."""
+    """A user of the console."""
 
     name: str
-    """As it stands in plans and in the ledger."""
+    """The name in plans and in the ledger."""
     grants: tuple[Grant, ...] = ()
     by: SignedInBy = SignedInBy.LOCAL
 
     @property
     def role(self) -> Role:
-        """The highest role, whatever it is limited to."""
+        """The highest role, whatever its limits."""
         return max((one.role for one in self.grants), default=Role.NOBODY)
 
     def scope(self, role: Role) -> Scope:
-        """Where the user has a role, or a higher one."""
+        """The scope in which the user has a role, or a higher one."""
         found = _NOTHING
         for one in self.grants:
             if one.role >= role:
@@ -109,13 +109,13 @@ class User:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can stand for a user or a group: in a header, a log, a page."""
+    """Whether a text can be the name of a user or group in a header, a log, a page."""
     return 0 < len(text) <= _LONGEST_NAME and text.isprintable()
 
 
 @dataclass(frozen=True, slots=True)
 class LocalAccess:
-    """Everybody on this machine counts as the user who runs the console, and may do everything."""
+    """Everybody on this machine counts as the user who runs the console, with all rights."""
 
     name: str = field(default_factory=this_user)
 
@@ -125,11 +125,11 @@ class LocalAccess:
 
 
 class RefusedError(RedriveError):
-    """An action that this user must not take."""
+    """This user may not take the action."""
 
 
 def current_user(request: Request) -> User:
-    """The user of a request, whom the middleware found."""
+    """The user of a request, as found by the middleware."""
     user: User = request.state.user
     return user
 
@@ -143,7 +143,7 @@ async def current_scope(request: Request) -> Scope:
 def needs(role: Role, *, whole_job: bool = False) -> Callable[[Request], Awaitable[None]]:
     """A dependency that refuses requests of users without a role.
 
-    With ``whole_job`` a role that is limited to some topics does not count.
+    With ``whole_job`` a role limited to some topics does not suffice.
     """
 
     async def check(request: Request) -> None:
@@ -152,13 +152,13 @@ def needs(role: Role, *, whole_job: bool = False) -> Callable[[Request], Awaitab
             needed = role.name.lower()
             raise HTTPException(
                 HTTPStatus.FORBIDDEN,
-                f"{user.name} is {user.role.name.lower()}, and this takes {needed}",
+                f"{user.name} is {user.role.name.lower()}, and this needs {needed}",
             )
         request.state.scope = user.scope(role)
         if whole_job and not request.state.scope.is_everything:
             raise HTTPException(
                 HTTPStatus.FORBIDDEN,
-                f"{user.name} may see some topics only, and this is about the whole job",
+                f"{user.name} may see only some topics, and this concerns the whole job",
             )
 
     return check

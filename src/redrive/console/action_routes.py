@@ -1,6 +1,6 @@
-"""Routes of actions: they take a form, and answer JSON, or lead a browser to the next page.
+"""Routes of actions: they take a form, and answer JSON or redirect a browser.
 
-Annotations are values here, not texts: FastAPI reads them, and some name what a call is given.
+Annotations are values here, not strings: FastAPI evaluates them, and some are local names.
 """
 
 import logging
@@ -50,7 +50,7 @@ def _add_plan_actions(app: FastAPI, console: Console) -> None:
 
     @app.post("/api/plans", **allowed("plan"))
     def make_plan(request: Request, form: Annotated[Planned, Form()]) -> Response:
-        """Makes a plan; nothing is done with the messages yet."""
+        """Make a plan; nothing is done with the messages yet."""
         edited = unix(form.edited)
         found = actions.make_plan(current_user(request), form.selection(), form.order(), edited)
         if found["count"] or not wants_page(request):
@@ -59,7 +59,7 @@ def _add_plan_actions(app: FastAPI, console: Console) -> None:
 
     @app.post("/api/plans/text", **allowed_for(Role.OPERATOR, Depends(refuse_forgery)))
     def text(request: Request, form: Annotated[Planned, Form()]) -> Response:
-        """One message as a text to edit, which a plan then takes."""
+        """One message as text to edit, for a plan."""
         console.audit.write(current_user(request), "look at a message", form.message)
         found = actions.text(current_user(request), form.selection(), form.order())
         if not wants_page(request):
@@ -83,7 +83,7 @@ def _add_plan_actions(app: FastAPI, console: Console) -> None:
     def cancel_replay(
         identity: str, request: Request, form: Annotated[Because, Form()]
     ) -> Response:
-        """Cancels what is left of a replay."""
+        """Cancel the rest of a replay."""
         actions.cancel_replay(identity, current_user(request), form.because)
         return done(request, {"plan": identity}, f"/plans/{identity}")
 
@@ -93,7 +93,7 @@ def _add_acknowledgement_actions(app: FastAPI, console: Console) -> None:
 
     @app.post("/api/acknowledgements", **allowed("acknowledge"))
     def acknowledge(request: Request, form: Annotated[Acknowledged, Form()]) -> Response:
-        """Acknowledges remaining messages, so that no alert is about them."""
+        """Acknowledge remaining messages, to suppress alerts about them."""
         found = actions.acknowledge(
             current_user(request),
             form.selection(),
@@ -159,16 +159,16 @@ def _add_table_actions(app: FastAPI, console: Console) -> None:
     def put_live(
         handler: str, request: Request, form: Annotated[TableText, Form()], scope: Seen
     ) -> Response:
-        """Puts a table live by a restart of the job."""
+        """Activate a table by a reload of the job."""
         found = console.tables.within(scope).put_live(handler, unix(form.text))
-        _log.info("%s put a table of %s live", current_user(request).name, handler)
+        _log.info("%s activated a table of %s", current_user(request).name, handler)
         return done(request, found, "/tables")
 
     @app.post("/api/tables/{handler}/back", **live)
     def go_back(
         handler: str, request: Request, form: Annotated[KeptTable, Form()], scope: Seen
     ) -> Response:
-        """Restarts the job with a table that ran before."""
+        """Restart the job with an earlier table."""
         found = console.tables.within(scope).go_back(handler, form.table)
-        _log.info("%s went back to table %s", current_user(request).name, form.table)
+        _log.info("%s restored table %s", current_user(request).name, form.table)
         return done(request, found, "/tables")

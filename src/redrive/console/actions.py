@@ -40,9 +40,9 @@ def _has_secrets(mask: Mask, content: Content) -> bool:
 
 
 class Actions:
-    """What users change; each action is what the command of the same name does.
+    """What users change; each action does the same as the command of its name.
 
-    Plans for more than ``four_eyes_above`` messages are applied by somebody else than their maker.
+    Plans for more than ``four_eyes_above`` messages need a second person to apply them.
     """
 
     def __init__(self, documents: Documents, *, four_eyes_above: int | None) -> None:
@@ -56,14 +56,14 @@ class Actions:
     def make_plan(
         self, user: User, selection: Selection, order: Order, edited: str = ""
     ) -> dict[str, Any]:
-        """Makes a plan and keeps it; that there is nothing to do is no error.
+        """Make and save a plan, which may be empty.
 
-        ``edited`` is the text of the only message, which ``text`` returned and the user changed.
+        ``edited`` is the edited text of the only message, from ``text``.
 
         Raises:
-            UsageError: The text describes no message, or the message as it was.
-            RefusedError: The messages would go to a topic that is not the user's.
-            RedriveError: As for ``redrive replay plan``; there is nothing to do is no error.
+            UsageError: The text is not a message, or is unchanged.
+            RefusedError: The messages would go to a topic outside the user's scope.
+            RedriveError: As for ``redrive replay plan``, but an empty plan is no error.
         """
         scope = user.scope(Role.OPERATOR)
         if not _may_send(scope, order):
@@ -86,7 +86,7 @@ class Actions:
         return self._document(SavedPlan(found, user.name), user, settings.job)
 
     def text(self, user: User, selection: Selection, order: Order) -> dict[str, Any]:
-        """A message as a text to edit, as a replay would put it.
+        """A message as text to edit, as a replay would put it.
 
         Raises:
             UsageError: It does not remain, is not text, or has secrets.
@@ -97,7 +97,7 @@ class Actions:
         def show(content: Content) -> Edit:
             if _has_secrets(settings.mask, content):
                 raise UsageError(
-                    f"{selection.message} has what [mask] hides",
+                    f"{selection.message} has values hidden by [mask]",
                     hint=f"redrive replay --edit {selection.message} shows everything",
                 )
             texts.append(written_form(selection.message, content))
@@ -114,7 +114,7 @@ class Actions:
         return {"message": selection.message, "text": texts[0]}
 
     def plan(self, plan: str, user: User) -> dict[str, Any]:
-        """A plan that is kept, or the progress of one that was applied; raises ``UsageError``."""
+        """A saved plan, or the progress of an applied one; raises ``UsageError``."""
         seen = self._documents.within(user.scope(Role.VIEWER))
         job = seen.settings().job
         with open_cluster(job.connection) as cluster:
@@ -126,7 +126,7 @@ class Actions:
         return {"replay": None, "plan": self._document(plans.required(plan), user, job)}
 
     def waiting_plans(self, user: User) -> list[dict[str, Any]]:
-        """The plans that nobody has applied."""
+        """The plans that are not applied yet."""
         job = self._settings(user, Role.VIEWER).job
         with open_cluster(job.connection) as cluster:
             accepted = read_accepted(job, cluster)
@@ -134,17 +134,17 @@ class Actions:
         return [self._document(one, user, job) for one in every if one.plan.plan not in accepted]
 
     def apply_plan(self, plan: str, user: User, purpose: str) -> dict[str, Any]:
-        """Hands a plan to the job; a thread goes on with it, and ``plan`` tells how far it is.
+        """Hand a plan to the job; a thread finishes that, and ``plan`` shows the progress.
 
         Raises:
             UsageError: There is no such plan.
-            RefusedError: Somebody else has to apply it.
+            RefusedError: Another user has to apply it.
         """
         job = self._documents.settings().job
         saved = SavedPlans(self._settings(user, Role.OPERATOR).job).required(plan)
         if refusal := self._refusal(saved, user, job):
             raise RefusedError(
-                refusal, hint="ask somebody else to apply it: redrive replay apply FILE"
+                refusal, hint="ask another user to apply it: redrive replay apply FILE"
             )
         self._failures.pop(plan, None)
         with open_cluster(job.connection) as cluster:
@@ -157,12 +157,12 @@ class Actions:
         return {"plan": plan, "job_runs": is_running}
 
     def discard_plan(self, plan: str, user: User) -> None:
-        """Removes a plan that nobody has applied; raises ``UsageError`` if there is none."""
+        """Delete a plan that is not applied; raises ``UsageError`` if there is none."""
         SavedPlans(self._settings(user, Role.OPERATOR).job).forget(plan)
         _log.info("%s discards the plan %s", user.name, plan)
 
     def cancel_replay(self, plan: str, user: User, purpose: str) -> None:
-        """Cancels what is left of a replay; errors as for ``redrive replay cancel``."""
+        """Cancel the rest of a replay; errors as for ``redrive replay cancel``."""
         job = self._settings(user, Role.OPERATOR).job
         canceller = f"{user.name} ({purpose})" if purpose else user.name
         _log.info("%s cancels the replay %s", user.name, plan)
@@ -179,9 +179,9 @@ class Actions:
         owner: str,
         covers_new: bool,
     ) -> dict[str, Any]:
-        """Acknowledges messages that remain; errors as for ``redrive ack``.
+        """Acknowledge remaining messages; errors as for ``redrive ack``.
 
-        Who is restricted acknowledges those of each handler that he sees, and of no other.
+        A restricted user acknowledges only messages of handlers in scope.
         """
         settings, done = self._settings(user, Role.OPERATOR), {}
         nothing: NothingRemains | None = None
@@ -202,7 +202,7 @@ class Actions:
     def take_back(self, user: User, name: str) -> None:
         """Ends an acknowledgement; errors as for ``redrive ack --undo``."""
         take_back(self._settings(user, Role.OPERATOR), name, user.name)
-        _log.info("%s takes the acknowledgement %s back", user.name, name)
+        _log.info("%s ends the acknowledgement %s", user.name, name)
 
     def set_channel(
         self, user: User, queue_manager: str, channel: str, *, is_running: bool
@@ -245,16 +245,16 @@ class Actions:
         """Why a user must not apply a plan; empty if they may."""
         role = _role(user, saved, job)
         if role < Role.OPERATOR <= user.role:
-            return f"{user.name} is no operator of all topics of this plan"
+            return f"{user.name} is not an operator of all topics of this plan"
         if role < Role.OPERATOR:
-            return f"{user.name} may look at plans only"
+            return f"{user.name} may only view plans"
         if self._four_eyes_above is None or saved.plan.count <= self._four_eyes_above:
             return ""
         most = f"a plan for more than {self._four_eyes_above:,} messages"
         if role < Role.APPROVER:
-            return f"{most} is applied by an approver"
+            return f"{most} needs an approver to apply it"
         if saved.planned_by == user.name:
-            return f"{most} is applied by somebody other than {user.name}, who made it"
+            return f"{most} needs another user than {user.name}, who made it, to apply it"
         return ""
 
 
@@ -274,7 +274,7 @@ def _role(user: User, saved: SavedPlan, job: JobConfiguration) -> Role:
 
 
 def _parts(job: JobConfiguration, selection: Selection) -> Sequence[Selection]:
-    """A selection; of a part of a job, one for each of its handlers."""
+    """A selection; for part of a job, one for each of its handlers."""
     only = job.only_handlers
     if only is None or selection.handler in only:
         return [selection]

@@ -1,4 +1,4 @@
-"""Who did what in the console: a file of JSON, one entry a line."""
+"""The audit log of the console: a file with one JSON entry a line."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Audit:
         self._folder = folder
 
     def write(self, user: User, action: str, about: str = "") -> None:
-        """Appends an entry; raises ``EnvironmentFault`` if that is not possible.
+        """Append an entry; raises ``EnvironmentFault`` if that fails.
 
-        An entry is written before its action: what can't be recorded is not done.
+        An entry is written before its action, so that no action goes unrecorded.
         """
         entry = {
             "time": datetime.now(UTC).isoformat(),
@@ -47,8 +47,8 @@ class Audit:
                 os.close(target)
         except OSError as error:
             raise EnvironmentFault(
-                f"the audit {path} can't be written: {error.strerror}",
-                hint="run the console as a user who may write the folder of the job",
+                f"the audit {path} cannot be written: {error.strerror}",
+                hint="run the console as a user who may write to the job's folder",
             ) from error
 
     def of(self, action: str) -> Callable[[Request], Awaitable[None]]:

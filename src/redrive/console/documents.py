@@ -1,4 +1,4 @@
-"""What the console shows: one function for each document, which pages and scripts share."""
+"""The documents of the console, shared by pages and scripts."""
 
 from __future__ import annotations
 
@@ -48,33 +48,33 @@ from redrive.settings import Settings, read_settings
 _BARS: Final = 48
 """Points of a curve."""
 _MOST: Final = 1000
-"""Groups that are looked at to draw ways."""
+"""Maximum groups to draw routes from."""
 _COMPLETIONS: Final = 20
 _COLUMNS: Final = {one.name: one.kind for one in COLUMNS}
 _VALUE: Final = re.compile(
     r"(?P<before>(?s:.*?)\b(?P<column>\w+)\s*(?:=|<>|!=|LIKE)\s*')(?P<value>[^']*)$"
 )
-"""The end of a condition where a text stands beside a column."""
+"""The end of a condition with a column and a text."""
 _NAME: Final = re.compile(r"(?P<before>(?s:.*?))(?P<name>[a-z_]*)$")
 _DAY: Final = timedelta(days=1)
 _HOUR: Final = timedelta(hours=1)
 
 
 class Documents:
-    """The documents of one job, or of a scope of it; each reads the settings anew."""
+    """The documents of one job, or of a scope of it; each reads the settings again."""
 
     def __init__(self, path: Path, scope: Scope = EVERYTHING) -> None:
         self.path = path
         self.scope = scope
 
     def within(self, scope: Scope) -> Documents:
-        """The same documents about a part of the job."""
+        """The same documents for part of the job."""
         return Documents(self.path, scope)
 
     def settings(self) -> Settings:
-        """The settings as they are now, less what is not in the scope; errors of ``read_settings``.
+        """The current settings, without what is not in scope; errors of ``read_settings``.
 
-        Every view of the console begins with them, so this is where users are restricted.
+        Every view of the console uses them, so this is where users are restricted.
         """
         settings = read_settings(self.path)
         return replace(settings, job=self.scope.restrict(settings.job))
@@ -96,7 +96,7 @@ class Documents:
         }
 
     def groups(self, selection: Selection, limit: int, owner: str) -> dict[str, Any]:
-        """What ``redrive groups --json`` prints, and when the dead letters of each came."""
+        """What ``redrive groups --json`` prints, and trends of the groups."""
         settings = self.settings()
         found = Groups.of(settings, selection, limit=limit, owner=owner, bars=_BARS // 2)
         document = found.document()
@@ -113,11 +113,11 @@ class Documents:
         return {**found.document(), **_form_choices(settings)}
 
     def outline(self) -> dict[str, Any]:
-        """What the page of a list shows before its rows are there."""
+        """What a list's page shows before its rows."""
         return _form_choices(self.settings())
 
     def message(self, identity: str) -> dict[str, Any]:
-        """What ``redrive show --json`` prints, and what ``redrive explain`` says of the rules."""
+        """What ``redrive show --json`` prints, with ``redrive explain``."""
         settings = self.settings()
         answer, found = find_message(settings, identity)
         document = message_document(settings, answer, found)
@@ -132,11 +132,11 @@ class Documents:
         }
 
     def body(self, identity: str) -> bytes:
-        """The body of a message without secrets; raises ``RedriveError`` if it is gone."""
+        """The masked body of a message; raises ``RedriveError`` if it was deleted."""
         settings = self.settings()
         _, found = find_message(settings, identity)
         if isinstance(found, Lost):
-            raise RedriveError(f"the body is gone: {found.reason}")
+            raise RedriveError(f"the body was deleted: {found.reason}")
         return settings.mask.data(found.value or b"")
 
     def acknowledgements(self, owner: str) -> dict[str, Any]:
@@ -150,12 +150,12 @@ class Documents:
         return {"acknowledgements": rows, "notes": found.notes, "owner": owner}
 
     def completions(self, selection: Selection) -> dict[str, Any]:
-        """Continuations of the condition that a selection has so far: columns, or values of one."""
+        """Completions of the condition in a selection: columns, or values of one."""
         text = selection.where
         quoted = _VALUE.fullmatch(text)
         if quoted is None:
             name = _NAME.fullmatch(text)
-            assert name is not None, "it matches every text"
+            assert name is not None, "it matches any text"
             names = (one for one in _COLUMNS if one.startswith(name["name"]))
             return {"completions": [name["before"] + one for one in names]}
         column, before = quoted["column"], quoted["before"]
@@ -171,10 +171,10 @@ class Documents:
         return {"completions": ["{}{}'".format(before, one.replace("'", "''")) for one in shown]}
 
     def network(self, queue_manager: str) -> dict[str, Any]:
-        """What ``redrive topology show --json`` prints, and of one queue manager its channels.
+        """What ``redrive topology show --json`` prints, and the channels of one queue manager.
 
         The name may have ``*`` and ``?``; empty for all managers. For a job without a topology it
-        is only ``ways``: where its dead letters came from.
+        is only ``ways``, the sources of its dead letters.
         """
         self._check_whole()
         settings = self.settings()
@@ -205,10 +205,10 @@ class Documents:
         return {**document, "channels": channels, "reached_from": reached_from}
 
     def resolve(self, put: str, at: str) -> dict[str, Any]:
-        """What ``redrive resolve --json`` prints, with the queues as operators have changed them.
+        """What ``redrive resolve --json`` prints, with the queues as changed by operators.
 
         ``put`` is ``QUEUE`` or ``QUEUE@QM``; ``at`` may be empty for the only queue manager. It
-        raises ``UsageError`` if these are no names, or there is no topology.
+        raises ``UsageError`` if these are not names, or there is no topology.
         """
         self._check_whole()
         network = network_of_settings(self.path)
@@ -221,7 +221,7 @@ class Documents:
         return {**asdict(trace), "put": put, "at": at}
 
     def _check_whole(self) -> None:
-        assert self.scope.is_everything, "the network is that of the whole job"
+        assert self.scope.is_everything, "the network belongs to the whole job"
 
     def replays(self) -> dict[str, Any]:
         """What ``redrive replay list --json`` prints."""
@@ -258,13 +258,13 @@ def _channels(network: Network, name: str) -> tuple[list[Any], list[str]]:
     try:
         return [channel_document(one) for one in channel_status(network, name, "")], []
     except UsageError:
-        return [], []  # it moves nothing to others
+        return [], []  # it sends nothing to others
     except (EnvironmentFault, TransientFault) as fault:
         return [], [fault.message]
 
 
 def _ways(settings: Settings) -> dict[str, Any]:
-    """Where open dead letters came from: topics and consumer groups, for each handler."""
+    """The sources of open dead letters: topics and consumer groups, by handler."""
     found = Groups.of(settings, Selection(state=State.OPEN), limit=_MOST)
     counts: Counter[tuple[str, str, str]] = Counter()
     for one in found.groups:
@@ -277,7 +277,7 @@ def _ways(settings: Settings) -> dict[str, Any]:
 
 
 def _curves(rates: Sequence[Row], now: datetime, span: timedelta) -> dict[str, Any]:
-    """Outcomes of a span by result, and dead letters that came, in ``_BARS`` equal parts.
+    """Outcomes of a time span by result, and new dead letters, in ``_BARS`` equal parts.
 
     ``rates`` are those of the last day, in the parts of an hour.
     """
@@ -295,7 +295,7 @@ def _curves(rates: Sequence[Row], now: datetime, span: timedelta) -> dict[str, A
 
 
 def _group(answer: History | None) -> str:
-    """The condition that selects all messages with the cause of one; empty if there is none."""
+    """The condition that selects all messages with the same cause; empty if there is none."""
     if answer is None or answer.last["result"] not in set(OPEN):
         return ""
     found = group_of(answer.last)
@@ -305,7 +305,7 @@ def _group(answer: History | None) -> str:
 def _why(
     settings: Settings, answer: History | None, found: StoredRecord | Lost
 ) -> dict[str, Any] | None:
-    """What the handler's table says of a message, rule by rule; None if nothing can be asked."""
+    """What the handler's table does with a message, rule by rule; None without its fields."""
     if isinstance(found, Lost):
         return None
     names = [one.identity.name for one in settings.job.handlers]

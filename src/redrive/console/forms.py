@@ -31,14 +31,16 @@ class Chosen(BaseModel):
         if self.status not in {*State}:
             raise UsageError(f"{self.status!r} is not a state", hint=f"give {', '.join(State)}")
         if self.rule and not self.rule.isdecimal():
-            raise UsageError(f"{self.rule!r} is not a line", hint="give the line of a rule")
+            raise UsageError(
+                f"{self.rule!r} is not a line number", hint="give the line number of a rule"
+            )
         names = signature(parse_selection).parameters
         options: dict[str, Any] = {name: getattr(self, name) or None for name in names}
         options |= {"rule": int(self.rule) if self.rule else None, "where": self.where}
         return parse_selection(**options)
 
     def parameters(self) -> dict[str, Any]:
-        """What differs from the defaults, on each page of a list."""
+        """Options that differ from the defaults, for links of a list."""
         return self.model_dump(exclude_defaults=True, exclude={"page"})
 
 
@@ -58,7 +60,7 @@ class Planned(Chosen):
     """The form of a new plan."""
 
     message: str = ""
-    """Of one message: its identity. The other options are then without meaning."""
+    """The identity of one message; the other options are then ignored."""
     to: str = "original"
     queue: str = ""
     rate: str = ""
@@ -69,14 +71,14 @@ class Planned(Chosen):
     """Names, one a line."""
     json_patch: str = ""
     edited: str = ""
-    """Of one message: its text, edited."""
+    """The edited text of one message."""
 
     def selection(self) -> Selection:
         """The selection; raises ``UsageError``."""
         return Selection(message=self.message) if self.message else super().selection()
 
     def order(self) -> Order:
-        """What to do; raises ``UsageError``."""
+        """What to do with the messages; raises ``UsageError``."""
         to, target = parse_target(self.queue if self.to == "queue" else self.to)
         rate = parse_rate(self.rate) if self.rate else None
         lines = (text.splitlines() for text in (self.set_headers, self.drop_headers))
@@ -85,12 +87,12 @@ class Planned(Chosen):
         read = patch_of(patch.encode(), "the JSON Patch", "it") if patch else None
         edit = read_edit(headers, dropped, read)
         if edit and self.edited:
-            raise UsageError("the message is edited already", hint="change headers there too")
+            raise UsageError("the message is already edited", hint="change headers there too")
         return Order(to=to, target=target, keeps_header=self.keeps_header, rate=rate, edit=edit)
 
 
 class Because(BaseModel):
-    """The form of what is done for a reason."""
+    """The form of an action with a reason."""
 
     because: str = ""
 
@@ -113,7 +115,7 @@ class Named(BaseModel):
 
 
 class KeptTable(BaseModel):
-    """The form of a table that ran."""
+    """The form of an earlier table."""
 
     table: str
 
@@ -125,5 +127,5 @@ class TableText(BaseModel):
 
 
 def unix(text: str) -> str:
-    """A text as files have it: forms send CR LF."""
+    """A text with Unix line ends; forms send CR LF."""
     return text.replace("\r\n", "\n")

@@ -19,23 +19,23 @@ from redrive.errors import RedriveError, TransientFault
 __all__ = ["Live"]
 
 _BUSY: Final = 0.2
-"""Seconds between two looks while the job changes its state."""
+"""Seconds between two checks while the job changes its state."""
 _IDLE: Final = 1.0
-"""Seconds between two looks after one that found no change."""
+"""Seconds between two checks after one without a change."""
 _SHARE: Final = 3
-"""A look takes one part in so many of the time, however large the ledger is."""
+"""A check takes at most one part in this many of the time, for ledgers of any size."""
 _ALIVE: Final = 15.0
-"""Seconds after which a line without meaning keeps the connection open."""
+"""Seconds after which an empty comment keeps the connection open."""
 _UNIMPORTANT: Final = {"time", "rates", "last_minute", "last_hour"}
-"""Members, wherever they are, that change without anything having happened."""
+"""Members, at any depth, that change without an event."""
 
 
 class _Look(NamedTuple):
     until: float
-    """Until when it holds, by the monotonic clock."""
+    """When it expires, by the monotonic clock."""
     document: dict[str, Any]
     state: str
-    """A digest of what is important in it."""
+    """A digest of its relevant parts."""
 
 
 class Live:
@@ -47,16 +47,16 @@ class Live:
         self._looking = asyncio.Lock()
 
     async def status(self, scope: Scope) -> dict[str, Any]:
-        """``Documents.status`` at the last look that still holds; errors as there."""
+        """``Documents.status`` of the last unexpired check; errors as there."""
         return (await self._look(scope)).document
 
     def state(self, scope: Scope) -> str:
-        """The state at the last look, however long ago; empty if there was none."""
+        """The state at the last check, however old; empty if there was none."""
         look = self._looks.get(scope)
         return look.state if look else ""
 
     async def events(self, scope: Scope, seen: str) -> AsyncIterator[bytes]:
-        """Server-sent events: ``changed`` whenever the state of the job is another one.
+        """Server-sent events: ``changed`` whenever the state of the job changes.
 
         ``seen`` is a state not newer than what the page shows; empty if none is known. Source: the
         WHATWG HTML Living Standard, section 9.2.
@@ -65,7 +65,7 @@ class Live:
         yield b"retry: 2000\n\n"
         while True:
             now, until = seen, time.monotonic() + _IDLE
-            with contextlib.suppress(RedriveError, TransientFault):  # the page itself shows it
+            with contextlib.suppress(RedriveError, TransientFault):  # the page already shows it
                 until, _, now = await self._look(scope)
             if now != seen:
                 seen, said = now, time.monotonic()
@@ -94,7 +94,7 @@ def _digest(document: dict[str, Any]) -> str:
 
 
 def _important(value: Any) -> Any:  # noqa: ANN401 - a part of a document
-    """A part of a document without what is unimportant."""
+    """A document without its irrelevant parts."""
     if isinstance(value, dict):
         return {name: _important(it) for name, it in value.items() if name not in _UNIMPORTANT}
     return [*map(_important, value)] if isinstance(value, list) else value

@@ -1,6 +1,6 @@
 """The files of ``--tokens`` and ``--access``: users, their roles, and an identity provider.
 
-As for ``redrive.toml`` every finding has its place, all come at once, and none shows a secret.
+As for ``redrive.toml`` all findings come at once with their location, and none shows a secret.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _ACCESS: Final = Schema.load("redrive.console", "access.json", mapping="table")
 _READABLE_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH | stat.S_IWGRP | stat.S_IWOTH
 _REQUIRED: Final = {
     "issuer": "the address of the identity provider",
-    "client_id": "as what it knows the console",
-    "address": "where it sends browsers back to, such as https://redrive.example",
+    "client_id": "the console's name at the provider",
+    "address": "the console's own address, such as https://redrive.example",
 }
 
 
@@ -43,10 +43,10 @@ class AccessFile(NamedTuple):
 
 
 def read_tokens(path: Path) -> dict[str, User]:
-    """Reads a file of tokens: users by the SHA-256 of their tokens.
+    """Read a file of tokens: users by the SHA-256 of their tokens.
 
     Raises:
-        UsageError: Others may read it.
+        UsageError: Other users may read it.
         ConfigurationError: It has errors; all of them are attached.
     """
     root = Section.whole(Document.from_file(path), {}, _TOKENS)
@@ -67,12 +67,12 @@ def read_tokens(path: Path) -> dict[str, User]:
 
 
 def read_access(path: Path, environ: Mapping[str, str] = os.environ) -> AccessFile:
-    """Reads roles by user and by group, and an identity provider; errors as for ``read_tokens``."""
+    """Read roles by user and by group, and an identity provider; errors as for ``read_tokens``."""
     root = Section.whole(Document.from_file(path), environ, _ACCESS)
     found: dict[str, dict[str, tuple[Grant, ...]]] = {"users": {}, "groups": {}}
     for entry in root.sections("roles"):
         if not any(entry.has(kind) for kind in found):
-            entry.missing("groups", "for whom it is, or users", 'groups = ["developers"]')
+            entry.missing("groups", "who has the role, or users", 'groups = ["developers"]')
         for kind, granted in found.items():
             names = [one for one in entry.data.get(kind, []) if one is not None]
             _check_names(entry, kind, names)
@@ -108,11 +108,11 @@ def _oidc(section: Section) -> OidcSettings:
 
 
 def _grants(entry: Section) -> tuple[Grant, ...]:
-    """The role of an entry, with what it is limited to; none if it has an error."""
+    """The role of an entry, with its limits; None if it has an error."""
     if not entry.text("role"):
         return ()
     topics = frozenset(one for one in entry.data.get("topics", ()) if one is not None)
-    # Topics with errors must not leave a role without limits.
+    # Topics with errors must not yield an unlimited role.
     scope = Scope(topics) if entry.has("topics") else EVERYTHING
     return (Grant(Role[entry.text("role").upper()], scope),)
 
@@ -120,7 +120,7 @@ def _grants(entry: Section) -> tuple[Grant, ...]:
 def _check_names(entry: Section, key: str, names: list[str]) -> None:
     for name in names:
         if name and not is_name(name):
-            entry.bad_value(key, f"{name!r} has characters that can't be shown")
+            entry.bad_value(key, f"{name!r} has characters that cannot be shown")
 
 
 def _check(root: Section) -> None:
@@ -129,6 +129,6 @@ def _check(root: Section) -> None:
         count = sum(one.severity is Severity.ERROR for one in found)
         raise ConfigurationError(
             f"{counted(count, 'error')} in {root.findings.document.name}",
-            hint="fix all errors; docs/console.md shows what the file may hold",
+            hint="fix all errors; docs/console.md describes the file",
             diagnostics=found,
         )

@@ -34,25 +34,25 @@ _WITHOUT_LOGIN: Final = (SIGN_IN, "/static/", "/htmx/")
 _MOST_SESSIONS: Final = 1_000
 _MOST_STARTED: Final = 1_000
 _MOST_FAILURES: Final = 20
-"""Of an address within a minute, with wrong tokens or answers of an identity provider."""
+"""Maximum failed sign-ins of an address in a minute."""
 _MOST_SIGN_INS: Final = 30
-"""Of a user within a minute, and those that an address may begin: each takes a place of others."""
+"""Maximum sign-ins of a user, or begun by an address, in a minute: each may displace another."""
 _MOST_COUNTED: Final = 10_000
 _IPV6_NETWORK: Final = 64
-"""Bits of an IPv6 address that one customer has."""
+"""Bits of an IPv6 address that identify one customer."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """The roles of users and groups; nobody else may do anything."""
+    """The roles of users and groups; others have none."""
 
     users: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
     groups: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
 
     def of(self, user: str, groups: frozenset[str]) -> tuple[Grant, ...]:
-        """All that a user and the user's groups are granted."""
+        """All grants of a user and the user's groups."""
         found = [self.users.get(user, ()), *(self.groups.get(one, ()) for one in sorted(groups))]
         return tuple(dict.fromkeys(one for granted in found for one in granted))
 
@@ -64,29 +64,29 @@ class Proxy:
     header: str
     groups_header: str
     networks: tuple[Network, ...]
-    """Where it connects from; from elsewhere its headers are not believed."""
+    """Its own addresses; its headers are trusted only from there."""
     grants: Grants
 
     def user(self, request: Request) -> User | None:
-        """The user whom the proxy names; None without one, or if the header is not credible."""
+        """The user in the proxy's header; None without one, or if the header is not trusted."""
         if not self._is_peer(request):
             return None
         names = request.headers.getlist(self.header)
-        # Two headers: one of them may be the browser's own.
+        # With two headers, one may be the browser's own.
         if len(names) != 1 or not is_name(names[0]):
             return None
         groups: frozenset[str] = frozenset()
         if self.groups_header:
-            told = request.headers.getlist(self.groups_header)
-            if len(told) > 1:
+            values = request.headers.getlist(self.groups_header)
+            if len(values) > 1:
                 return None
-            groups = frozenset(one.strip() for text in told for one in text.split(","))
+            groups = frozenset(one.strip() for text in values for one in text.split(","))
         return User(names[0], self.grants.of(names[0], groups), SignedInBy.PROXY)
 
     def address(self, request: Request) -> str:
-        """The address that the proxy got a request from; empty if it is not the proxy's."""
-        told = request.headers.getlist("X-Forwarded-For")
-        return told[-1].rpartition(",")[2].strip() if told and self._is_peer(request) else ""
+        """The client's address according to the proxy; empty if it is not from the proxy."""
+        values = request.headers.getlist("X-Forwarded-For")
+        return values[-1].rpartition(",")[2].strip() if values and self._is_peer(request) else ""
 
     def _is_peer(self, request: Request) -> bool:
         try:
@@ -99,7 +99,7 @@ class Proxy:
 
 @dataclass(slots=True)
 class Sessions:
-    """Browsers that are signed in."""
+    """The sessions of signed-in browsers."""
 
     clock: Callable[[], float] = time.monotonic
     _found: dict[str, tuple[User, float]] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class Sessions:
 
 @dataclass(slots=True)
 class Limit:
-    """Counts events, and returns how long to wait after too many within a minute."""
+    """Counts events, and returns how long to wait after too many in a minute."""
 
     most: int
     clock: Callable[[], float] = time.monotonic
@@ -136,7 +136,7 @@ class Limit:
     _times: dict[str, deque[float]] = field(default_factory=dict)
 
     def count(self, key: str) -> None:
-        """Counts one."""
+        """Count one event."""
         self._times.setdefault(key, deque(maxlen=self.most)).append(self.clock())
         if len(self._times) > _MOST_COUNTED:
             since = self.clock() - self.seconds
@@ -145,7 +145,7 @@ class Limit:
             del self._times[next(iter(self._times))]
 
     def wait(self, key: str) -> int:
-        """Seconds until another one is allowed; 0 if it is."""
+        """Seconds until another one is allowed; 0 if allowed now."""
         found = self._times.get(key)
         if found is None or len(found) < self.most:
             return 0
@@ -158,9 +158,9 @@ class Logins:
 
     Args:
         tokens: Users by the SHA-256 of their tokens.
-        proxy: The proxy whose headers are believed; None for none.
-        provider: Where users may sign in; None for nowhere else.
-        grants: The roles of those who sign in there.
+        proxy: The trusted proxy; None for none.
+        provider: An identity provider; None for none.
+        grants: The roles of the provider's users.
     """
 
     tokens: Mapping[str, User]
@@ -171,15 +171,15 @@ class Logins:
     failures: Limit = field(default_factory=lambda: Limit(_MOST_FAILURES))
     sign_ins: Limit = field(default_factory=lambda: Limit(_MOST_SIGN_INS))
     _started: dict[str, tuple[Started, float]] = field(default_factory=dict)
-    """What browsers began at the identity provider, and until when, the oldest first."""
+    """Pending sign-ins at the identity provider with their deadlines, the oldest first."""
 
     @property
     def has_sign_in(self) -> bool:
-        """Whether there is anything to sign in with."""
+        """Whether there is a way to sign in."""
         return bool(self.tokens or self.provider)
 
     async def user_of(self, request: Request) -> User | Response:
-        """The user of a request, or the way to the sign-in."""
+        """The user of a request, or a redirect to the sign-in."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if self.tokens and scheme.lower() == "bearer":
             if wait := self.failures.wait(self.address(request)):
@@ -196,17 +196,17 @@ class Logins:
             return User("")
         if self.has_sign_in and "text/html" in request.headers.get("Accept", ""):
             return RedirectResponse(SIGN_IN, HTTPStatus.SEE_OTHER)
-        content = json.dumps({"error": "this takes a login", "hint": ""})
+        content = json.dumps({"error": "this needs a login", "hint": ""})
         headers = {"WWW-Authenticate": "Bearer"}
         return Response(content, HTTPStatus.UNAUTHORIZED, headers, media_type="application/json")
 
     def user_of_token(self, token: str) -> User | None:
-        """The user of a token; None for a wrong one."""
-        # A look-up by a digest: its time says nothing about a token.
+        """The user of a token; None if it is wrong."""
+        # A lookup by a digest, so that its time reveals nothing about a token.
         return self.tokens.get(hashlib.sha256(token.encode()).hexdigest())
 
     def address(self, request: Request) -> str:
-        """The address of a request, for limits; behind a proxy, the one that it forwards."""
+        """The client's address of a request, for limits; behind a proxy, the forwarded one."""
         peer = request.client.host if request.client else ""
         text = (self.proxy.address(request) if self.proxy else "") or peer
         try:
@@ -220,7 +220,7 @@ class Logins:
         return str(ipaddress.ip_network(f"{found}/{_IPV6_NETWORK}", strict=False))
 
     def keep(self, started: Started, seconds: float) -> str:
-        """Keeps a sign-in that a browser began; returns its id, by which ``take`` finds it once."""
+        """Keep a pending sign-in of a browser; returns its id for one ``take``."""
         now = self.sessions.clock()
         self._started = {one: it for one, it in self._started.items() if it[1] > now}
         while len(self._started) >= _MOST_STARTED:
@@ -230,7 +230,7 @@ class Logins:
         return identity
 
     def take(self, identity: str) -> Started | None:
-        """The sign-in of an id; None if there is none, it was taken before, or it took too long."""
+        """The pending sign-in of an id; None if unknown, already taken, or too old."""
         started, end = self._started.pop(identity, (None, 0.0))
         return started if self.sessions.clock() < end else None
 

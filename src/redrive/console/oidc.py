@@ -1,8 +1,8 @@
 """Sign-in by an identity provider: OpenID Connect, the authorization code flow with PKCE.
 
 See OpenID Connect Core 1.0 (3.1) and Discovery 1.0, RFC 7636 (PKCE), RFC 9207 (``iss`` in answers)
-and RFC 9700, the current practice of OAuth's security. The tokens are looked at and thrown away:
-none of them reaches a page, a log, the audit or a session.
+and RFC 9700, the best current practice of OAuth security. Tokens are verified and discarded: none
+reaches a page, a log, the audit or a session.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ CALLBACK: Final = "/sign-in/callback"
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519",
 )  # fmt: skip
-"""Signatures that are believed. All have a public key: with a shared one, whoever knows the client
-secret could sign, and a public key could be taken for it."""
+"""Accepted signatures. All have a public key: with a shared one, anyone who knows the client secret
+could sign, and a public key could be mistaken for the secret."""
 ANSWER: Final = 10.0
-"""Seconds in which the identity provider has to answer a request."""
+"""Seconds that the identity provider has to answer a request."""
 STARTED: Final = 600.0
-"""Seconds in which a user has to sign in there."""
+"""Seconds that a user has to sign in there."""
 _KEPT: Final = 3600.0
-"""Seconds for which what the identity provider says of itself holds, and its keys."""
+"""Seconds for which the identity provider's metadata and keys are cached."""
 _LARGEST: Final = 1024 * 1024
-"""Bytes of an answer."""
+"""Maximum bytes of an answer."""
 _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 _LONGEST: Final = 200
-"""Characters of a text of the identity provider that a page shows."""
+"""Maximum shown characters of a text from the identity provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,33 +57,33 @@ class OidcSettings:
     """The table ``[oidc]``."""
 
     issuer: str
-    """The identity provider, as its discovery document and its tokens name it."""
+    """The identity provider's name in its discovery document and its tokens."""
     client_id: str
     client_secret: str = field(default="", repr=False)
-    """Empty for a public client, which has PKCE only."""
+    """Empty for a public client, which has only PKCE."""
     address: str
-    """The console's own address, as browsers have it: ``https://redrive.example``."""
+    """The console's own address for browsers: ``https://redrive.example``."""
     scopes: tuple[str, ...] = ("openid", "profile", "email")
     user_claim: str = "sub"
     """The claim of the ID token that names the user."""
     groups_claim: str = "groups"
     """The claim that names the user's groups."""
     clock_skew: float = 60.0
-    """Seconds that the clocks of the two machines may differ by."""
+    """Seconds by which the two machines' clocks may differ."""
 
     @property
     def redirect_uri(self) -> str:
-        """Where the identity provider sends browsers back to."""
+        """The address to which the identity provider redirects browsers."""
         return f"{self.address}{CALLBACK}"
 
 
 class SignInRefused(RedriveError):
-    """What came back from the identity provider does not prove who the user is."""
+    """The identity provider's answer does not prove who the user is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A sign-in that a browser began."""
+    """A sign-in started by a browser."""
 
     state: str
     nonce: str
@@ -92,7 +92,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """Somebody whom the identity provider knows."""
+    """A user identified by the identity provider."""
 
     name: str
     groups: frozenset[str]
@@ -111,7 +111,7 @@ class _Metadata:
 
 
 class IdentityProvider:
-    """An identity provider; it gets no request before somebody signs in."""
+    """An identity provider; it gets no request before someone signs in."""
 
     def __init__(self, settings: OidcSettings, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
@@ -119,9 +119,9 @@ class IdentityProvider:
         self._metadata: _Metadata | None = None
 
     async def start(self) -> tuple[str, Started]:
-        """The address to which a browser is sent, and what its return is checked against.
+        """The address for the browser's redirect, and what its return is checked against.
 
-        It raises ``EnvironmentFault`` if the identity provider gives no usable answer.
+        It raises ``EnvironmentFault`` if the identity provider's answer is not usable.
         """
         metadata = await self._current_metadata()
         started = Started(*(secrets.token_urlsafe(32) for _ in range(3)))
@@ -139,16 +139,16 @@ class IdentityProvider:
         return _with_query(metadata.address("authorization_endpoint"), asked), started
 
     async def finish(self, started: Started | None, answer: Mapping[str, str]) -> Identified:
-        """The user who came back with some parameters.
+        """The user who returned with some parameters.
 
         ``started`` is what ``start`` returned for this browser; None if it is unknown or too old.
 
         Raises:
-            SignInRefused: They do not prove who the user is.
-            EnvironmentFault: The identity provider gives no usable answer.
+            SignInRefused: The parameters do not prove who the user is.
+            EnvironmentFault: The identity provider's answer is not usable.
         """
         if started is None:
-            raise _refusal("this browser has not begun to sign in, or it took too long")
+            raise _refusal("this browser did not start the sign-in, or it took too long")
         if not hmac.compare_digest(answer.get("state", "").encode(), started.state.encode()):
             raise _refusal("the state is not that of this browser's sign-in")
         metadata = await self._current_metadata()
@@ -156,7 +156,7 @@ class IdentityProvider:
         if answer.get("iss", "" if needs_issuer is True else self.settings.issuer) != (
             self.settings.issuer
         ):
-            raise _refusal("the answer is that of another identity provider")
+            raise _refusal("the answer is from another identity provider")
         if error := answer.get("error"):
             raise _refusal(f"the identity provider says {_excerpt(error)}")
         if not answer.get("code"):
@@ -167,7 +167,7 @@ class IdentityProvider:
         return Identified(self._name(claims), self._groups(claims))
 
     def sign_out_address(self) -> str:
-        """Where users sign out of the identity provider; empty if it is not known."""
+        """The address to sign out at the identity provider; empty if unknown."""
         address = self._metadata.address("end_session_endpoint") if self._metadata else ""
         if not self._is_safe(address):
             return ""
@@ -190,19 +190,19 @@ class IdentityProvider:
         place = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
         status, document = await self._request("GET", place)
         if status != HTTPStatus.OK or not document:
-            raise self._fault(f"{place} answers {status} and no JSON object", "see to the issuer")
+            raise self._fault(f"{place} answers {status} without a JSON object", "check the issuer")
         if document.get("issuer") != issuer:
             raise self._fault(
                 f"it calls itself {_excerpt(document.get('issuer'))}",
-                "give the issuer in --access exactly as it does",
+                "write the issuer in --access exactly as the provider does",
             )
         for name in _ENDPOINTS:
             if not self._is_safe(document.get(name)):
-                raise self._fault(f"its {name} is no https address", "see to its configuration")
+                raise self._fault(f"its {name} is not an https address", "check its configuration")
         return _Metadata(document, await self._keys(document["jwks_uri"]), self._clock())
 
     def _is_safe(self, address: object) -> bool:
-        """Whether an address is protected as the issuer's own: by TLS, or on the loopback."""
+        """Whether an address is as protected as the issuer's: by TLS, or on the loopback."""
         try:
             parts = urlsplit(address if isinstance(address, str) else "")
         except ValueError:
@@ -215,7 +215,7 @@ class IdentityProvider:
         try:
             return KeySet.import_key_set({"keys": document["keys"]})
         except (JoseError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise self._fault("its keys can't be read", "see to its jwks_uri") from error
+            raise self._fault("its keys cannot be read", "check its jwks_uri") from error
 
     async def _token(self, metadata: _Metadata, code: str, verifier: str) -> str:
         """The ID token for a code."""
@@ -243,27 +243,27 @@ class IdentityProvider:
         if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
             error = _excerpt(document.get("error", status))
             if error in {"invalid_client", "unauthorized_client"}:
-                raise self._fault(f"it says {error}", "see to client_id and client_secret")
+                raise self._fault(f"it says {error}", "check client_id and client_secret")
             raise _refusal(f"the identity provider says {error}")
         token = document.get("id_token")
         if status != HTTPStatus.OK or not isinstance(token, str):
-            raise self._fault(f"it answers {status} and no ID token", "see to its log")
+            raise self._fault(f"it answers {status} without an ID token", "check its log")
         return token
 
     async def _verify(self, metadata: _Metadata, token: str) -> Mapping[str, Any]:
-        """The claims of a token with a good signature."""
+        """The claims of a token with a valid signature."""
         for is_last in (False, True):
             try:
                 return jwt.decode(token, metadata.keys, algorithms=ALGORITHMS).claims
             except (JoseError, ValueError, TypeError, LookupError, AttributeError) as error:
                 if is_last:
                     raise _refusal("the signature of the ID token is wrong") from error
-            # The keys may have been rotated since they were read.
+            # The keys may have been rotated since.
             metadata = self._metadata = await self._discover()
         raise AssertionError("the last attempt raises")
 
     def _check(self, claims: Mapping[str, Any], nonce: str) -> None:
-        """What Core 1.0, 3.1.3.7, demands of an ID token besides its signature."""
+        """Verify an ID token apart from its signature (Core 1.0, 3.1.3.7)."""
         settings, now = self.settings, self._clock()
         audience = claims.get("aud")
         audiences = audience if isinstance(audience, list) else [audience]
@@ -295,7 +295,7 @@ class IdentityProvider:
         found = claims.get(self.settings.groups_claim, [])
         groups = [found] if isinstance(found, str) else found
         if not isinstance(groups, list) or not all(isinstance(one, str) for one in groups):
-            raise _refusal(f"{self.settings.groups_claim} of the ID token is no list of names")
+            raise _refusal(f"{self.settings.groups_claim} of the ID token is not a list of names")
         return frozenset(groups)
 
     async def _request(
@@ -304,10 +304,10 @@ class IdentityProvider:
         place: str,
         **more: Any,  # noqa: ANN401 - what httpx takes
     ) -> tuple[int, Mapping[str, Any]]:
-        """Status and JSON object of an answer; an empty one if it holds none."""
+        """Status and JSON object of an answer; the object is empty if there is none."""
         content = b""
         try:
-            # The client's own bound is for each packet: an answer that trickles would never end.
+            # The client's timeout is for each packet: a trickling answer would never end.
             async with (
                 asyncio.timeout(ANSWER),
                 httpx.AsyncClient(timeout=ANSWER) as client,
@@ -316,11 +316,11 @@ class IdentityProvider:
                 async for part in it.aiter_bytes():
                     content += part
                     if len(content) > _LARGEST:
-                        raise self._fault("its answer has no end", "see to its log")
+                        raise self._fault("its answer does not end", "check its log")
         except TimeoutError as error:
-            raise self._fault(f"it gives no answer in {ANSWER:.0f} s", _AWAY) from error
+            raise self._fault(f"it does not answer in {ANSWER:.0f} s", _AWAY) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            raise self._fault(f"it can't be reached ({type(error).__name__})", _AWAY) from error
+            raise self._fault(f"it cannot be reached ({type(error).__name__})", _AWAY) from error
         try:
             document = orjson.loads(content)
         except ValueError:
@@ -329,11 +329,11 @@ class IdentityProvider:
 
     def _fault(self, what: str, hint: str) -> EnvironmentFault:
         return EnvironmentFault(
-            f"nobody can sign in by the identity provider {self.settings.issuer}: {what}", hint=hint
+            f"sign-in by the identity provider {self.settings.issuer} fails: {what}", hint=hint
         )
 
 
-_AWAY: Final = "try again in a minute; who is signed in stays so"
+_AWAY: Final = "try again in a minute; existing sessions continue"
 
 
 def _refusal(why: str) -> SignInRefused:

@@ -1,6 +1,6 @@
-"""Routes of what there is to look at: each document is a page and, under ``/api``, JSON.
+"""Routes of the views: each document is a page and, under ``/api``, JSON.
 
-Annotations are values here, not texts: FastAPI reads them, and some name what a call is given.
+Annotations are values here, not strings: FastAPI evaluates them, and some are local names.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from redrive.console.routing import Console, Seen, allowed_for, as_json, recorde
 from redrive.console.security import is_secure
 
 _YEAR: Final = 365 * 24 * 3600
-"""Seconds for which a browser keeps the language that was chosen."""
+"""Seconds for which a browser keeps the chosen language."""
 
 
 def add_pages(app: FastAPI, console: Console) -> None:
@@ -45,8 +45,8 @@ def _add_document(
 ) -> None:
     """Routes of a document: ``/api/PATH`` is JSON, ``/PATH`` the same as a page.
 
-    ``audited`` names a look at it in the audit; ``on_page`` makes what the page shows, if that is
-    not always the whole document.
+    ``audited`` is the audit's name of a view of it; ``on_page`` makes what the page shows, if that
+    is not always the whole document.
     """
     checks = recorded(console, audited) if audited else []
     allowed = allowed_for(Role.VIEWER, *checks, whole_job=whole_job)
@@ -56,7 +56,7 @@ def _add_document(
     async def seen(scope: Seen) -> str:
         return console.live.state(scope)
 
-    # The state before the document is made: events tell what changed since.
+    # The state before the document is made: events report later changes.
     def page(request: Request, seen: Annotated[str, Depends(seen)], content: Shown) -> HTMLResponse:
         return console.page(request, template, content, seen=seen)
 
@@ -92,15 +92,15 @@ def _add_pages(app: FastAPI, console: Console) -> None:
         return within(scope).acknowledgements(owner)
 
     def completions(chosen: Annotated[Chosen, Query()], scope: Seen) -> dict[str, Any]:
-        """Ways to go on with a condition in SQL."""
+        """Completions of a condition in SQL."""
         return within(scope).completions(chosen.selection())
 
     def message(identity: str, scope: Seen) -> dict[str, Any]:
-        """What ``redrive show --json`` prints, and what each rule says of it."""
+        """What ``redrive show --json`` prints, with each rule's verdict."""
         return within(scope).message(identity)
 
     def list_on_page(document: Callable[..., Any], options: type[Chosen]) -> Callable[..., Any]:
-        """A list that may take seconds: its page comes at once, and asks for the rows itself."""
+        """A list that may take seconds: its page comes first, and then loads the rows."""
 
         def outline_or_list(
             chosen: Annotated[Chosen, Depends(options)], scope: Seen, request: Request
@@ -124,7 +124,7 @@ def _add_pages_of_network(app: FastAPI, console: Console) -> None:
     add = partial(_add_document, app, console, whole_job=True)
 
     def network(queue_manager: str = "") -> dict[str, Any]:
-        """What ``redrive topology show --json`` prints, and of one queue manager its channels."""
+        """What ``redrive topology show --json`` prints, and the channels of one queue manager."""
         return console.documents.network(queue_manager)
 
     def resolve(put: str, at: str = "") -> dict[str, Any]:
@@ -139,12 +139,12 @@ def _add_pages_of_work(app: FastAPI, console: Console) -> None:
     add = partial(_add_document, app, console)
 
     def plans(request: Request) -> dict[str, Any]:
-        """The plans that wait for somebody to apply them, and the replays."""
+        """The plans that are not applied yet, and the replays."""
         waiting = console.actions.waiting_plans(current_user(request))
         return {"plans": waiting, **console.documents.within(request.state.scope).replays()}
 
     def plan(identity: str, request: Request) -> dict[str, Any]:
-        """A plan that waits, or the progress of one that was applied."""
+        """A plan that is not applied yet, or the progress of an applied one."""
         return console.actions.plan(identity, current_user(request))
 
     def tables(scope: Seen) -> dict[str, Any]:
@@ -152,12 +152,12 @@ def _add_pages_of_work(app: FastAPI, console: Console) -> None:
         return console.tables.within(scope).every()
 
     def table(handler: str, scope: Seen, ran: str = "") -> dict[str, Any]:
-        """The table of a handler, or one that ran, with what ``redrive check`` says of it."""
+        """The table of a handler, or an earlier one, with what ``redrive check`` reports."""
         found = console.tables.within(scope)
         return found.ran(handler, ran) if ran else found.one(handler)
 
     def difference(old: str, new: str, scope: Seen, handler: str = "") -> dict[str, Any]:
-        """What ``redrive diff --json`` prints of two tables that ran."""
+        """What ``redrive diff --json`` prints about two earlier tables."""
         return console.tables.within(scope).difference(old, new, handler)
 
     add("/plans", "plans.html", plans)

@@ -1,4 +1,4 @@
-"""Plans of replays that wait for somebody to apply them: files, as the command line writes them."""
+"""Saved replay plans that are not applied yet: files, as the command line writes them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from redrive.operations.replay.plan import ReplayPlan
 
 _FOLDER: Final = "plans"
 _PLANNED_BY: Final = "planned_by"
-"""Who made a plan: a key that the command line leaves alone."""
+"""The maker of a plan: a key that the command line ignores."""
 _ID: Final = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """A plan that nobody has applied yet."""
+    """A plan that is not applied yet."""
 
     plan: ReplayPlan
     planned_by: str
@@ -39,7 +39,7 @@ class SavedPlan:
 class SavedPlans:
     """The plans in a job's folder.
 
-    ``redrive replay apply`` takes such a file, and a file that ``redrive replay plan`` writes into
+    ``redrive replay apply`` accepts such a file, and a file that ``redrive replay plan`` writes to
     the folder appears in the console.
     """
 
@@ -49,7 +49,7 @@ class SavedPlans:
         self._only = job.only_handlers
 
     def save(self, plan: ReplayPlan, planned_by: str) -> Path:
-        """Writes a plan; raises ``EnvironmentFault`` if the folder can't be written."""
+        """Write a plan; raises ``EnvironmentFault`` if the folder cannot be written."""
         path = self.folder / f"{plan.plan}.json"
         content = {**plan.document(), _PLANNED_BY: planned_by}
         try:
@@ -57,13 +57,13 @@ class SavedPlans:
             path.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
         except OSError as error:
             raise EnvironmentFault(
-                f"the plan can't be kept in {self.folder}: {error.strerror}",
-                hint="run the console as a user who may write the folder of the job",
+                f"the plan cannot be saved in {self.folder}: {error.strerror}",
+                hint="run the console as a user who may write to the job's folder",
             ) from error
         return path
 
     def find(self, plan: str) -> SavedPlan | None:
-        """A plan by its id; None if there is none, or it is about handlers out of sight."""
+        """A plan by its id; None if unknown, or about handlers out of scope."""
         if not _ID.fullmatch(plan):
             return None
         path = self.folder / f"{plan}.json"
@@ -71,7 +71,7 @@ class SavedPlans:
         return found if found is not None and self._shows(found) else None
 
     def required(self, plan: str) -> SavedPlan:
-        """The same; raises ``UsageError`` if there is none."""
+        """Like ``find``; raises ``UsageError`` if there is none."""
         found = self.find(plan)
         if found is None:
             raise UsageError(f"there is no plan {plan}", hint="it may have been discarded")
@@ -87,12 +87,12 @@ class SavedPlans:
             try:
                 found = self._read(path)
             except (UsageError, EnvironmentFault):
-                continue  # some other file
+                continue  # another kind of file
             if found.plan.application == self._application and self._shows(found):
                 yield found
 
     def forget(self, plan: str) -> None:
-        """Removes the file of a plan; errors as for ``required``."""
+        """Delete the file of a plan; errors as for ``required``."""
         self.required(plan)
         (self.folder / f"{plan}.json").unlink(missing_ok=True)
 
@@ -102,5 +102,5 @@ class SavedPlans:
     @staticmethod
     def _read(path: Path) -> SavedPlan:
         plan = ReplayPlan.read(path)
-        told = orjson.loads(path.read_bytes()).get(_PLANNED_BY, "")
-        return SavedPlan(plan, str(told))
+        maker = orjson.loads(path.read_bytes()).get(_PLANNED_BY, "")
+        return SavedPlan(plan, str(maker))

@@ -25,18 +25,18 @@ __all__ = ["LANGUAGES", "Pages"]
 
 LANGUAGES: Final = ("en", "de")
 _SHOWN: Final = 64 * 1024
-"""Characters of a body that a page shows; the whole is to be downloaded."""
+"""Characters of a body that a page shows; the whole can be downloaded."""
 _HEX_SHOWN: Final = 8 * 1024
-"""Digits of a body that a page shows."""
+"""Hex digits of a body that a page shows."""
 _WIDTH: Final = 120
 _HEIGHT: Final = 24
-"""Of a curve, in its own units."""
+"""Size of a curve, in its own units."""
 _RESULTS: Final = ("retried", "forwarded", "discarded", "parked", "remains")
-"""The results that curves show, in this order."""
+"""The results that curves show, in order."""
 
 
 class Pages:
-    """Renders templates in the language of the reader."""
+    """Renders templates in the reader's language."""
 
     def __init__(self) -> None:
         self._texts = {one: _texts(one) for one in LANGUAGES if one != "en"}
@@ -106,7 +106,7 @@ def _texts(language: str) -> Mapping[str, str]:
 
 
 def _finalize(value: object) -> object:
-    """Texts without control characters: some turn the direction of writing or hide a part."""
+    """Texts without control characters, which may reverse or hide text."""
     if isinstance(value, Markup):
         return value
     if value is None:
@@ -125,7 +125,7 @@ def _time(value: datetime | str | float) -> datetime:
 
 
 def moment(value: datetime | str | float | None) -> Markup:
-    """A time, which the browser shows in the reader's zone; in UTC without scripts.
+    """A time, which the browser shows in the reader's time zone; in UTC without scripts.
 
     It is ISO 8601 or seconds since 1970; None for nothing.
     """
@@ -138,7 +138,7 @@ def moment(value: datetime | str | float | None) -> Markup:
 
 
 def ago(value: datetime | str | float | None, now: datetime) -> Markup:
-    """How long ago a time was, with the time itself beside the pointer."""
+    """How long ago a time was, with the time itself as a tooltip."""
     if value is None:
         return Markup("")
     time = _time(value)
@@ -150,12 +150,12 @@ def ago(value: datetime | str | float | None, now: datetime) -> Markup:
 
 
 def share(part: int, whole: int) -> str:
-    """A part of a whole in per cent."""
+    """A share of a whole in per cent."""
     return f"{100 * part / whole:.1f} %" if whole else ""
 
 
 def curve(values: Sequence[int], label: str) -> Markup:
-    """Numbers as a small picture, with a text for those who can't see it."""
+    """Numbers as a small chart, with a text for screen readers."""
     most, step = max(values, default=0), _WIDTH / max(1, len(values))
     width = max(0.5, step - 0.6)
     heights = [max(1.5, value * _HEIGHT / most) if value else 0 for value in values]
@@ -180,7 +180,7 @@ def link(path: str, values: Mapping[str, object], **changed: object) -> str:
 
 
 def depth(topics: Sequence[str], depths: Mapping[str, Mapping[str, Any]]) -> str:
-    """The messages that wait on some topics; empty if they were not counted."""
+    """The messages that wait on some topics; empty if not counted."""
     found = [depths[one] for one in topics if one in depths]
     if not found:
         return ""
@@ -189,7 +189,7 @@ def depth(topics: Sequence[str], depths: Mapping[str, Mapping[str, Any]]) -> str
 
 
 def pretty(text: str) -> str:
-    """A body as people read it: JSON with a member a line, other text as it is."""
+    """A body for reading: JSON with one member a line, other text unchanged."""
     if len(text) <= _SHOWN and text.lstrip()[:1] in {"{", "["}:
         try:
             return orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()

@@ -1,6 +1,6 @@
-"""What routes of pages and of actions share: the console of one job, and who may do what.
+"""What routes of pages and of actions share: the console of one job, and access checks.
 
-Annotations are values here, not texts: FastAPI reads them, and some name what a call is given.
+Annotations are values here, not strings: FastAPI evaluates them, and some are local names.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from redrive.console.security import refuse_forgery
 from redrive.console.tables import RulesTables
 
 Seen = Annotated[Scope, Depends(current_scope)]
-"""What of the job the user may see or change by a route."""
+"""The part of the job that the user may see or change by a route."""
 
 
 class Console:
@@ -45,7 +45,7 @@ class Console:
         status: int = 200,
         seen: str = "",
     ) -> HTMLResponse:
-        """Renders a document, with the state of the job (``Live.state``) that it shows."""
+        """Render a document, with the job's state (``Live.state``) that it shows."""
         accepted = request.headers.get("Accept-Language", "")
         language = language_of(request.cookies.get("redrive-language"), accepted)
         parameters = dict(request.query_params)
@@ -63,14 +63,14 @@ class Console:
 
 
 def recorded(console: Console, action: str) -> list[params.Depends]:
-    """Records an action in the audit before it is taken, as an option of a route."""
+    """Record an action in the audit before it is taken, as an option of a route."""
     return [Depends(console.audit.of(action))]
 
 
 def allowed_for(role: Role, *checks: params.Depends, whole_job: bool = False) -> dict[str, Any]:
     """Options of a route for users with a role, which the OpenAPI document names.
 
-    With ``whole_job`` it refuses users whose role is limited to some topics.
+    With ``whole_job`` users whose role is limited to some topics are refused.
     """
     return {
         "dependencies": [Depends(needs(role, whole_job=whole_job)), *checks],
@@ -89,12 +89,12 @@ def operators_only(console: Console, action: str) -> dict[str, Any]:
 
 
 def done(request: Request, content: Mapping[str, Any], page: str) -> Response:
-    """The answer to an action: the next page for a browser, else JSON."""
+    """The answer to an action: a redirect for a browser, else JSON."""
     if wants_page(request):
         return RedirectResponse(page, HTTPStatus.SEE_OTHER)
     return as_json(content)
 
 
 def wants_page(request: Request) -> bool:
-    """Whether the request is that of a browser, and not of a script."""
+    """Whether a request is from a browser rather than a script."""
     return "text/html" in request.headers.get("Accept", "")

@@ -1,7 +1,7 @@
 """Checks of every request, and headers of every answer.
 
-The headers follow the OWASP Secure Headers project; the checks, its cheat sheets on cross-site
-request forgery and on DNS rebinding.
+The headers follow the OWASP Secure Headers project; the checks follow its cheat sheets on
+cross-site request forgery and on DNS rebinding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from redrive.console.access import SignedInBy, User, current_user
 __all__ = ["Access", "Guard", "is_loopback", "is_secure", "refuse_forgery"]
 
 _COOKIE: Final = "redrive-form"
-"""Holds the word that a form has to repeat."""
+"""The cookie with the token that a form has to repeat."""
 _HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
@@ -41,24 +41,24 @@ _HEADERS: Final = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?")
-"""The header ``Host`` as browsers write it; RFC 9110, 7.2, allows little more."""
+"""The header ``Host`` of browsers; RFC 9110, 7.2, allows little more."""
 BODY_SECONDS: Final = 30.0
-"""In which a request's body has to be there: a plan's edit or a rules table at most."""
+"""Seconds to receive a request's body: a plan's edit or a rules table at most."""
 LARGEST_BODY: Final = 32 * 1024 * 1024
 
 
 class Access(Protocol):
-    """Finds out who sent a request."""
+    """Identifies the sender of a request."""
 
     async def user_of(self, request: Request) -> User | Response:
-        """The user of a request, or the answer to anybody else."""
+        """The user of a request, or the answer for anyone else."""
         ...
 
 
 class Guard:
     """The outermost layer: hosts, users, headers.
 
-    ``hosts`` are the names in the ``Host`` header that are taken, without ports; empty for all.
+    ``hosts`` are the accepted names in the ``Host`` header, without ports; empty for all.
     """
 
     def __init__(self, app: ASGIApp, access: Access, hosts: Collection[str]) -> None:
@@ -67,7 +67,7 @@ class Guard:
         self._hosts = frozenset(one.lower() for one in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request, or hands it to the application."""
+        """Answer a request, or pass it to the application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -120,15 +120,15 @@ def _with_headers(request: Request, send: Send) -> Send:
 
 
 def is_secure(request: Request) -> bool:
-    """Whether a browser's connection is by TLS, as far as the console can tell.
+    """Whether a browser's connection uses TLS, as far as the console knows.
 
-    Behind a proxy that ends TLS the scheme is http; only on the loopback is it really so.
+    Behind a proxy that terminates TLS the scheme is http; only on the loopback is that conclusive.
     """
     return request.url.scheme == "https" or not is_loopback(_host(request))
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is that of this machine for itself."""
+    """Whether a name or an address is that of the loopback."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -136,12 +136,13 @@ def is_loopback(host: str) -> bool:
 
 
 def _host(request: Request) -> str:
-    """The name in the header ``Host``; empty if it is none, or there are several.
+    """The name in the header ``Host``; empty if it is invalid, or there are several.
 
-    From the header itself: what reads it as a part of an address takes ``evil@here`` for ``here``.
+    Read from the header itself: parsed as part of an address, ``evil@here`` would count as
+    ``here``.
     """
-    told = request.headers.getlist("Host")
-    found = _HOST.fullmatch(told[0].lower()) if len(told) == 1 else None
+    values = request.headers.getlist("Host")
+    found = _HOST.fullmatch(values[0].lower()) if len(values) == 1 else None
     return (found[1] or found[2]) if found else ""
 
 
@@ -160,7 +161,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """Receives a body that was read already, then what follows."""
+    """Receive a body that was already read, then the rest."""
     is_given = False
 
     async def give() -> Message:
@@ -174,17 +175,17 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
 
 
 def _refusal(text: str, status: int) -> Response:
-    # What is left of the request is not read, so the connection has no next one.
+    # The rest of the request is not read, so the connection cannot be reused.
     return PlainTextResponse(text, status, {"Connection": "close"})
 
 
 async def refuse_forgery(request: Request, word: Annotated[str, Form()] = "") -> None:
     """A dependency of every action: another site's page must not send it in the user's name.
 
-    A program that sends a token with each request is in no danger of it: no browser adds one. A
-    form that is not one of ours is an ``HTTPException``.
+    A program that sends a token with each request is safe: no browser adds one. A form that is not
+    ours is an ``HTTPException``.
     """
-    # Not by the header alone: browsers and proxies add Authorization of their own.
+    # Not by the header alone: browsers and proxies may add Authorization themselves.
     if current_user(request).by is SignedInBy.TOKEN:
         return
     origin = request.headers.get("Origin")
@@ -192,4 +193,4 @@ async def refuse_forgery(request: Request, word: Annotated[str, Form()] = "") ->
     word = word or request.headers.get("X-Redrive-Form", "")
     cookie = request.cookies.get(_COOKIE, "")
     if is_foreign or not cookie or not hmac.compare_digest(word.encode(), cookie.encode()):
-        raise HTTPException(HTTPStatus.FORBIDDEN, "this form is out of date: load the page again")
+        raise HTTPException(HTTPStatus.FORBIDDEN, "this form has expired: reload the page")

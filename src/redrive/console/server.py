@@ -37,10 +37,10 @@ def console_application(
     four_eyes_above: int | None = None,
     hosts: Collection[str] = (),
 ) -> FastAPI:
-    """The console of one job, an ASGI application; by default everybody may come in.
+    """The console of one job, an ASGI application; by default without a login.
 
-    Plans for more than ``four_eyes_above`` messages are applied by somebody else than their maker.
-    ``hosts`` are the names under which it is reached; empty for any.
+    Plans for more than ``four_eyes_above`` messages need a second person to apply them. ``hosts``
+    are the console's host names; empty for any.
     """
     app = FastAPI(
         title="Redrive console",
@@ -80,7 +80,7 @@ def _describe(error: Exception) -> tuple[int, str, str]:
         return error.status_code, str(error.detail), ""
     if isinstance(error, RequestValidationError):
         names = ", ".join(str(one["loc"][-1]) for one in error.errors())
-        return HTTPStatus.BAD_REQUEST, f"missing or wrong: {names}", "fill the form again"
+        return HTTPStatus.BAD_REQUEST, f"missing or wrong: {names}", "complete the form"
     assert isinstance(error, RedriveError)
     return _status(error), error.message, error.hint
 

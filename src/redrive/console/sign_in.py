@@ -1,4 +1,4 @@
-"""Routes by which people sign in, with a token or by an identity provider, and sign out."""
+"""Routes to sign in, with a token or by an identity provider, and to sign out."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -19,13 +19,13 @@ _log: Final = logging.getLogger(__name__)
 
 _STARTED_COOKIE: Final = "redrive-sign-in"
 _SHOWN: Final = 20
-"""Groups of somebody without a role that the page names."""
+"""Maximum groups of a user without a role that the page names."""
 
 Page = Callable[[Request, str, Mapping[str, Any], int], HTMLResponse]
 
 
 def add_sign_in(app: FastAPI, logins: Logins, audit: Audit, page: Page) -> None:
-    """Adds the routes to an application; without anything to sign in with there are none."""
+    """Add the routes to an application, if there is a way to sign in."""
     if not logins.has_sign_in:
         return
     routes = _SignInRoutes(logins, audit, page)
@@ -58,11 +58,11 @@ class _SignInRoutes:
         user = self._logins.user_of_token(token.strip())
         if user is None:
             self._logins.failures.count(address)
-            return self._form(request, "This token is not known.", HTTPStatus.UNAUTHORIZED)
+            return self._form(request, "This token is unknown.", HTTPStatus.UNAUTHORIZED)
         return self._begin_session(request, user)
 
     async def start(self, request: Request) -> Response:
-        """Sends a browser to the identity provider."""
+        """Redirect a browser to the identity provider."""
         assert self._logins.provider is not None
         address = self._logins.address(request)
         wait = self._logins.failures.wait(address) or self._logins.sign_ins.wait(address)
@@ -71,7 +71,7 @@ class _SignInRoutes:
         self._logins.sign_ins.count(address)
         place, started = await self._logins.provider.start()
         answer = RedirectResponse(place, HTTPStatus.SEE_OTHER)
-        # The way back comes from another site: a strict cookie would not come with it.
+        # The browser returns from another site, and would not send a strict cookie.
         answer.set_cookie(
             _STARTED_COOKIE,
             self._logins.keep(started, STARTED),
@@ -84,7 +84,7 @@ class _SignInRoutes:
         return answer
 
     async def finish(self, request: Request) -> Response:
-        """Takes a browser back from the identity provider."""
+        """Receive a browser's return from the identity provider."""
         assert self._logins.provider is not None
         address = self._logins.address(request)
         if wait := self._logins.failures.wait(address):
@@ -113,15 +113,15 @@ class _SignInRoutes:
         return answer
 
     def _begin_session(self, request: Request, user: User) -> Response:
-        """Begins a session, and ends an earlier one of this browser."""
+        """Begin a session, and end an earlier one of this browser."""
         key = f"user {user.name}"
         if wait := self._logins.sign_ins.wait(key):
             return self._wait(request, wait)
         self._logins.sign_ins.count(key)
         self._audit.write(user, "sign in")
         self._logins.sessions.end(request.cookies.get(SESSION_COOKIE, ""))
-        # A redirect would count as coming from the identity provider, as the request does that it
-        # answers, and the browser would leave out the strict cookie.
+        # A redirect would count as coming from the identity provider, like the request that it
+        # answers, and the browser would not send the strict cookie.
         is_back = user.by is SignedInBy.OIDC
         answer: Response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         if is_back:

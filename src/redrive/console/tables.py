@@ -1,4 +1,4 @@
-"""Rules tables in the console: those that ran, and a trial of another one before it goes live."""
+"""Rules tables in the console: earlier ones, and a preview of a new one."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from redrive.what_if.text import lines_of
 
 _WAITING: Final = (Over.REMAINING, Over.PARKED)
 _ANSWER: Final = 60.0
-"""Seconds in which a job answers a restart."""
+"""Seconds that a job has to answer a restart."""
 
 
 class RulesTables:
     """The tables of one job, or of a scope of it.
 
-    Whatever takes a handler or a hash raises ``UsageError`` if there is no such one.
+    Methods with a handler or a hash raise ``UsageError`` if it is unknown.
     """
 
     def __init__(self, config: Path, scope: Scope = EVERYTHING) -> None:
@@ -44,7 +44,7 @@ class RulesTables:
         self._documents = Documents(config, scope)
 
     def within(self, scope: Scope) -> RulesTables:
-        """The tables of a part of the job."""
+        """The tables of part of the job."""
         return RulesTables(self._config, scope)
 
     def every(self) -> dict[str, Any]:
@@ -60,9 +60,9 @@ class RulesTables:
         return {"tables": shown, "notes": [*found.notes, *notes], "handlers": handlers}
 
     def ran(self, handler: str, digits: str) -> dict[str, Any]:
-        """A table that ran for a handler, as ``one`` shows another text.
+        """An earlier table of a handler, in the form of ``one``.
 
-        It raises ``EnvironmentFault`` if only the hash of the table is kept.
+        It raises ``EnvironmentFault`` if only the hash of the table was kept.
         """
         settings = self._documents.settings()
         _handler(settings, handler)
@@ -70,7 +70,7 @@ class RulesTables:
         return {**self.one(handler, required_text(kept)), "hash": kept.hash}
 
     def difference(self, old: str, new: str, handler: str) -> dict[str, Any]:
-        """What ``redrive diff --json`` prints of two tables that ran, and its lines.
+        """What ``redrive diff --json`` prints about two earlier tables, and its lines.
 
         ``handler`` may be empty if the hashes are unambiguous; errors are as for ``ran``.
         """
@@ -91,10 +91,10 @@ class RulesTables:
         }
 
     def go_back(self, handler: str, digits: str) -> dict[str, Any]:
-        """Restarts the job with a table that ran before; undone if the job refuses.
+        """Restart the job with an earlier table; undone if the job refuses.
 
         Raises:
-            RefusedError: A handler that this user does not see has its table in the same file.
+            RefusedError: A handler out of the user's scope has its table in the same file.
             RedriveError: As for ``redrive restart --table``.
         """
         self._file(handler)
@@ -102,9 +102,9 @@ class RulesTables:
         return {"handler": handler, "process": answer.pid}
 
     def one(self, handler: str, text: str | None = None) -> dict[str, Any]:
-        """The table of a handler, with what ``redrive check`` says of it.
+        """The table of a handler, with what ``redrive check`` reports.
 
-        ``text`` is another text for the table; None for what the file holds.
+        ``text`` replaces the table's text; None for that of the file.
         """
         job = self._documents.settings().job
         index = _index(job, handler)
@@ -120,7 +120,7 @@ class RulesTables:
         }
 
     def trial(self, handler: str, text: str) -> dict[str, Any]:
-        """What another table would do: the difference in meaning, and what waits under it."""
+        """A preview of another table: the difference in meaning, and waiting messages under it."""
         found = self.one(handler, text)
         if found["has_errors"]:
             return {**found, "difference": [], "plan": [], "what_if": None}
@@ -144,12 +144,12 @@ class RulesTables:
         }
 
     def put_live(self, handler: str, text: str) -> dict[str, Any]:
-        """Writes a table into the file of the settings and restarts the job; undone if it refuses.
+        """Write a table into the file of the settings and restart the job; undone if it refuses.
 
         Raises:
             RefusedError: As for ``go_back``.
             ConfigurationError: The table has errors.
-            RedriveError: The job refused; the file holds what it held.
+            RedriveError: The job refused; the file is unchanged.
         """
         path, handlers = self._file(handler)
         running_process(self._documents.settings().job)
@@ -160,7 +160,7 @@ class RulesTables:
         return {"handler": handler, "process": answer.pid, "saved": saved}
 
     def _file(self, handler: str) -> tuple[Path, Sequence[int]]:
-        """The file of a handler's table, and the handlers of the whole job that read it."""
+        """The file of a handler's table, and all handlers of the job that read it."""
         seen = self._documents.settings()
         _handler(seen, handler)
         job = read_settings(self._config).job
@@ -168,8 +168,8 @@ class RulesTables:
         names = {job.handlers[index].identity.name for index in handlers}
         if seen.job.only_handlers is not None and not names <= seen.job.only_handlers:
             raise RefusedError(
-                f"the table of {handler} is that of handlers, too, which this user does not see",
-                hint="ask an admin of the whole job, or give each handler a file of its own",
+                f"the table of {handler} is shared with handlers that this user may not see",
+                hint="ask an admin of the whole job, or give each handler its own file",
             )
         return path, handlers
 

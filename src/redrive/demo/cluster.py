@@ -1,4 +1,4 @@
-"""The demo's own access to the broker: it reads with kafka-python, which the job does not use."""
+"""The demo's own access to the broker, by kafka-python, which the job does not use."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from redrive.messages.own_headers import PREFIX, identity, without_own
 from redrive.topology.layout import topics_of
 
 _PATIENCE: Final = 300.0
-"""Seconds without any answer after which the broker counts as gone; a busy one takes a few."""
+"""Seconds without an answer after which the broker counts as dead; a busy one takes a few."""
 _AT_ONCE: Final = 10_000
-"""Records that are written before their acknowledgements are awaited."""
+"""Records to write before waiting for acknowledgements."""
 _NOT_OF_QUEUES: Final = ("redrive-", "__")
-"""Topics that begin so belong to Redrive or to Kafka, and are no queues."""
+"""Prefixes of topics of Redrive or Kafka, which are not queues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Observation:
     """All committed records on the broker."""
 
     inputs: Sequence[Found]
-    """Every record that was put on the topics of the demo's puts."""
+    """Every record on the topics of the demo's puts."""
     found: Sequence[Found]
     """All messages where they are now; those that the job has read are not on their topic."""
     outcomes: Mapping[str, Sequence[Outcome]]
@@ -40,7 +40,7 @@ class Observation:
 
 @contextmanager
 def _translate_errors(what: str) -> Iterator[None]:
-    """Turns errors of kafka-python into ``EnvironmentFault``; ``what`` begins the sentence."""
+    """Translate errors of kafka-python to ``EnvironmentFault``; ``what`` starts the sentence."""
     from kafka.errors import KafkaError  # noqa: PLC0415 - slow to import
 
     try:
@@ -52,7 +52,7 @@ def _translate_errors(what: str) -> Iterator[None]:
 
 
 class Cluster:
-    """Makes topics, puts messages, and reads every topic of a job; a context manager.
+    """Creates topics, puts messages, and reads every topic of a job; a context manager.
 
     It writes with confluent-kafka, because kafka-python does not write headers without a value.
     """
@@ -81,9 +81,9 @@ class Cluster:
         TopicAdministration(self._job.connection).ensure(topics)
 
     def put(self, records: Iterable[tuple[str, Record]]) -> list[str]:
-        """Write records with their topics, and return the place of each once it is acknowledged.
+        """Write records with their topics, and return each acknowledged position.
 
-        It raises ``EnvironmentFault`` if the broker did not take one.
+        It raises ``EnvironmentFault`` if the broker did not accept one.
         """
         places: dict[int, str] = {}
         written = 0
@@ -101,7 +101,7 @@ class Cluster:
         self._producer.flush(_PATIENCE)
         if len(places) < written:
             message = f"{written - len(places)} of {written} messages were not put: no answer"
-            raise EnvironmentFault(message, hint="see whether the broker still runs")
+            raise EnvironmentFault(message, hint="check that the broker still runs")
         return [places[number] for number in range(1, written + 1)]
 
     def consumer(self, topic: str, group: str) -> Consumer:
@@ -109,13 +109,13 @@ class Cluster:
         return Consumer(_consumer(self._job, group), topic)
 
     def waiting(self, topic: str) -> int:
-        """How many messages of a topic the job has not taken yet."""
+        """The number of messages of a topic that the job has not taken."""
         return sum(is_waiting for _, is_waiting in self._records(topic, only_waiting=True))
 
     def outcomes(self) -> Mapping[str, Sequence[Outcome]]:
         """The outcomes of each message so far, in the order of time."""
         follower, topic = self._follower, self._job.outcomes_topic
-        with _translate_errors(f"{topic} can't be read"):
+        with _translate_errors(f"{topic} cannot be read"):
             if not follower.assignment():
                 follower.assign(_partitions(follower, topic))
                 follower.seek_to_beginning()
@@ -123,7 +123,7 @@ class Cluster:
             for record in _read_to(follower, ends):
                 outcome = _outcome(record.value)
                 self._outcomes[outcome.message].append(outcome)
-                # A message's outcomes may lie on several partitions.
+                # A message's outcomes may be on several partitions.
                 self._outcomes[outcome.message].sort(key=lambda one: one.time)
         return self._outcomes
 
@@ -160,9 +160,9 @@ class Cluster:
         return Observation(inputs=put, found=found, outcomes=self.outcomes())
 
     def _records(self, topic: str, *, only_waiting: bool = False) -> Iterator[tuple[Any, bool]]:
-        """Each committed record of a topic, and whether the job's group still has to take it."""
+        """Each committed record of a topic, and whether the job's group has yet to take it."""
         consumer = self._consumer
-        with _translate_errors(f"{topic} can't be read"):
+        with _translate_errors(f"{topic} cannot be read"):
             partitions = _partitions(consumer, topic)
             consumer.assign(partitions)
             consumer.seek_to_beginning(*partitions)
@@ -174,16 +174,16 @@ class Cluster:
 
 
 class Consumer:
-    """Reads a topic as an application does."""
+    """Reads a topic like an application."""
 
     def __init__(self, consumer: Any, topic: str) -> None:  # noqa: ANN401 - untyped client
         self._consumer = consumer
-        self._failed = f"{topic} can't be read"
+        self._failed = f"{topic} cannot be read"
         with _translate_errors(self._failed):
             consumer.assign(_partitions(consumer, topic))
 
     def read(self, at_most: int | None = None) -> Iterator[Any]:
-        """Read up to so many records, and commit them once all are processed."""
+        """Read up to ``at_most`` records, and commit them once all are processed."""
         with _translate_errors(self._failed):
             polled = self._consumer.poll(timeout_ms=50, max_records=at_most)
             for records in polled.values():
@@ -235,13 +235,13 @@ def _partitions(consumer: Any, topic: str) -> list[Any]:  # noqa: ANN401 - untyp
 
 def _read_to(consumer: Any, ends: Mapping[Any, int]) -> Iterator[Any]:  # noqa: ANN401 - untyped
     last_progress = time.monotonic()
-    # Positions and not records: the last offsets may be markers of transactions.
+    # Positions rather than records: the last offsets may be transaction markers.
     while any(consumer.position(partition) < end for partition, end in ends.items()):
         polled = consumer.poll(timeout_ms=200)
         if polled:
             last_progress = time.monotonic()
         elif time.monotonic() - last_progress > _PATIENCE:
-            raise TimeoutError(f"nothing came for {_PATIENCE:.0f} s")
+            raise TimeoutError(f"no records for {_PATIENCE:.0f} s")
         for records in polled.values():
             yield from records
 

@@ -1,4 +1,4 @@
-"""A demo from beginning to end: environment, script, job, reconciliation, report."""
+"""A demo from start to finish: environment, script, job, reconciliation, report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Report:
 
     @property
     def adds_up(self) -> bool:
-        """Whether every message ended where it had to, exactly once."""
+        """Whether every message ended where it should, exactly once."""
         return self.reconciliation.adds_up
 
     def show(self, console: Console) -> None:
@@ -63,10 +63,10 @@ class Report:
 
 
 class Demonstration:
-    """Runs one demo and cleans up behind it, whatever happens.
+    """Runs one demo and cleans up in any case.
 
-    A folder stays, without one a temporary folder is used. With ``keep`` the broker keeps running
-    after a good end.
+    A given folder is kept; without one, a temporary folder is used. With ``keep`` the broker keeps
+    running after a success.
     """
 
     def __init__(self, script: Script, *, directory: Path | None, keep: bool) -> None:
@@ -79,7 +79,7 @@ class Demonstration:
 
         Raises:
             UsageError: The folder is in use.
-            RedriveError: No Java, no jars, no broker, or the job broke down.
+            RedriveError: No Java, no jars, no broker, or the job failed.
             KeyboardInterrupt: Interrupted; everything is cleaned up.
         """
         with Environment.opened(self._directory, keep=self._keep) as environment:
@@ -89,7 +89,7 @@ class Demonstration:
         script = self._script
         environment.console.print(f"Redrive demo {script.title}")
         script.write_files(environment.folder, environment.start_broker())
-        # As ``redrive run -c`` reads them. A ledger would be gone with the folder.
+        # As ``redrive run -c`` reads them. A ledger would be deleted with the folder.
         job = read_settings(environment.folder / SETTINGS).job
         job = replace(job, ledger=replace(job.ledger, enabled=self._directory is not None))
         with Cluster(job) as cluster:
@@ -106,7 +106,7 @@ class Demonstration:
         return Report(script=script, traces=traces, reconciliation=sums, seconds=seconds)
 
     def _run_job(self, environment: Environment, operator: Operator) -> None:
-        """Run the job, and the script beside it, until one of them has come to its end."""
+        """Run the job, and the script beside it, until one of them ends."""
         view = self._script.view(environment.console)
         control = JobControl(view)
         runner = ScriptRunner(self._script, operator, control)

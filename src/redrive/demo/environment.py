@@ -51,7 +51,7 @@ def _make_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         is_used = any(folder.iterdir())
     except OSError as error:
-        message = f"{folder} can't be used: {error.strerror}"
+        message = f"{folder} cannot be used: {error.strerror}"
         raise UsageError(message, hint="name another folder") from error
     if is_used:
         raise UsageError(f"{folder} is not empty", hint="name a new folder for each demo")
@@ -60,9 +60,9 @@ def _make_folder(folder: Path) -> Path:
 
 @contextmanager
 def output_to(log: Path) -> Iterator[TextIO]:
-    """Redirects all output, that of Java's processes too, to a file; yields the old standard error.
+    """Redirect all output, including Java's, to a file; yields the old standard error.
 
-    Output of Spark would spoil a picture that is drawn in place, and a result that programs read.
+    Output of Spark would disturb a live view, and a result for programs.
     """
     _flush()
     old = [os.dup(number) for number in _OUTPUTS]
@@ -97,7 +97,7 @@ class Environment:
     @classmethod
     @contextmanager
     def opened(cls, directory: Path | None, *, keep: bool) -> Iterator[Environment]:
-        """An environment for the time of the context; arguments and errors of ``Demonstration``."""
+        """An environment for the context; arguments and errors of ``Demonstration``."""
         interruption = Interruption()
         with (
             folder_for(directory) as folder,
@@ -111,12 +111,12 @@ class Environment:
                 if keep:
                     stack.pop_all()
             finally:
-                # Cleaning up must not be interrupted.
+                # Cleanup must not be interrupted.
                 interruption.ignore()
 
     @contextmanager
     def step(self, name: str) -> Iterator[ShowProgress]:
-        """Shows that a step is under way, and in the end its result and how long it took."""
+        """Show that a step is running, and finally its result and duration."""
         began, result = time.monotonic(), ""
         if not self.console.is_terminal:
             self.console.print(f"{name} ...")
@@ -136,7 +136,7 @@ class Environment:
             fetch_jars(progress=lambda done, of: progress(f"{done} of {of} steps"))
             progress(f"{find_java()}, {len(locked_jars())} jars")
         broker = EmbeddedBroker(self.folder / "broker")
-        # Before the start, which may be interrupted: stop() copes with a broker half started.
+        # Before the start, which may be interrupted: stop() also stops a starting broker.
         self._stack.callback(broker.stop)
         with self.step("Broker") as progress:
             broker.start(timeout=_START_TIMEOUT)
@@ -144,7 +144,7 @@ class Environment:
         return broker.bootstrap_servers
 
     def asking(self, control: JobControl) -> AbstractContextManager[None]:
-        """For the time of the context, a signal makes the job stop in order."""
+        """For the context, make a signal stop the job cleanly."""
         return self._interruption.asking(control.request_stop)
 
     @staticmethod
@@ -176,7 +176,7 @@ class Interruption:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Catches the signals, unless they were ignored before, as with ``nohup``."""
+        """Catch the signals, unless they were ignored before, as with ``nohup``."""
         old = {number: signal.getsignal(number) for number in _SIGNALS}
         taken = {n: handler for n, handler in old.items() if handler is not signal.SIG_IGN}
         for number in taken:
@@ -189,18 +189,18 @@ class Interruption:
 
     @contextmanager
     def asking(self, ask: Callable[[str], None]) -> Iterator[None]:
-        """For the time of the context, calls ``ask(signal name)``; raises at its end."""
+        """For the context, call ``ask(signal name)`` on a signal; raises at its end."""
         self._ask = ask
         try:
             yield
         finally:
             self._ask = None
             if self.came:
-                # Also instead of an error: the interruption may have caused it.
+                # Even instead of an error, which the interruption may have caused.
                 raise KeyboardInterrupt
 
     def ignore(self) -> None:
-        """Ignore signals from now on: only cleaning up is left."""
+        """Ignore signals from now on: only cleanup is left."""
         self._is_ignored = True
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 SETTINGS: Final = "redrive.toml"
 """The settings of the job, in the folder of the demo."""
 NUMBER_HEADER: Final = "demo.number"
-"""Header with the number of a message, by which it is recognised wherever it ends."""
+"""Header with the number of a message, which identifies it wherever it ends."""
 WAITING: Final = "waiting"
 """No end: the message waits for the job, a channel or its next attempt."""
 
@@ -21,9 +21,9 @@ class Record:
     key: bytes | None
     value: bytes | None = field(repr=False)
     headers: tuple[tuple[str, bytes | None], ...] = field(repr=False)
-    """Without Redrive's own."""
+    """Headers without Redrive's own."""
     timestamp: int = 0
-    """Milliseconds since 1970; 0 of a record to put for the time at which it is put."""
+    """Milliseconds since 1970; 0 for the time of the put."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class End:
     """Where a message ends."""
 
     what: str
-    """In the words of the sum, such as ``forwarded``."""
+    """Its name in the totals, such as ``forwarded``."""
     place: str = ""
-    """The queue; of what remains, the queue from which it could not be put."""
+    """The queue; for a remaining message, the queue from which it could not be put."""
     reason: int = field(default=0, compare=False)
     """Why it is not on its queue; 0 for any reason."""
 
@@ -51,14 +51,14 @@ class Message:
     topic: str
     record: Record
     original: Record
-    """What has to arrive, once a dead-letter header is taken off."""
+    """What has to arrive, after a dead-letter header is removed."""
     ends: tuple[End, ...]
     made: frozenset[str] = frozenset()
     """Headers that a put adds to it."""
     stage: str = ""
     """The part of the script in which it is put."""
     failures: int = 0
-    """How often an application fails to process it again, and makes a dead letter of it again."""
+    """How often an application fails again to process it, and dead-letters it again."""
 
 
 class State(StrEnum):
@@ -69,7 +69,7 @@ class State(StrEnum):
     WAITING = WAITING
     """The job reads the topic and has not taken the message yet."""
     REMAINING = "remaining"
-    """The job has taken the message and keeps it, because nothing can place it."""
+    """The job has taken the message and keeps it, because no rule can place it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,11 @@ class Found:
     place: str
     """``topic:partition:offset``"""
     topic: str
-    """Where it is; of what remains, the topic from which it could not be put."""
+    """Its topic; for a remaining message, the topic from which it could not be put."""
     number: int | None
-    """Number of the message; None if it is none of the demo's."""
+    """Number of the message; None if it is not the demo's."""
     record: Record
-    """The record itself; of a copy that the job keeps, the record of which it is a copy."""
+    """The record itself; for a copy kept by the job, its original."""
     state: State = State.LEFT
     rule_line: int = 0
 

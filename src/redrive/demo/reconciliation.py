@@ -1,6 +1,6 @@
 """The reconciliation: every message by its number, against every record on the broker.
 
-It does not ask the job: it compares with what an independent reader of committed records finds.
+It does not ask the job, but compares with an independent reader of committed records.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from redrive.demo.messages import WAITING, End, Found, Message, Outcome, Record
 from redrive.messages import decode_dead_letter, remove_header
 
 _GONE = frozenset({"discarded", "expired"})
-"""Results after which a message is nowhere, as it has to be."""
+"""Results after which a message is rightly nowhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,26 +24,26 @@ class Trace:
 
     message: Message
     inputs: Sequence[Found]
-    """Where it was put, and each time that it came back: as often as it fails."""
+    """Where it was put, initially and after each failure."""
     ends: Sequence[tuple[End, Found | None]]
-    """Everywhere it was found; without a record if an outcome says that it is gone."""
+    """Where it was found; without a record if an outcome says that it no longer exists."""
     outcomes: Sequence[Outcome]
 
     @property
     def reasons(self) -> list[int]:
-        """Reason codes of its failed attempts, in the order of time, each once."""
+        """Reason codes of its failed attempts, in order of time, each once."""
         return list(dict.fromkeys(one.reason for one in self.outcomes if one.reason))
 
     def problems(self) -> Iterator[str]:
         """What is wrong with it, apart from being lost or duplicated."""
         if len(self.inputs) != 1 + self.message.failures:
-            yield f"was put {len(self.inputs)} times, and not {1 + self.message.failures}"
+            yield f"was put {len(self.inputs)} times, not {1 + self.message.failures}"
         for end, found in self.ends:
             wanted = next((one for one in self.message.ends if one == end), None)
             if wanted is None:
-                yield f"ended {end}, and not {' or '.join(map(str, self.message.ends))}"
+                yield f"ended {end}, not {' or '.join(map(str, self.message.ends))}"
             elif wanted.reason and self.reasons[-1:] != [wanted.reason]:
-                yield f"ended {end} with reasons {self.reasons}, and not {wanted.reason}"
+                yield f"ended {end} with reasons {self.reasons}, not {wanted.reason}"
             if found is not None:
                 yield from self._changes(found.record, f"on {found.place}")
 
@@ -52,27 +52,27 @@ class Trace:
         letter = decode_dead_letter(record.value, headers)
         value, headers = remove_header(letter, record.value, headers)
         if record.key != original.key:
-            yield f"the key {where} is not as it was put"
+            yield f"the key {where} changed"
         if value != original.value:
-            yield f"the value {where} is not as it was put"
-        # Fields of a dead-letter header that come back to the descriptor may change the order.
+            yield f"the value {where} changed"
+        # Dead-letter header fields that return to the descriptor may change the order.
         given = [pair for pair in headers if pair[0] not in self.message.made]
         has_made = len(headers) - len(given) == len(self.message.made)
         if Counter(given) != Counter(original.headers) or not has_made:
-            yield f"the headers {where} are not as they were put"
+            yield f"the headers {where} changed"
         if record.timestamp not in {one.record.timestamp for one in self.inputs}:
-            yield f"the timestamp {where} is not as it was put"
+            yield f"the timestamp {where} changed"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reconciliation:
-    """The sum of all messages."""
+    """The totals of all messages."""
 
     expected: int
     inputs: int
-    """Messages that were found where they were put."""
+    """Messages found where they were put."""
     counted: str
-    """What an input is called: ``in`` or ``put``."""
+    """The word for an input: ``in`` or ``put``."""
     ends: Mapping[str, int]
     lost: int
     """Messages that are nowhere, without being discarded or expired."""
@@ -82,7 +82,7 @@ class Reconciliation:
 
     @cached_property
     def adds_up(self) -> bool:
-        """Whether every message ended where it had to, exactly once."""
+        """Whether every message ended where it should, exactly once."""
         counted = self.inputs == self.expected == sum(self.ends.values())
         wrong = self.lost or self.duplicated or self.problems or self.ends.get(WAITING)
         return counted and not wrong
@@ -123,7 +123,7 @@ def trace(
 
 
 def reconcile(traces: Sequence[Trace], ends: Sequence[str], *, counted: str) -> Reconciliation:
-    """Add up all messages; ``ends`` are the kinds of ends in the order of the sum."""
+    """Total all messages; ``ends`` are the kinds of ends in order."""
     totals = Counter(dict.fromkeys(ends, 0))
     totals.update(one.ends[0][0].what for one in traces if one.ends)
     return Reconciliation(

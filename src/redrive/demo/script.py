@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from redrive.demo.reconciliation import Trace
 
 _LOOK: Final = 0.3
-"""Seconds between two looks at the broker."""
+"""Seconds between two checks of the broker."""
 _PATIENCE: Final = 300.0
-"""Seconds without any progress after which what is waited for will never be."""
+"""Seconds without progress after which a wait fails."""
 
 
 class _EndedError(Exception):
-    """The job has ended, or has to."""
+    """The job has ended, or must end."""
 
 
 class Operator:
@@ -46,7 +46,7 @@ class Operator:
         """Where each message was put, by its number."""
         self.ended = Event()
         self.applications: list[Callable[[], object]] = []
-        """Applications of the demo: each call processes what has come for one of them."""
+        """Applications of the demo: each call processes the new records of one."""
 
     def put(self, messages: Sequence[Message]) -> None:
         """Put messages, as applications and channels do."""
@@ -54,7 +54,7 @@ class Operator:
         self.places |= {one.number: place for one, place in zip(messages, places, strict=True)}
 
     def pause(self, seconds: float) -> None:
-        """Wait for some seconds, or until the job ends; the applications go on."""
+        """Wait for some seconds, or until the job ends; applications continue."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if self.ended.wait(min(left, _LOOK)):
@@ -79,7 +79,7 @@ class Operator:
     def wait_for_outcomes(
         self, what: str, messages: Sequence[Message], holds: Callable[[Sequence[Outcome]], bool]
     ) -> None:
-        """Wait until something holds of the outcomes of every message; else as ``wait_until``."""
+        """Wait until a condition on the outcomes of every message holds; else as ``wait_until``."""
         places = {self.places[one.number] for one in messages}
 
         def missing() -> list[str]:
@@ -96,7 +96,7 @@ class View(JobObserver):
         self._console = console
 
     def shown(self) -> AbstractContextManager[None]:
-        """Shows it for the time of the context."""
+        """Show the view for the context."""
         return nullcontext()
 
     def warning(self, message: str, /, **facts: object) -> None:
@@ -105,14 +105,14 @@ class View(JobObserver):
 
 
 class Script(ABC):
-    """What is put, what happens while the job runs, and how the result is shown."""
+    """What is put, what happens while the job runs, and how to show the result."""
 
     counted: ClassVar[str]
-    """What an input is called in the sum."""
+    """The word for an input in the totals."""
     ends: ClassVar[Sequence[str]]
     title: str
     verdict: ClassVar[str]
-    """What holds if the sum adds up."""
+    """What is true if the totals add up."""
     messages: Sequence[Message]
     """Every message of the demo, each with its number as its index."""
 
@@ -122,11 +122,11 @@ class Script(ABC):
 
     @abstractmethod
     def prepare(self, environment: Environment, operator: Operator) -> None:
-        """Make the topics, and what is there before the job starts."""
+        """Create the topics, and what exists before the job starts."""
 
     @abstractmethod
     def play(self, operator: Operator) -> None:
-        """Do what happens while the job runs; it is stopped when this returns."""
+        """Do what happens while the job runs; the job is stopped when this returns."""
 
     def view(self, console: Console) -> View:
         """The view of the job while it runs."""
@@ -134,7 +134,7 @@ class Script(ABC):
 
     @abstractmethod
     def end_of(self, found: Found) -> End | None:
-        """The end of a message that was found there; None if it went on from there."""
+        """The end of a message found here; None if it went on from here."""
 
     @abstractmethod
     def show(self, traces: Sequence[Trace], console: Console) -> None:
@@ -146,7 +146,7 @@ class Script(ABC):
 
 
 class ScriptRunner(JobObserver):
-    """Plays a script in a thread of its own from the start of the job, and then stops the job."""
+    """Plays a script in its own thread from the start of the job, and then stops the job."""
 
     def __init__(self, script: Script, operator: Operator, control: JobControl) -> None:
         self._script = script
@@ -167,7 +167,7 @@ class ScriptRunner(JobObserver):
             self._thread.join(_PATIENCE)
 
     def check(self) -> None:
-        """Raise the error that made the script fail, if it failed."""
+        """Raise the error that made the script fail, if any."""
         if self._failure is not None:
             raise self._failure
 

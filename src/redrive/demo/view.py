@@ -1,4 +1,4 @@
-"""The live view: a table that changes on a terminal, a line every few seconds elsewhere.
+"""The live view: a changing table on a terminal, a line every few seconds elsewhere.
 
 It shows what the job reports; the report at the end does not use these figures.
 """
@@ -27,9 +27,9 @@ _RATE_WINDOW: Final = 5.0
 """Seconds over which the rate is measured."""
 _NOTICES: Final = 3
 _LINE_EVERY: Final = 5.0
-"""Seconds between two lines where the view is not a table."""
+"""Seconds between two lines when the view is not a table."""
 _FRAMES: Final = 2
-"""Pictures a second: drawing takes time from the job, which runs in the same process."""
+"""Updates a second; drawing takes time from the job, which runs in the same process."""
 _COLUMNS: Final = ("retried", "forwarded", "discarded", "remains", "parked")
 
 
@@ -43,9 +43,9 @@ def rule_texts(table: RulesTable, *, no_rule: str) -> dict[int, str]:
 
 
 class LiveView(View):
-    """Adds up what the job reports, and shows the results of each rule of a table.
+    """Adds up the job's reports, and shows the results of each rule of a table.
 
-    ``load`` describes the load, so many seconds after the start of the job.
+    ``load`` describes the load, given the seconds since the start of the job.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LiveView(View):
                 self._parked.append((due, parked))
 
     def notice(self, message: str, /, **facts: object) -> None:
-        """See ``JobObserver.notice``; the picture has its own place for notices."""
+        """See ``JobObserver.notice``; notices have their own place in the view."""
         if self._console.is_terminal:
             self._notices.append(notice_text(message, facts))
         else:
@@ -101,7 +101,7 @@ class LiveView(View):
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the job runs; 0 before."""
+        """Seconds since the start of the job; 0 before."""
         return 0.0 if self._started_at is None else self._clock() - self._started_at
 
     def line(self) -> str:
@@ -111,7 +111,7 @@ class LiveView(View):
         with self._lock:
             now = self._clock()
             _drop_before(self._recent, now - _RATE_WINDOW)
-            # A due message is read again at once, so the parked are those that are not due yet.
+            # A due message is read at once, so the parked ones are not due yet.
             _drop_before(self._parked, now)
             ended = sum(count for (_, result), count in self._results.items() if result != "parked")
             rate = sum(n for _, n in self._recent) / max(1.0, min(_RATE_WINDOW, self.elapsed))
@@ -143,7 +143,7 @@ class LiveView(View):
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Shows the view as long as the context lasts."""
+        """Show the view while the context lasts."""
         if self._console.is_terminal:
             with Live(
                 console=self._console,

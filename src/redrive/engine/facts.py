@@ -359,7 +359,7 @@ class Facts:
             if not (questions := self.take_questions()):
                 return decided
             self.learn(answers(questions))
-        raise TransientFault("what has to be known of the cluster changed while it was asked for")
+        raise TransientFault("facts about the cluster changed while they were being read")
 
     def doubt(self, topics: Iterable[str]) -> None:
         """Drops topics whose facts no longer hold: they are too old, or a record was refused."""

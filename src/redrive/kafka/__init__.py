@@ -1,1 +1,1 @@
-"""Kafka's clients, which nothing else imports: connections, questions, consumers, producers."""
+"""The only importer of Kafka's clients: connections, questions, consumers, producers."""

@@ -1,7 +1,7 @@
-"""Access checks: the cluster answers, authenticates us, and grants the rights that we need.
+"""Access checks: the cluster answers, authenticates this user, and grants the needed rights.
 
-One message says what is missing. It is a hint, not a guarantee: rights may change later, and the
-clients then report that themselves.
+One message lists what is missing. It is no guarantee: rights may change later, and the clients then
+report that themselves.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ _WITH_RIGHTS: Final[Mapping[str, Any]] = {
 def check_access(
     connection: Connection, rights: Sequence[Right] = (), *, any_of: Sequence[Right] = ()
 ) -> None:
-    """Check that the cluster answers, authenticates us, and grants the rights.
+    """Check that the cluster answers, authenticates this user, and grants the rights.
 
     Args:
         connection: The cluster.
-        rights: The rights that are needed. Rights on missing topics, on transactional ids and on
+        rights: The needed rights. Rights on missing topics, on transactional ids and on
             name prefixes are not checked: the cluster does not report them beforehand.
         any_of: Further rights, of which one is enough.
 
     Raises:
         UnreachableFault: No broker answers.
-        EnvironmentFault: One does, and refuses.
+        EnvironmentFault: A broker answers and refuses.
     """
     _check_addresses(connection.bootstrap_servers.split(","))
     errors: list[KafkaError] = []
@@ -79,7 +79,7 @@ def check_access(
     if missing:
         name = connection.sasl_username or connection.oauth_client_id or "this client"
         raise EnvironmentFault(
-            f"{name} may not do what the job needs: {'; '.join(map(str, missing))}",
+            f"{name} lacks rights that the job needs: {'; '.join(map(str, missing))}",
             hint="the cluster's administrator can grant it; redrive acls prints the commands",
         )
 
@@ -95,7 +95,7 @@ def _check_addresses(addresses: Iterable[str]) -> None:
             problems.append(f"{address}: {_reason(error)}")
     raise UnreachableFault(
         f"no broker can be reached ({'; '.join(problems)})",
-        hint="is it running, and is this its address? "
+        hint="check that it runs, and its address; "
         "redrive broker start runs one on this machine for trying",
     )
 
@@ -146,7 +146,7 @@ def _sign_in_refused(connection: Connection, error: KafkaError) -> EnvironmentFa
     # The client's error begins with its name for the connection, and ends with its timing.
     reason = re.sub(r"^\S+://\S+: | \(after .*$", "", error.str())
     return EnvironmentFault(
-        f"the cluster at {connection.bootstrap_servers} does not let us in{name} with "
+        f"the cluster at {connection.bootstrap_servers} refuses the sign-in{name} with "
         f"{connection.security_protocol}: {reason}",
         hint=f"see {_settings_of_sign_in(connection)} in [kafka]",
     )
@@ -169,7 +169,7 @@ def _certificate_refused(connection: Connection, refusal: str) -> EnvironmentFau
         )
     return EnvironmentFault(
         f"the cluster at {servers} refuses the client certificate in {file} ({refusal})",
-        hint="it has to be signed by an authority that the brokers trust, and not to have expired; "
+        hint="it must be signed by an authority that the brokers trust, and not be expired; "
         "see ssl_certificate_file in [kafka], and the brokers' logs for their reason",
     )
 

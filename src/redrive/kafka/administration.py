@@ -1,4 +1,4 @@
-"""Lists the topics of a cluster, creates and deletes topics."""
+"""Lists, creates and deletes topics of a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import COORDINATOR, PAUSE, SILENCE, answer_of, under_way
 
 _PARTITIONS_AT_ONCE: Final = 1_000
-"""Partitions that one request asks for: a controller takes 10,000 records in one."""
+"""Partitions in one request: a controller accepts 10,000 records in one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class TopicAdministration:
     """Lists, creates and deletes topics of one cluster."""
 
     def __init__(self, connection: Connection) -> None:
-        """Opens the client, which connects when it is first asked."""
+        """Open the client, which connects on first use."""
         self._servers = connection.bootstrap_servers
         self._admin = AdminClient({**connection.librdkafka(), "log_level": 2})
 
@@ -48,9 +48,9 @@ class TopicAdministration:
         """Every topic that exists, with its number of partitions.
 
         Raises:
-            EnvironmentFault: The cluster can't be reached, or does not let this user in.
+            EnvironmentFault: The cluster cannot be reached, or refuses this user.
         """
-        with self._explained("can't tell its topics"):
+        with self._explained("does not list its topics"):
             topics = self._admin.list_topics(timeout=COORDINATOR).topics
         return {name: len(topic.partitions) for name, topic in topics.items()}
 
@@ -88,7 +88,7 @@ class TopicAdministration:
         validate_only: bool = False,
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Creates topics; topics that exist by now are fine.
+        """Creates topics; existing topics are skipped.
 
         Args:
             topics: The topics.
@@ -140,7 +140,7 @@ class TopicAdministration:
         return {name: error for name, error in errors.items() if error is not None}
 
     def _await_topics(self, names: set[str]) -> None:
-        """Waits until the broker that is asked knows the topics, for a while.
+        """Wait for a while until the broker in use knows the topics.
 
         They were acknowledged, so this only avoids an error in the next step.
         """
@@ -165,7 +165,7 @@ class TopicAdministration:
         return EnvironmentFault(
             f"the cluster at {self._servers} {what}: {error}",
             hint="check bootstrap_servers and the security settings; this user needs Describe,"
-            " DescribeConfigs and Create on the topics. What was created is skipped next time",
+            " DescribeConfigs and Create on the topics. Existing topics are skipped next time",
         )
 
 
@@ -186,7 +186,7 @@ def client_topic(topic: NewTopic) -> ClientTopic:
 
 
 def error_in(answer: Any, seconds: float) -> KafkaError | None:  # noqa: ANN401 - the client's future
-    """Why a topic was not created; None if it was, or if another client has created it first."""
+    """Why a topic was not created; None if it was, or if it already exists."""
     try:
         answer_of(answer, seconds)
     except KafkaException as exception:

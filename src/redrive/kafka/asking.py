@@ -1,4 +1,4 @@
-"""Questions to a cluster: disposable clients, and deadlines that hold.
+"""Questions to a cluster: disposable clients, and strict deadlines.
 
 A client without an answer, or with an answer for an older cluster, is dropped: a fresh client asks
 the next question. Some errors of a client that survived a restart of its broker never go away
@@ -23,8 +23,8 @@ from redrive.kafka.reader import Readers
 _Answer = TypeVar("_Answer")
 
 _LONGEST_PAUSE: Final = 2.0
-"""Seconds between two tries at most. Some errors come at once, such as that of a partition without
-a leader, and each try opens clients anew."""
+"""Maximum seconds between two attempts. Some errors come at once, such as that of a partition
+without a leader, and each try opens clients anew."""
 
 _HOPELESS: Final = frozenset(
     {
@@ -47,14 +47,14 @@ AGAIN: Final = frozenset(
         *STALE_METADATA,
     }
 )
-"""Errors after which a fresh client is worth a try."""
+"""Errors after which to retry with a fresh client."""
 
 
 class AskingClients:
     """The clients of one cluster: an admin client, readers, and a consumer for each group."""
 
     def __init__(self, connection: Connection, *, timeout: float) -> None:
-        """Does not connect yet; an answer may take ``timeout`` seconds."""
+        """Take the connection; an answer may take ``timeout`` seconds."""
         self._settings = {**connection.librdkafka(), "log_level": 0}
         self.readers = Readers(connection)
         """Read records."""
@@ -68,7 +68,7 @@ class AskingClients:
 
     @property
     def admin(self) -> AdminClient:
-        """The admin client; another one after a question without an answer."""
+        """The admin client; replaced after a question without an answer."""
         if self._admin is None:
             # A list, not a method of this object: a client in a reference cycle is destroyed in
             # whichever thread collects garbage, including its own.
@@ -77,10 +77,10 @@ class AskingClients:
         return self._admin
 
     def connected_admin(self, seconds: float) -> AdminClient:
-        """The admin client, once a broker has answered it, for which it waits ``seconds``.
+        """The admin client, once a broker has answered it within ``seconds``.
 
-        For questions to partition leaders: a client that is not connected yet finds none, and
-        retries only one second and then three seconds later.
+        For questions to partition leaders: an unconnected client finds none, and retries only one
+        second and then three seconds later.
 
         Raises:
             KafkaException: No broker answers.
@@ -92,7 +92,7 @@ class AskingClients:
         return admin
 
     def consumer(self, group: str, *, stable: bool) -> Consumer:
-        """A consumer that never subscribes, reads or commits: it only asks for offsets.
+        """A consumer that never subscribes, reads or commits, for questions about offsets.
 
         Args:
             group: The consumer group of whose offsets it asks.
@@ -112,7 +112,7 @@ class AskingClients:
         return consumer
 
     def forget(self) -> None:
-        """Drop every client: they end with their objects, and the next question opens new ones."""
+        """Drop every client; the next question opens new ones."""
         self._admin = None
         self._is_connected = False
         self._consumers.clear()
@@ -123,10 +123,10 @@ class AskingClients:
         """The first answer of a cluster.
 
         Args:
-            ask: The question, with the seconds that one try may take.
+            ask: The question, with the seconds that one attempt may take.
 
         Raises:
-            EnvironmentFault: The cluster can't be reached in time, or refuses this user.
+            EnvironmentFault: The cluster cannot be reached in time, or refuses this user.
         """
         deadline = time.monotonic() + self._timeout
         while True:
@@ -138,29 +138,29 @@ class AskingClients:
                 if failure is not None or time.monotonic() > deadline:
                     error = failure or exception.args[0]
                     raise EnvironmentFault(
-                        f"the broker at {self._servers} can't be reached: {error.str()}",
+                        f"the broker at {self._servers} cannot be reached: {error.str()}",
                         hint="check that it runs, bootstrap_servers and the security settings",
                     ) from exception
 
     def answer(self, step: str, ask: Callable[[float], _Answer]) -> _Answer:
-        """The answer to a question, which fresh clients repeat until one comes or the time is over.
+        """The answer to a question, repeated by fresh clients until the time is over.
 
-        The first try is short: a client that lost its coordinator never answers, and a slow broker
-        answers the second try.
+        The first attempt is short: a client that lost its coordinator never answers, and a slow
+        broker answers the second attempt.
 
         Args:
             step: Name of the question, for the error.
-            ask: The question, with the seconds that one try may take.
+            ask: The question, with the seconds that one attempt may take.
 
         Raises:
-            TransientFault: No answer in time, or one after which asking again is useless.
+            TransientFault: No answer in time, or an error that retries cannot fix.
         """
         deadline = time.monotonic() + self._timeout
         seconds = min(ONE_TRY, self._timeout)
         pause = PAUSE
         while True:
             try:
-                with under_way(step), translated(f"{step}, asked of {self._servers}"):
+                with under_way(step), translated(f"{step} at {self._servers}"):
                     return ask(seconds)
             except TransientFault as fault:
                 error = error_of(fault.__cause__) if fault.__cause__ is not None else None

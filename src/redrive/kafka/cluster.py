@@ -1,4 +1,4 @@
-"""The current state of a Kafka cluster: the one place that asks, with deadlines.
+"""The current state of a Kafka cluster, by questions with deadlines.
 
 Nothing here joins a group, commits or begins a transaction.
 """
@@ -42,14 +42,14 @@ _Description = TypeVar("_Description")
 LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Valid topic names; a broker refuses others even in a question."""
 _NAMED: Final = 10
-"""The most partitions that one message names."""
+"""Maximum partitions in one message."""
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 _PENDING: Final = (
-    "the offsets of {group} wait for a transaction to end. One of a process that died is ended by"
-    " the broker after two minutes; one that is older hangs on the broker: find it with"
-    " kafka-transactions.sh find-hanging, and end it with abort"
+    "the offsets of {group} wait for a transaction to end. The broker ends that of a dead process"
+    " after two minutes; an older one hangs: find it with kafka-transactions.sh find-hanging,"
+    " and abort it"
 )
 NOT_ALLOWED: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
@@ -60,7 +60,7 @@ class Extent(NamedTuple):
     """The offsets of a partition."""
 
     first: int
-    """Offset of the oldest record that is kept."""
+    """Offset of the oldest record."""
     end: int
     """Offset after the last committed record (the last stable offset)."""
 
@@ -69,7 +69,7 @@ class Extent(NamedTuple):
 
         Args:
             committed: Its committed offset; None for none.
-            from_end: Whether it then begins at the end, not at the oldest record.
+            from_end: Whether to begin at the end, not at the oldest record, without one.
         """
         if committed is None:
             return self.end if from_end else self.first
@@ -79,11 +79,11 @@ class Extent(NamedTuple):
 class Cluster:
     """One cluster; use it in a ``with`` statement, or keep it for as long as a process lives.
 
-    Every question raises ``TransientFault`` if the broker gives no answer in time.
+    Every question raises ``TransientFault`` if the broker does not answer in time.
     """
 
     def __init__(self, connection: Connection, *, timeout: float = ANSWER) -> None:
-        """Does not connect yet; each answer may take ``timeout`` seconds."""
+        """Take the connection; each answer may take ``timeout`` seconds."""
         self.connection = connection
         self._clients = AskingClients(connection, timeout=timeout)
         self._appender = Appender(connection)
@@ -96,7 +96,7 @@ class Cluster:
         """Connects; arguments as for the class.
 
         Raises:
-            EnvironmentFault: The cluster can't be reached in time, or lets nobody in.
+            EnvironmentFault: The cluster cannot be reached in time, or refuses this user.
         """
         cluster = cls(connection, timeout=timeout)
         cluster._topics = cluster._clients.reach(cluster._list_topics)
@@ -116,27 +116,27 @@ class Cluster:
     # -- topics --------------------------------------------------------------------------------
 
     def topics(self) -> Mapping[str, int]:
-        """Every topic that exists now, with its number of partitions."""
+        """Every existing topic with its number of partitions."""
         self._topics = self._clients.answer("list of topics", self._list_topics)
         return self._topics
 
     @property
     def identity(self) -> str:
-        """Kafka's id of the cluster, which no other cluster has.
+        """Kafka's unique id of the cluster.
 
         Raises:
-            TransientFault: The broker gave no answer in time.
+            TransientFault: The broker did not answer in time.
         """
         if not self._identity:
             self.topics()
         return self._identity
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
-        """The partitions of those topics that existed at the last look."""
+        """The partitions of those topics that existed at the last query."""
         return {name: self._topics[name] for name in topics if name in self._topics}
 
     def lanes(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """Every partition of those topics that existed at the last look."""
+        """Every partition of those topics that existed at the last query."""
         counts = self.partitions(topics)
         return [
             TopicPartition(name, number)
@@ -153,25 +153,25 @@ class Cluster:
         return {name: str(one.topic_id) for name, one in described.items() if one is not None}
 
     def descriptions(self, names: Collection[str], *, with_rights: bool = False) -> dict[str, Any]:
-        """The client's descriptions of topics; ``with_rights`` adds what this user may do there.
+        """The client's descriptions of topics; ``with_rights`` adds this user's rights.
 
         Returns:
-            None for a topic that does not exist, or not for this user.
+            None for a topic that does not exist or is hidden from this user.
         """
         return self._described(
             "description of topics", names, _answer_or_none, with_rights=with_rights
         )
 
     def unreadable(self, topics: Collection[str]) -> frozenset[str]:
-        """The topics among these that this user may not read, or not even describe.
+        """The topics that this user may not read, or not even describe.
 
-        A broker without access control does not say what is allowed: then everything is.
+        A broker without access control reports no rights: then everything is allowed.
         """
         is_readable = self._described("rights on topics", topics, _may_read, with_rights=True)
         return frozenset(name for name, may_read in is_readable.items() if not may_read)
 
     def leaderless(self, lanes: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """The partitions among these that have no leader now and cannot be asked."""
+        """The partitions without a leader, which cannot be asked."""
         lanes = frozenset(lanes)
         described = self.descriptions(sorted({lane.topic for lane in lanes}))
         return lanes & {
@@ -183,7 +183,7 @@ class Cluster:
         }
 
     def led(self, topics: Iterable[str]) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
-        """The partitions of topics that can be asked, and those without a leader now.
+        """The partitions of topics with a leader, and those without.
 
         Topics that did not exist at the last look are omitted.
         """
@@ -192,7 +192,7 @@ class Cluster:
         return [lane for lane in lanes if lane not in silent], silent
 
     def settings_of(self, names: Collection[str]) -> dict[str, Mapping[str, Any]]:
-        """The settings of topics, by name; none for a topic that this user may not describe."""
+        """The settings of topics by name; empty for a topic that this user may not describe."""
         if not names:
             return {}
         resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in names}
@@ -210,7 +210,7 @@ class Cluster:
         return self._clients.answer("settings of topics", ask)
 
     def create(self, topic: NewTopic, *, validate_only: bool) -> KafkaError | None:
-        """Creates a topic, or only asks whether the cluster would; one that exists by now is fine.
+        """Create a topic, or only validate it; an existing one is fine.
 
         Returns:
             Why the cluster refuses; None if it does not.
@@ -244,7 +244,7 @@ class Cluster:
         return self._offsets(dict.fromkeys(lanes, _LATEST), level)
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """By partition, the first offset at or after a time (ms since 1970); -1 if none is."""
+        """By partition, the first offset at or after a time (ms since 1970); -1 if none."""
         return self._offsets({lane: OffsetSpec.for_timestamp(at) for lane, at in times.items()})
 
     def committed(
@@ -255,13 +255,13 @@ class Cluster:
         Args:
             group: The consumer group.
             lanes: The partitions to ask for.
-            stable: Whether to wait for a transaction that is just moving them (KIP-447).
+            stable: Whether to wait for a transaction that is moving them (KIP-447).
 
         Returns:
             The offset of each partition; None where nothing is committed.
 
         Raises:
-            TransientFault: The broker gave no answer in time, or that transaction did not end.
+            TransientFault: The broker did not answer in time, or that transaction did not end.
         """
         places = [ClientPartition(*lane) for lane in lanes]
         if not places:
@@ -293,10 +293,10 @@ class Cluster:
         }
 
     def delete_records(self, below: Mapping[TopicPartition, int]) -> None:
-        """Lets the broker delete the records below some offsets.
+        """Make the broker delete the records below some offsets.
 
         Raises:
-            TransientFault: The broker refused, or gave no answer in time.
+            TransientFault: The broker refused, or did not answer in time.
         """
         ends = [ClientPartition(*lane, end) for lane, end in below.items() if end]
         if not ends:
@@ -309,7 +309,7 @@ class Cluster:
     # -- instances and records -----------------------------------------------------------------
 
     def instances(self, application: str) -> tuple[str, ...] | None:
-        """``host:process`` of the instances of an application that run now; None if unknown."""
+        """``host:process`` of an application's running instances; None if unknown."""
         try:
             members = self.members(application)
         except TransientFault:
@@ -317,7 +317,7 @@ class Cluster:
         return tuple(sorted(member.rpartition("@")[2] for member in members))
 
     def members(self, application: str) -> tuple[str, ...]:
-        """Client ids of the instances that run now; ``TransientFault`` without an answer."""
+        """Client ids of the running instances; ``TransientFault`` without an answer."""
         group = instances_group(application)
         described = self._clients.answer(
             f"members of {group}",
@@ -344,11 +344,11 @@ class Cluster:
 
         Args:
             starts: Where to begin in each partition.
-            ends: The offset behind the last record to read in each; None for all records.
+            ends: The offset after the last record to read in each; None for all records.
             seconds: The longest time for reading; None for as long as records arrive.
             until: Whether a record is the last one to read in its partition.
             committed_only: Whether to omit records of open and aborted transactions.
-            passes_gone: Whether records that retention deleted are skipped; otherwise they are a
+            passes_gone: Whether records deleted by retention are skipped; otherwise they are a
                 fault.
 
         Raises:
@@ -418,7 +418,7 @@ class Cluster:
             }
             for lane, offset in offsets.items():
                 if offset == OFFSET_INVALID:
-                    # librdkafka 2.16 answers so, without an error, while brokers are restarted.
+                    # librdkafka 2.16 answers so, without an error, while brokers restart.
                     raise TransientFault(f"the client knows no offset of {lane}")
             return offsets
 
@@ -428,13 +428,13 @@ class Cluster:
 def settled_ends(
     cluster: Cluster, lanes: Collection[TopicPartition], *, seconds: float = ANSWER
 ) -> dict[TopicPartition, int]:
-    """The ends of partitions now, once all transactions that are open there have ended.
+    """The ends of partitions now, once all transactions open there have ended.
 
     A commit returns before readers see it, and an open transaction hides what others committed
-    behind it. A reader that reaches it has read all that was committed before this call.
+    behind it. A reader that reaches it has read everything committed before this call.
 
     Raises:
-        TransientFault: The broker gave no answer, or a transaction did not end in ``seconds``.
+        TransientFault: The broker did not answer, or a transaction did not end in ``seconds``.
     """
     written = cluster.ends(lanes, committed_only=False)
     deadline = time.monotonic() + seconds
@@ -445,8 +445,8 @@ def settled_ends(
             return written
         if time.monotonic() > deadline:
             raise TransientFault(
-                f"a transaction that is open on {hidden[0]} did not end in {seconds:g} s",
-                hint="look which client holds it: kafka-transactions.sh find-hanging",
+                f"an open transaction on {hidden[0]} did not end in {seconds:g} s",
+                hint="find its client with kafka-transactions.sh find-hanging",
             )
         time.sleep(LOOK)
 
@@ -458,19 +458,19 @@ def next_offsets(
     *,
     seconds: float | None = None,
 ) -> dict[TopicPartition, int]:
-    """Offset of the first committed record in each range; the range's end if there is none.
+    """Offset of the first committed record in each range; the range's end without one.
 
-    Offsets without a record are markers of transactions, records of aborted ones, and what
+    Offsets without a record are transaction markers, records of aborted transactions, and what
     compaction removed.
 
     Args:
         cluster: Reads them.
         starts: The begin of each range.
-        ends: The offset behind each range; more lanes may be in it.
+        ends: The offset after each range; it may have more lanes.
         seconds: The longest time for reading; None for as long as records arrive.
 
     Raises:
-        TransientFault: The broker gave no answer in time, or a range begins before the oldest
+        TransientFault: The broker did not answer in time, or a range begins before the oldest
             record that is kept.
     """
     found = {lane: ends[lane] for lane in starts}
@@ -486,7 +486,7 @@ def without_leader(lanes: Collection[TopicPartition] | Collection[str]) -> list[
     if not lanes:
         return []
     names = ", ".join(sorted(map(str, lanes))[:_NAMED]) + ", ..." * (len(lanes) > _NAMED)
-    return [f"left out, as no broker leads them: {names}"]
+    return [f"left out without a leader: {names}"]
 
 
 def has_leader(partition: Any) -> bool:  # noqa: ANN401 - the client's
@@ -495,7 +495,7 @@ def has_leader(partition: Any) -> bool:  # noqa: ANN401 - the client's
 
 
 def _may_read(answer: Any, timeout: float) -> bool:  # noqa: ANN401 - the client's future
-    """Whether a topic may be read, as far as the cluster says; a missing one may."""
+    """Whether a topic may be read, according to the cluster; a missing one may."""
     try:
         operations = answer_of(answer, timeout).authorized_operations
     except KafkaException as exception:
@@ -509,7 +509,7 @@ def _may_read(answer: Any, timeout: float) -> bool:  # noqa: ANN401 - the client
 
 
 def _answer_or_none(answer: Any, timeout: float) -> Any:  # noqa: ANN401 - the client's future
-    """The description of a topic; None if it does not exist, or not for this user."""
+    """The description of a topic; None if it does not exist or is hidden from this user."""
     try:
         return answer_of(answer, timeout)
     except KafkaException as exception:

@@ -21,13 +21,12 @@ _AT_ONCE: Final = 1_000
 class CompactedTopic:
     """Follows a compacted topic; close it at the end.
 
-    This class is responsible for one consumer that keeps reading, and for knowing when it has read
-    everything that was written before a call. Every question raises ``TransientFault`` if the
-    broker gives no answer in time.
+    It has one consumer that keeps reading, and knows when it has read everything written before a
+    call. Every question raises ``TransientFault`` if the broker does not answer in time.
     """
 
     def __init__(self, cluster: Cluster, lane: TopicPartition) -> None:
-        """Open the consumer at the beginning of a partition of a topic that exists."""
+        """Open the consumer at the beginning of a partition of an existing topic."""
         self._cluster = cluster
         self._lane = lane
         self._reader = Reader(cluster.connection)
@@ -39,36 +38,35 @@ class CompactedTopic:
             yield from run.records()
 
     def runs_to_end(self) -> Iterator[Run]:
-        """All records up to the present end of the topic; waits for open transactions.
+        """All records up to the current end of the topic; waits for open transactions.
 
         A commit returns before readers see it, so this reads up to the very end and misses nothing
-        that was committed before the call. The topic may be long: the time is over when nothing
+        that was committed before the call. The topic may be long: it times out only when nothing
         more arrives.
         """
         yield from self._runs_up_to(self.very_end())
 
     def visible(self) -> Iterator[StoredRecord]:
-        """All records up to the present last stable offset; does not wait for open transactions.
+        """All records up to the current last stable offset; does not wait for transactions.
 
-        The broker that leads the partition never moves that offset back, so a later look sees at
-        least as much.
+        The leader never moves that offset back, so a later call sees at least as much.
         """
         for run in self._runs_up_to(self._cluster.ends([self._lane])[self._lane]):
             yield from run.records()
 
     def new_records(self) -> Iterator[StoredRecord]:
-        """New records since the last look, without waiting."""
+        """New records since the last call, without waiting."""
         with translated(f"reading {self._lane.topic}"):
             for run in self._reader.take(_AT_ONCE, 0):
                 yield from run.records()
 
     def very_end(self) -> int:
-        """The offset behind the present last record, including open transactions."""
+        """The offset after the last record, including open transactions."""
         return self._cluster.ends([self._lane], committed_only=False)[self._lane]
 
     @property
     def position(self) -> int:
-        """The offset behind the last record that was read."""
+        """The offset after the last record read."""
         return self._reader.positions[self._lane]
 
     def close(self) -> None:
@@ -79,7 +77,7 @@ class CompactedTopic:
         last_progress = time.monotonic()
         while (before := self.position) < end:
             if time.monotonic() - last_progress > SILENCE:
-                raise TransientFault(f"{self._lane} gave nothing from offset {before} on")
+                raise TransientFault(f"{self._lane} returned nothing from offset {before} on")
             with translated(f"reading {self._lane.topic}"):
                 yield from self._reader.take(_AT_ONCE, LOOK)
             if self.position > before:

@@ -1,4 +1,4 @@
-"""How to reach a Kafka cluster, as settings of each client that Redrive uses."""
+"""How to connect to a Kafka cluster, as settings of each client."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Connection:
     ssl_ca_file: str = ""
     """PEM file of the authorities to trust; empty for those of the system."""
     ssl_certificate_file: str = ""
-    """PEM file of this client's certificate, with the chain behind it; empty if it has none."""
+    """PEM file of this client's certificate and its chain; empty if it has none."""
     ssl_key_file: str = ""
     """PEM file of the certificate's key, in PKCS #8, the only form that Java clients read."""
     ssl_key_password: str = field(default="", repr=False)
@@ -92,7 +92,7 @@ class Connection:
         }
 
     def java(self) -> Mapping[str, str]:
-        """Settings for Java clients, as Spark's Kafka source takes them after ``kafka.``."""
+        """Settings for Java clients, for Spark's Kafka source after ``kafka.``."""
         settings = {
             **dict(for_java(self.properties)),
             "bootstrap.servers": self.bootstrap_servers,
@@ -111,7 +111,7 @@ class Connection:
             settings["ssl.truststore.type"] = "PEM"
             settings["ssl.truststore.location"] = self.ssl_ca_file
         if self.ssl_certificate_file:
-            # As a file, Java takes the key and the certificate only together in one.
+            # As a file, Java accepts the key and the certificate only together.
             settings["ssl.keystore.type"] = "PEM"
             settings["ssl.keystore.certificate.chain"] = _text(self.ssl_certificate_file)
             settings["ssl.keystore.key"] = _text(self.ssl_key_file)
@@ -157,10 +157,10 @@ class Connection:
         return self.sasl_mechanism == "OAUTHBEARER"
 
     def with_endpoint(self) -> Connection:
-        """This connection; its tokens come from an endpoint, as all three clients can ask one.
+        """This connection with tokens from an endpoint, which all three clients support.
 
         A token function is called by an endpoint of this process: librdkafka's own callback would
-        hold up each new client for a second, and Java can't call Python.
+        delay each new client by a second, and Java cannot call Python.
         """
         if not self.oauth_token_function:
             return self
@@ -207,7 +207,7 @@ class Connection:
 
 
 def _jaas(module: str, **options: str) -> str:
-    """A JAAS configuration for one of Kafka's login modules, ``plain.Plain`` and its like."""
+    """A JAAS configuration for one of Kafka's login modules, such as ``plain.Plain``."""
     written = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
     return f"{_SECURITY}.{module}LoginModule required {written};"
 

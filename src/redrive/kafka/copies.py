@@ -1,4 +1,4 @@
-"""Remaining copies on partitions of remaining topics, followed by a process that replays."""
+"""Remaining copies on partitions of remaining topics, followed for replays."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from redrive.messages import TopicPartition
 
 _key, _value, _offset = methodcaller("key"), methodcaller("value"), methodcaller("offset")
 _MOST: Final = 8
-"""Partitions that are followed at once: each has a consumer, and its keys are in memory."""
+"""Partitions to follow at once: each has a consumer, and its keys are in memory."""
 
 
 class LiveCopies:
-    """Knows the last copy of each message on remaining topics.
+    """The last copy of each message on remaining topics.
 
-    This class is responsible for one follower per requested partition, and for answers that hold
-    everything that was committed before the question.
+    It follows each requested partition, and its answers include everything committed before the
+    question.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -28,7 +28,7 @@ class LiveCopies:
         self._followed: dict[TopicPartition, tuple[CompactedTopic, dict[bytes, int]]] = {}
 
     def on(self, lane: TopicPartition) -> Copies:
-        """The remaining copies of a partition now; the same mapping grows with every question.
+        """The remaining copies of a partition; the mapping changes with every question.
 
         The first question reads the whole partition, later ones only new records.
 
@@ -42,7 +42,7 @@ class LiveCopies:
             followed = self._followed[lane] = CompactedTopic(self._cluster, lane), {}
         topic, copies = followed
         try:
-            for run in topic.runs_to_end():  # their headers, which cost the most, are not read
+            for run in topic.runs_to_end():  # without their headers, which cost the most
                 keys, values = map(_key, run.messages), map(_value, run.messages)
                 offsets = map(_offset, run.messages)
                 for key, value, offset in zip(keys, values, offsets, strict=True):

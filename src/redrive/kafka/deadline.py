@@ -1,4 +1,4 @@
-"""Bounded waits: the one place for client calls that may never return.
+"""Bounded waits for client calls that may never return.
 
 Some calls of librdkafka ignore their timeout (``send_offsets_to_transaction``, when a coordinator
 was lost: confluentinc/librdkafka 5456, 5511), others have none (``close``, ``begin_transaction``),
@@ -34,11 +34,11 @@ _Answer_co = TypeVar("_Answer_co", covariant=True)
 LOOK: Final = 0.01
 """Between polls for what comes within milliseconds: a record, or the end of a transaction."""
 PAUSE: Final = 0.1
-"""Between tries of what takes longer: a broker that starts, a new topic."""
+"""Between attempts of slower steps: a broker start, a new topic."""
 AGAIN: Final = 0.5
 """Before retrying a step that another client just took."""
 GLIMPSE: Final = 1.0
-"""For optional details of an answer to a user, too short to notice."""
+"""For optional details of an answer to a user: too short to notice."""
 GRACE: Final = 2.0
 """For a client to give up by itself after its own timeout: it must not be destroyed before."""
 CONNECT: Final = 3.0
@@ -52,24 +52,24 @@ COORDINATOR: Final = 2 * ONE_TRY
 """For one answer of a coordinator: the client retries by itself if the coordinator moved, and never
 answers if it was lost."""
 ANSWER: Final = ONE_TRY + COORDINATOR
-"""For an answer: one try, and a longer one by a fresh client, which must connect first."""
+"""For an answer: one attempt, and a longer one by a fresh client, which must connect first."""
 MESSAGE: Final = 20.0
 """For one record to be acknowledged; after that its partition counts as unavailable. Another leader
 is elected within ten seconds, and pending records are then sent again."""
 BROWSING: Final = 20.0
 """For searching a topic for a user, who then gets what was found."""
 SILENCE: Final = 2 * ANSWER
-"""Without any progress, after which reading or a change of topics is abandoned: a broker restart
-may take this long."""
+"""Without progress, before a read or a change of topics is abandoned: a broker restart may take
+this long."""
 PATIENCE: Final = 60.0
-"""For a broker to come back, before the wait is reported as failed."""
+"""For a broker to return, before the wait is reported as failed."""
 TRANSACTION: Final = 2 * PATIENCE
 """After which a broker aborts an open transaction by itself. A slice takes some seconds, and a
 restart aborts open transactions of its id, so this only bounds how long a dead machine blocks
 readers."""
 
 MOST_ABANDONED: Final = 8
-"""Abandoned calls after which a process ends: each holds a client and its threads."""
+"""Abandoned calls after which a process ends: each keeps a client and its threads."""
 
 _abandoned: Final[list[str]] = []
 """The steps that never returned in this process."""
@@ -115,7 +115,7 @@ def under_way(step: str) -> Iterator[None]:
 
 
 class PendingCall(Generic[_Answer]):
-    """One call that ``DeadlineThread.submit`` begins, and its result."""
+    """A call submitted to a ``DeadlineThread``, and its result."""
 
     def __init__(self, thread: DeadlineThread, step: str, call: Callable[[], _Answer]) -> None:
         self._thread = thread
@@ -131,10 +131,10 @@ class PendingCall(Generic[_Answer]):
             return self._is_made.wait(seconds)
 
     def answer(self, seconds: float) -> _Answer:
-        """The answer of the call.
+        """The result of the call.
 
         Args:
-            seconds: How long to wait for it; then its thread is abandoned.
+            seconds: How long to wait; then its thread is abandoned.
 
         Raises:
             OutcomeUnknown: It did not return.
@@ -142,7 +142,7 @@ class PendingCall(Generic[_Answer]):
         """
         if not self.is_made_within(0 if self._thread.is_abandoned else seconds):
             self._thread.abandon(self._step)
-            raise OutcomeUnknown(f"{self._step}: the client did not come back within {seconds:g} s")
+            raise OutcomeUnknown(f"{self._step}: the client did not return within {seconds:g} s")
         if self._error is not None:
             raise self._error
         return self._answer  # type: ignore[return-value]  # set unless there was an error
@@ -157,9 +157,9 @@ class PendingCall(Generic[_Answer]):
 
 
 class DeadlineThread:
-    """Makes calls one after the other, each with a deadline that holds.
+    """Makes calls one after the other, each with a strict deadline.
 
-    This class is responsible for one daemon thread, which does not delay the process's end.
+    It has one daemon thread, which does not delay the process's end.
     """
 
     def __init__(self, name: str) -> None:
@@ -175,16 +175,16 @@ class DeadlineThread:
     def submit(self, step: str, call: Callable[[], _Answer]) -> PendingCall[_Answer]:
         """Begins a call; arguments and errors as for ``run``."""
         if self.is_abandoned:
-            raise OutcomeUnknown(f"{step}: an earlier call of this client never came back")
+            raise OutcomeUnknown(f"{step}: an earlier call of this client never returned")
         pending = PendingCall(self, step, call)
         self._calls.put(pending)
         return pending
 
     def run(self, step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
-        """The answer of a call.
+        """The result of a call.
 
         Args:
-            step: What is being done, for the message.
+            step: The name of the step, for the message.
             seconds: How long it may take.
             call: What to do.
 
@@ -195,7 +195,7 @@ class DeadlineThread:
         return self.submit(step, call).answer(seconds)
 
     def end(self) -> None:
-        """Lets the thread end after its present call."""
+        """End the thread after its current call."""
         self._calls.put(None)
 
     def abandon(self, step: str) -> None:
@@ -210,13 +210,13 @@ class DeadlineThread:
             call.make()
             with self._lock:
                 if self.is_abandoned and not self.has_returned:
-                    # The abandoned call returned later: nothing uses its client any more.
+                    # The abandoned call returned later: its client is free.
                     self.has_returned = True
                     _abandoned.remove(self._abandoned_step)
 
 
 def within(step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
-    """The answer of a single call in its own thread; see ``DeadlineThread.run``."""
+    """The result of a single call in its own thread; see ``DeadlineThread.run``."""
     thread = DeadlineThread(f"redrive: {step}")
     try:
         return thread.run(step, seconds, call)
@@ -244,14 +244,14 @@ def answer_of(future: Future[_Answer], seconds: float) -> _Answer:
 
 
 def pause_after(spent: float, least: float, *, share: float = 0.01) -> float:
-    """The pause after one of the looks that a job takes again and again, in seconds.
+    """The pause in seconds after a periodic check.
 
-    What a look costs grows with the number of partitions, so with thousands of them the looks are
-    further apart.
+    The cost of a check grows with the number of partitions, so with thousands of them checks are
+    less frequent.
 
     Args:
-        spent: Seconds of processor time that the look took; what it only waited for is not counted.
+        spent: Seconds of processor time that the check took, without waits.
         least: The shortest pause, in seconds.
-        share: The most processor time that all looks may take, of one core.
+        share: Maximum share of one core for all checks.
     """
     return max(least, spent / share)

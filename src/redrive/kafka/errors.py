@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - the client names its own error codes with an underscore
-"""Meaning of Kafka's error codes: one table, and one translation of clients' exceptions.
+"""Kafka's error codes: one table of meanings, and the translation of clients' exceptions.
 
 Codes map to MQ reason codes; the split into culprits, innocents, lost answers and fatal faults
 follows librdkafka's documented transaction semantics (its INTRODUCTION.md, "Transactional
@@ -22,7 +22,7 @@ from redrive.kafka.token_function import token_problem, tokens_are_used
 from redrive.messages.reasons import Reason
 
 _CERTIFICATE_REFUSED: Final = re.compile(r"alert (.*certificate.*|unknown ca): SSL alert number")
-"""OpenSSL's words for the alert of a broker that refuses a client certificate, or misses one."""
+"""OpenSSL's text for the alert of a broker that refuses or requires a client certificate."""
 
 CULPRITS: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: Reason.UNKNOWN_OBJECT_NAME.value,
@@ -46,7 +46,7 @@ UNANSWERED: Final = frozenset(
         KafkaError.KAFKA_STORAGE_ERROR,
     }
 )
-"""Codes of a partition that took nothing for as long as a record may wait."""
+"""Codes of a partition that accepted nothing for as long as a record may wait."""
 
 UNANSWERED_REASON: Final = Reason.RESOURCE_PROBLEM.value
 
@@ -85,8 +85,8 @@ FATAL: Final = frozenset(
 _NOT_SIGNED_IN: Final = frozenset(
     {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
 )
-"""Not fatal with tokens: clients report one that expired, and an OAuth server that gives none, by
-these codes too. What is refused at the start is told by ``check_access``."""
+"""Not fatal with tokens: clients also report an expired token, and an OAuth server that issues
+none, by these codes. ``check_access`` reports refusals at the start."""
 
 _RIGHTS: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "Read on a topic to read it, Write to write to it",
@@ -140,7 +140,7 @@ def described(error: KafkaError) -> str:
 
 
 def error_of(exception: BaseException) -> KafkaError | None:
-    """The client's error inside an exception; None for another exception."""
+    """The client's error inside an exception; None for other exceptions."""
     if isinstance(exception, SystemError) and exception.__cause__ is not None:
         # The client reports a delivery while its own fatal error is already raised.
         return error_of(exception.__cause__)
@@ -154,10 +154,10 @@ def translated(step: str, *, in_doubt: bool = False) -> Iterator[None]:
 
     Args:
         step: The step, for the message: ``commit of redrive-orders-1``.
-        in_doubt: Whether a lost answer leaves open what happened.
+        in_doubt: Whether the result is unknown after a lost answer.
 
     Raises:
-        TransientFault: The step was not taken and may be tried again.
+        TransientFault: The step was not taken and may be retried.
         OutcomeUnknown: The answer was lost.
         FencedFault: A newer producer of the id was opened.
         FatalFault: The broker will never accept it.
@@ -175,7 +175,7 @@ def translated(step: str, *, in_doubt: bool = False) -> Iterator[None]:
 
 
 def fault_of(step: str, error: KafkaError, *, in_doubt: bool = False) -> ProtocolError:
-    """The fault that an error stands for; arguments as for ``translated``."""
+    """The fault of an error; arguments as for ``translated``."""
     kind, text = kind_of(error), f"{step}: {described(error)}"
     if right := _RIGHTS.get(error.code()):
         text += f" (this user needs {right})"
@@ -186,8 +186,8 @@ def fault_of(step: str, error: KafkaError, *, in_doubt: bool = False) -> Protoco
     if kind is FailureKind.FATAL:
         return FatalFault(
             text,
-            hint="redrive acls prints the commands that grant what the job needs; the broker has to"
-            " be Kafka 2.5 or newer",
+            hint="redrive acls prints the commands that grant the job's rights; the broker must be"
+            " Kafka 2.5 or newer",
         )
     if in_doubt and not error.txn_requires_abort():
         return OutcomeUnknown(text)

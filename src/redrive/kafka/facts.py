@@ -1,4 +1,4 @@
-"""Answers the questions of decisions about the cluster, all at once.
+"""Answers the decisions' questions about the cluster, all at once.
 
 Only the broker answers. A late answer is a fault, and never counts as "does not exist", "is not
 full" or "may be written to".
@@ -39,8 +39,8 @@ from redrive.messages import TopicPartition
 from redrive.messages.reasons import Reason
 
 _MARKERS: Final = 1.0
-"""Seconds to wait for transaction markers before a depth is counted: they are written after a
-commit returned. A transaction that stays open longer hides only itself."""
+"""Seconds to wait for transaction markers before counting a depth: they are written after a commit
+returned. A transaction that stays open longer hides only itself."""
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's own default, used when a topic's settings may not be read."""
 
@@ -48,7 +48,7 @@ DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 class ClusterFacts:
     """Answers the questions of decisions.
 
-    This class is responsible for the facts of a topic that a put needs, and the depth of a queue.
+    They are the facts of a topic that a put needs, and the depth of a queue.
     """
 
     def __init__(self, cluster: Cluster, *, creates: bool = False) -> None:
@@ -72,7 +72,7 @@ class ClusterFacts:
         name, like = question
         model = self._cluster.descriptions([like])[like]
         if model is None:
-            detail = f"{name} can't be created like {like}: this user may not describe {like}"
+            detail = f"{name} cannot be created like {like}: this user may not describe {like}"
             return Created(Reason.NOT_AUTHORIZED, detail)
         size = self._cluster.settings_of([like]).get(like, {}).get("max.message.bytes")
         # Messages of the model have to fit; everything else is the cluster's default.
@@ -89,7 +89,7 @@ class ClusterFacts:
         is_right = error.code() in NOT_ALLOWED
         reason = Reason.NOT_AUTHORIZED if is_right else Reason.RESOURCE_PROBLEM
         right = " (this user needs Create on it)" if is_right else ""
-        return Created(reason, f"topic {name} can't be created: {described(error)}{right}")
+        return Created(reason, f"topic {name} cannot be created: {described(error)}{right}")
 
     def _topic_facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
         legal = [name for name in names if LEGAL_NAME.fullmatch(name)]
@@ -100,7 +100,7 @@ class ClusterFacts:
         return {name: facts.get(name, MISSING) for name in names}
 
     def _depth(self, question: DepthQuestion) -> int:
-        """Messages that the queue's group can still read, without markers and aborted records.
+        """Messages that the queue's group has yet to read, without markers and aborted records.
 
         Offsets overcount, so they can only show that a queue is not full; near the limit the
         messages are counted by reading.

@@ -22,7 +22,7 @@ class Heartbeat:
     """One member of the group of an application's live instances."""
 
     def __init__(self, connection: Connection, application: str, name: str, topic: str) -> None:
-        """Join the group, in a thread of its own, with a client id that ends in ``@host:process``.
+        """Join the group, in its own thread, with a client id that ends in ``@host:process``.
 
         The topic is only subscribed to, which a group needs.
         """
@@ -57,5 +57,5 @@ class Heartbeat:
                 errors.clear()
                 consumer.poll(0.5)
             close_client(consumer, "the consumer of the group of instances")
-            # A certificate that is refused may have expired: a new client reads the renewed one.
+            # A refused certificate may have expired: a new client reads the renewed one.
             self._ending.wait(_RENEWAL)

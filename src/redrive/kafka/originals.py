@@ -1,4 +1,4 @@
-"""Records that dead letters only point at, fetched from their topics."""
+"""Records that dead letters refer to, fetched from their topics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redrive.messages import TopicPartition, body_length
 LARGEST_ANSWER: Final = 32 * 1024 * 1024
 """Bytes of records in one answer, apart from its first: the default size of a slice."""
 _GAP: Final = 100
-"""The most records to read through to the next wanted one, instead of seeking there."""
+"""Maximum records to read through to the next wanted one, instead of seeking."""
 
 _Answers = dict[RecordQuestion, Original | Gone]
 
@@ -29,7 +29,7 @@ def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> 
         together, but never the first.
 
     Raises:
-        TransientFault: The broker gave no answer in time.
+        TransientFault: The broker did not answer in time.
     """
     found: _Answers = {}
     wanted = _readable_offsets(cluster, questions, found)
@@ -48,7 +48,7 @@ def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> 
 def _readable_offsets(
     cluster: Cluster, questions: Collection[RecordQuestion], found: _Answers
 ) -> dict[TopicPartition, list[int]]:
-    """The offsets of each partition, in order; unreadable ones get an answer that says why."""
+    """The offsets of each partition, in order; unreadable ones get an answer with the reason."""
     legal = {one.topic for one in questions if LEGAL_NAME.fullmatch(one.topic)}
     topics = cluster.descriptions(sorted(legal), with_rights=True)
     wanted: defaultdict[TopicPartition, list[int]] = defaultdict(list)
@@ -74,7 +74,7 @@ def _readable_offsets(
                 found[RecordQuestion(*lane, offset)] = Gone(why, may_come=True)
             else:
                 why = f"{lane} has offsets {stable[lane].first} to {written[lane]}, not {offset}"
-                found[RecordQuestion(*lane, offset)] = Gone(f"the original is gone: {why}")
+                found[RecordQuestion(*lane, offset)] = Gone(f"the original was deleted: {why}")
     return there
 
 
@@ -108,5 +108,5 @@ def _read(
     for lane, run in runs.items():
         for place in (RecordQuestion(*lane, it) for it in run if it <= reached[lane]):
             why = f"{lane} has no record at offset {place.offset}: compacted, or never committed"
-            found.setdefault(place, Gone(f"the original is gone: {why}"))
+            found.setdefault(place, Gone(f"the original was deleted: {why}"))
     return size

@@ -35,10 +35,10 @@ from redrive.messages import OutputRecord, TopicPartition
 RETRY_BACKOFF: Final = 0.1
 """Seconds, less a fifth, after which the client resends a request whose connection broke."""
 _SENT_ONCE: Final = 0.06
-"""Seconds below which a call of the client can't have sent its request twice."""
+"""Seconds below which a call of the client cannot have sent its request twice."""
 
 _CLIENT_LOGGER: Final = logging.getLogger("redrive.kafka.librdkafka")
-"""The client's own log lines: each problem also comes as a fault, with time, step and lane."""
+"""The client's own log lines; each problem also raises a fault, with time, step and lane."""
 _CLIENT_LOGGER.setLevel(logging.CRITICAL + 1)
 
 _abandoned: Final[list[KafkaProducer]] = []
@@ -58,7 +58,7 @@ class KafkaProducer:
         group: str,
         batching: Batching = Batching(),  # noqa: B008 - a value
     ) -> None:
-        """Makes the producer; ``initialise`` asks the broker.
+        """Create the producer; ``initialise`` contacts the broker.
 
         Args:
             client: Settings of every client.
@@ -133,8 +133,8 @@ class KafkaProducer:
     def _flush(self, seconds: float) -> int:
         """The number of records that were not acknowledged in time.
 
-        Once a record was refused the client resends nothing: another record on the way to the same
-        partition would time out, and be blamed for that.
+        After a refused record the client resends nothing: another record in flight to the same
+        partition would time out and be blamed for that.
         """
         if not self._with_reports:
             return self._producer.flush(seconds)
@@ -152,7 +152,7 @@ class KafkaProducer:
     def send_offsets(self, ends: Mapping[TopicPartition, int]) -> TransactionReport:
         """See ``protocol.Producer.send_offsets``."""
         if self._group is None:
-            # Never subscribed and never asked: it lends the group's metadata.
+            # Never subscribes or polls: it only provides the group's metadata.
             self._group = Consumer(self._group_settings)
         metadata = self._group.consumer_group_metadata()
         positions = [ClientPartition(*lane, end) for lane, end in ends.items()]
@@ -190,7 +190,7 @@ class KafkaProducer:
         self._producer.poll(0)
 
     def _initialise(self) -> None:
-        # A client that is asked before it is connected retries half a second later.
+        # A client that is used before it is connected retries half a second later.
         with contextlib.suppress(KafkaException):
             self._producer.list_topics(timeout=ONE_TRY)
         self._producer.init_transactions(COORDINATOR)

@@ -12,7 +12,7 @@ _LARGEST: Final = 2_147_483_647
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """One property, which librdkafka has; another client without a name for it does not have it."""
+    """A property of librdkafka; clients without a name for it do not support it."""
 
     librdkafka: str = ""
     """Its name in librdkafka, if that differs."""
@@ -20,12 +20,12 @@ class Property:
     """Whether Java clients have it, by its own name."""
     kafka_python: str = ""
     minimum: int | None = None
-    """The least value of a whole number; None for other properties."""
+    """The minimum of a whole number; None for other properties."""
     choices: tuple[str, ...] = ()
-    """The values of a property that has only some."""
+    """The allowed values, if they are limited."""
 
     def takes(self, value: str) -> bool:
-        """Whether a text is a value of the property."""
+        """Whether a text is a valid value."""
         if self.minimum is not None:
             is_number = value.isascii() and value.isdecimal()
             return is_number and self.minimum <= int(value) <= _LARGEST
@@ -33,7 +33,7 @@ class Property:
 
     @property
     def expected(self) -> str:
-        """What its values are."""
+        """The allowed values, as text."""
         if self.minimum is not None:
             return f"a whole number from {self.minimum:,}, in quotes"
         return f"one of {', '.join(self.choices)}" if self.choices else "text"
@@ -67,9 +67,9 @@ PROPERTIES: Final[Mapping[str, Property]] = {
 }
 
 _EXACTLY_ONCE: Final = "exactly once depends on it, so Redrive sets it"
-_DEADLINES: Final = "the deadlines and retries of Redrive are made for its own value"
+_DEADLINES: Final = "Redrive's deadlines and retries depend on its own value"
 _TUNED: Final = "Redrive sets how its clients read and write; [job] has the settings for that"
-_JAVA: Final = "it names Java classes, which the clients in Python can't load"
+_JAVA: Final = "it names Java classes, which Python clients cannot load"
 
 _REASONS: Final = (
     (r"bootstrap\.servers", "bootstrap_servers of this table has the brokers"),
@@ -82,9 +82,9 @@ _REASONS: Final = (
     ),
     (
         r"ssl\.(cipher.*|curves.*|enabled\.protocols|protocol|provider)",
-        "Java and OpenSSL do not have the same names for it; limit it in the brokers' settings",
+        "Java and OpenSSL name it differently; limit it in the brokers' settings",
     ),
-    (r"ssl\..*", "not all clients have it"),
+    (r"ssl\..*", "not all clients support it"),
     (
         (
             r"acks|request\.required\.acks|.*\.idempotence|transaction.*|isolation\.level|group\..*"
@@ -112,7 +112,7 @@ _REASONS: Final = (
 
 
 def refusal(name: str) -> str:
-    """Why a property that is not in ``PROPERTIES`` can't be set; empty if it is not known."""
+    """Why a property that is not in ``PROPERTIES`` cannot be set; empty if unknown."""
     return next((why for pattern, why in _REASONS if re.fullmatch(pattern, name)), "")
 
 

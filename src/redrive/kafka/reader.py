@@ -1,4 +1,4 @@
-"""Reads records from given offsets on: the one place that asks a consumer for them.
+"""Reads records from given offsets, for all of Redrive.
 
 Readers stay open between uses: a new client needs a tenth of a second for its first record, a
 connected one some milliseconds.
@@ -26,9 +26,9 @@ from redrive.kafka.records import StoredRecord, headers_of
 from redrive.messages import OffsetRange, Records, TopicPartition
 
 _AT_ONCE: Final = 1_000
-"""Messages taken from the client at a time."""
+"""Messages to take from the client at a time."""
 _NAMED: Final = 3
-"""The most topics that a fault names."""
+"""Maximum topics in a fault."""
 _PASSING: Final = frozenset(
     {
         KafkaError._TRANSPORT,  # noqa: SLF001 - these have no public names
@@ -48,7 +48,7 @@ class Run:
     lane: TopicPartition
     messages: list[Message]
     is_last: bool = False
-    """Whether no more of the lane is needed; its reader may set it too."""
+    """Whether no more of the lane is needed; the consumer of the run may set it too."""
 
     def records(self) -> Iterator[StoredRecord]:
         """The records without the client's types."""
@@ -58,8 +58,8 @@ class Run:
 class Reader:
     """A consumer that joins no group and commits nothing.
 
-    This class is responsible for which errors of the client are harmless and which are faults, and
-    for the position of each lane, including transaction markers.
+    It knows which errors of the client are harmless, and the position of each lane, including
+    transaction markers.
     """
 
     def __init__(
@@ -70,8 +70,7 @@ class Reader:
         Args:
             connection: The cluster.
             committed_only: Whether records of open and aborted transactions are left out.
-            passes_gone: Whether records that are gone, by retention, are passed over; they are a
-                fault otherwise.
+            passes_gone: Whether records deleted by retention are skipped, or else are a fault.
         """
         self._consumer = Consumer(
             {
@@ -87,11 +86,11 @@ class Reader:
             }
         )
         self.positions: dict[TopicPartition, int] = {}
-        """The offset behind the last record read, for each lane."""
+        """The offset after the last record read, for each lane."""
         self._topics: set[str] = set()
 
     def assign(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Reads only these lanes from now on.
+        """Read only these lanes from now on.
 
         Args:
             starts: The first offset of each. 0, not "the beginning": librdkafka asks for that
@@ -107,19 +106,19 @@ class Reader:
         self._consumer.assign([ClientPartition(*lane, at) for lane, at in starts.items()])
 
     def take(self, most: int, seconds: float) -> Iterator[Run]:
-        """The client's records, run by run; the position of a lane is that behind its last run.
+        """The client's records, run by run; a lane's position is after its last run.
 
         Args:
-            most: The number of messages; the client waits until it has them.
+            most: The number of messages, for which the client waits.
             seconds: The longest wait for them.
 
         Yields:
             Runs, which are empty at the end of a lane; the last run of a lane reached its end. A
-            lane may have several: the client takes turns between what it fetched.
+            lane may have several, because the client alternates between fetched lanes.
 
         Raises:
             KafkaException: A permanent error.
-            TransientFault: A lane begins anew.
+            TransientFault: A lane was truncated or recreated.
         """
         # A million messages pass here: each costs only calls of the client.
         messages = self._consumer.consume(most, timeout=seconds)
@@ -133,7 +132,7 @@ class Reader:
         ends: Mapping[TopicPartition, int] | None,
         seconds: float | None,
     ) -> Iterator[Run]:
-        """Lanes side by side; arguments and errors as for ``Readers.read``."""
+        """Read lanes in parallel; arguments and errors as for ``Readers.read``."""
         self.assign(starts)
         began = last_progress = time.monotonic()
         while self.positions:
@@ -161,7 +160,7 @@ class Reader:
         close_client(self._consumer, "a consumer that reads")
 
     def _missing(self, ends: Mapping[TopicPartition, int] | None) -> int:
-        """The number of messages to take: the client would wait for missing ones."""
+        """The number of messages to take, as the client would wait for missing ones."""
         if ends is None:
             return _AT_ONCE
         return min(_AT_ONCE, sum(ends[lane] - at for lane, at in self.positions.items()))
@@ -173,13 +172,13 @@ class Reader:
         position = self.positions.get(lane)
         if position is not None:
             if records and _offset(records[0]) < position:
-                raise TransientFault(f"{lane} begins anew before offset {position}")
+                raise TransientFault(f"{lane} restarts before offset {position}")
             behind = [_offset(one) + 1 for one in records[-1:]]
             self.positions[lane] = max([position, *behind, *ends])
         return Run(lane, records, is_last=bool(ends))
 
     def _cut(self, run: Run, end: int) -> None:
-        """Drops the records behind the requested end."""
+        """Drop the records after the requested end."""
         run.is_last = self.positions[run.lane] >= end
         if run.is_last:
             run.messages = [one for one in run.messages if _offset(one) < end]
@@ -188,7 +187,7 @@ class Reader:
         lane, position = next(iter(self.positions.items()))
         count = len(self.positions) - 1
         more = f" and {count} other partitions" if count else ""
-        return f"{lane} gave nothing from offset {position} on for {SILENCE:g} s{more}"
+        return f"{lane} returned nothing from offset {position} on for {SILENCE:g} s{more}"
 
 
 class Readers:
@@ -210,16 +209,16 @@ class Readers:
         committed_only: bool = True,
         passes_gone: bool = True,
     ) -> Iterator[Run]:
-        """Records of several lanes, which are read in parallel; arguments as for ``Cluster.read``.
+        """Records of several lanes, read in parallel; arguments as for ``Cluster.read``.
 
         A short range is slow because of the wait for its first records.
 
         Yields:
-            Some records of one lane at a time, never none, in offset order.
+            Some records of one lane at a time, at least one, in offset order.
 
         Raises:
             TransientFault: After the records read so far: the broker sent nothing for too long, the
-                time is over, or a lane can't be read.
+                time is over, or a lane cannot be read.
         """
         wanted = {lane: at for lane, at in starts.items() if ends is None or at < ends[lane]}
         if not wanted:
@@ -248,7 +247,7 @@ class Readers:
 
 
 _readers: Final[dict[tuple[int, Connection], Readers]] = {}
-"""By process, as Spark uses its Python workers again."""
+"""By process, as Spark reuses its Python workers."""
 
 
 def read_parts(
@@ -262,11 +261,12 @@ def read_parts(
             skipped silently.
 
     Yields:
-        A partition and some records of it, never none, in offset order.
+        A partition and some records of it, at least one, in offset order.
 
     Raises:
-        TransientFault: A range can't be read: the broker sent nothing for too long, or records are
-            gone.
+        TransientFault: A range cannot be read: the broker sent nothing for too long, or records
+        were
+            deleted.
     """
     for run in _runs(connection, ranges):
         messages = run.messages

@@ -1,4 +1,4 @@
-"""Records of a topic, without the client's types: all reading goes through here."""
+"""Records of a topic without the client's types, for all reading."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ask_headers: Final = methodcaller("headers")
 an exception set; Python's specialized method call does not check that, and the exception then
 surfaces anywhere later."""
 _CLIENT_FAULTS: Final = (SystemError, ValueError)
-"""Errors of the client for headers that it can't decode: today SystemError; UnicodeDecodeError, a
+"""Errors of the client for headers that it cannot decode: today SystemError; UnicodeDecodeError, a
 ValueError, would be right."""
 
 
@@ -34,7 +34,7 @@ class StoredRecord:
     key: bytes | None
     value: bytes | None
     headers: Headers
-    """As ``headers_of`` gives them."""
+    """From ``headers_of``."""
 
     @property
     def original_time(self) -> int:
@@ -44,7 +44,7 @@ class StoredRecord:
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """The record that the client read."""
+        """A record from the client."""
         place: Any = message.topic(), message.partition(), message.offset()
         key: Any = message.key()
         value: Any = message.value()
@@ -53,11 +53,11 @@ class StoredRecord:
 
 
 def headers_of(message: Message) -> Headers:
-    """The headers of a record, in their order; nothing that it holds makes this raise.
+    """The headers of a record, in order; no content makes this raise.
 
     Kafka's header names are UTF-8, but brokers do not check it. Like Java's and Spark's clients,
-    this replaces invalid bytes with U+FFFD. As that changes the name, ``redrive.unreadable``
-    follows and says which header it was. The headers of a message are read only once.
+    this replaces invalid bytes with U+FFFD. Since that changes the name, ``redrive.unreadable``
+    follows with the header's number. The headers of a message are read only once.
     """
     try:
         headers: Any = _ask_headers(message)
@@ -67,7 +67,7 @@ def headers_of(message: Message) -> Headers:
 
 
 def _repaired(message: Message, first: bytes) -> Headers:
-    """The headers of a record with names that the client can't decode.
+    """The headers of a record with names that the client cannot decode.
 
     The second call of the client returns its list, with pairs that have no name. Unpacking such a
     pair would crash the process; its referents can be listed. ``first`` is the first name that is

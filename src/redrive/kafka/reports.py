@@ -1,6 +1,6 @@
-"""Reports of a transaction's producer, as values without the client's types.
+"""Reports about a producer's transaction, without the client's types.
 
-The protocol decides by them (``redrive.checkpoints.verdicts``); the adapter only makes them.
+``redrive.checkpoints.verdicts`` decides by them; the producer only makes them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class FailureKind(StrEnum):
     """The meaning of the failure of one record."""
 
     CULPRIT = "culprit"
-    """This record can't be placed now: a failed attempt."""
+    """This record cannot be written now: a failed attempt."""
     UNANSWERED = "unanswered"
-    """Its partition took nothing for too long: no leader, or too few replicas."""
+    """Its partition accepted nothing for too long: no leader, or too few replicas."""
     INNOCENT = "innocent"
     """Collateral damage of another record's failure: retry."""
     TRANSIENT = "transient"
-    """Nothing was decided; try again."""
+    """The result is unknown; try again."""
     FENCED = "fenced"
     """A newer producer with the same transactional id was opened."""
     FATAL = "fatal"
@@ -52,7 +52,7 @@ class FailedRecord(NamedTuple):
     topic: str
     kind: FailureKind
     reason: int
-    """MQ reason code of a failed attempt; 0 for an innocent."""
+    """MQ reason code of a failed attempt; 0 for an innocent record."""
     detail: str
     """Kafka's message, with its code."""
 
@@ -64,7 +64,7 @@ class TransactionReport:
     failed: tuple[FailedRecord, ...] = ()
     """Records that were not written, as far as they are identified."""
     abort_required: bool = False
-    """Whether the client can't commit this transaction any more."""
+    """Whether the client can no longer commit this transaction."""
 
     @property
     def may_commit(self) -> bool:

@@ -1,4 +1,4 @@
-"""A right on a resource of a cluster, as Kafka's authorizer knows it."""
+"""A right on a resource of a cluster, as in Kafka's authorizer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Right:
     is_prefix: bool = False
     """Whether the name is a prefix."""
     is_needed: bool = True
-    """Whether the job can't work without it."""
+    """Whether the job needs it."""
 
     def __str__(self) -> str:
         """``Write on topics that begin with redrive-shop-``."""

@@ -1,7 +1,7 @@
-"""An endpoint that gives the clients of this process tokens of a function.
+"""A local endpoint that gives this process's clients the tokens of a function.
 
-They ask it as they would ask an OAuth server for client credentials (RFC 6749, 4.4). It listens on
-the loopback interface only; the credentials are random, and never leave this process.
+They use it like an OAuth server for client credentials (RFC 6749, 4.4). It listens on the loopback
+interface only; the credentials are random, and never leave this process.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from redrive.kafka.token_function import TokenFunction, token_function
 
 
 class TokenEndpoint:
-    """Answers the clients of this process, and nobody else."""
+    """Answers only the clients of this process."""
 
     client_id: Final = "redrive"
 
     def __init__(self, function: TokenFunction) -> None:
-        """Listens at a free port, in a thread that ends with the process."""
+        """Listen at a free port, in a thread that ends with the process."""
         self.client_secret = secrets.token_urlsafe(32)
         credentials = f"{self.client_id}:{self.client_secret}".encode()
 
@@ -60,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             token = self.function.token()
         except TransientFault as fault:
-            # Not 503: clients would try again in silence, and tell nothing for half a minute.
+            # Not 503: clients would retry silently and report nothing for half a minute.
             refusal = {"error": "invalid_grant", "error_description": fault.message}
             self._answer(HTTPStatus.BAD_REQUEST, refusal)
             return
@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def token_endpoint(name: str) -> TokenEndpoint:
-    """The endpoint of this process for the tokens of a function; ``name`` is the function's."""
+    """This process's endpoint for the tokens of a function, ``name``."""
     return _endpoint(name, os.getpid())
 
 

@@ -1,6 +1,6 @@
-"""Tokens by a function of the user's own, such as the signer of a cloud provider.
+"""Tokens from a user's function, such as the signer of a cloud provider.
 
-Each process calls the function by itself, and keeps a token for all of its clients.
+Each process calls the function itself, and shares a token among its clients.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from redrive.entry_point import imported
 from redrive.errors import ConfigurationError, TransientFault
 
 _USED: Final = 0.75
-"""The part of its time after which a token is renewed. Clients ask again after 0.8 of it."""
+"""Share of a token's lifetime after which it is renewed. Clients ask again after 0.8 of it."""
 _PAUSE: Final = 2.0
 """Seconds after a failure for which the function is not called again."""
 _LONGEST: Final = 10 * 365 * 86_400.0
-"""Seconds that no token lives: such an expiry is in milliseconds."""
+"""Seconds above any real lifetime: such an expiry is in milliseconds."""
 _LONGEST_REASON: Final = 200
-"""Characters of an exception's text that a message shows."""
+"""Maximum characters of an exception's text in a message."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 """The compact form of a JSON Web Token (RFC 7515, 7.1)."""
 _REMINDER: Final = 60.0
 """Seconds between two warnings, and for which a failure explains others."""
 _LOGGER: Final = logging.getLogger(__name__)
-_HINT: Final = "see oauth_token_function in [kafka]; it is called again by itself"
+_HINT: Final = "see oauth_token_function in [kafka]; it will be called again"
 _EXAMPLE: Final = "it takes no arguments and returns (token, expiry in seconds since 1970)"
 
 
@@ -45,12 +45,12 @@ class Token:
 class TokenFunction:
     """Calls one function, from any thread.
 
-    This class is responsible for how often it is called, for checking what it returns, and for the
-    one sentence that says why there is no token.
+    It limits how often the function is called, checks what it returns, and keeps the sentence that
+    says why there is no token.
     """
 
     def __init__(self, name: str) -> None:
-        """Calls nothing yet; the name is ``package.module:function``."""
+        """Take the function's name, ``package.module:function``; nothing is called yet."""
         self._name = name
         self._lock = Lock()
         self._token: Token | None = None
@@ -60,15 +60,15 @@ class TokenFunction:
 
     @property
     def problem(self) -> str:
-        """Why there is no valid token, if it was asked for in the last minute; else empty."""
+        """Why there is no valid token, if one was requested in the last minute; else empty."""
         is_recent = time.time() < self._failed_at + _REMINDER
         return self._problem if is_recent and not self._is_valid() else ""
 
     def token(self) -> Token:
-        """A valid token: the last one, or a new one if most of its time is over.
+        """A valid token: the last one, or a new one if most of its lifetime is over.
 
         Raises:
-            TransientFault: The function fails, and the last token is not valid any more.
+            TransientFault: The function fails, and the last token is no longer valid.
         """
         with self._lock:
             if time.time() >= self._next_call:
@@ -107,7 +107,7 @@ class TokenFunction:
 
 
 class _WrongAnswerError(Exception):
-    """What a function returned instead of a token; never with the value, which may be secret."""
+    """The error about a returned non-token, without its value, which may be secret."""
 
 
 def _token_of(answer: object) -> Token:
@@ -121,7 +121,8 @@ def _token_of(answer: object) -> Token:
             raise _WrongAnswerError(f"returned {type(answer).__name__}: {_EXAMPLE}")
     if not _TOKEN.fullmatch(value):
         raise _WrongAnswerError(
-            "returned a text that is no JSON Web Token, which Kafka's Java client in Spark requires"
+            "returned a text that is not a JSON Web Token, which Kafka's Java client in Spark"
+            " requires"
         )
     left = expires - time.time()
     if left > _LONGEST:
@@ -133,26 +134,26 @@ def _token_of(answer: object) -> Token:
 
 @cache
 def token_function(name: str) -> TokenFunction:
-    """The one object of this process that calls a function; ``name`` is the function's."""
+    """This process's only object for a function, ``name``."""
     function = TokenFunction(name)
     _functions.append(function)
     return function
 
 
 def note_endpoint(url: str) -> None:
-    """Notes that clients of this process ask an OAuth server for their tokens."""
+    """Note that clients of this process get their tokens from an OAuth server."""
     _endpoints.add(url)
 
 
 def tokens_are_used() -> bool:
-    """Whether clients of this process sign in with tokens, which may expire before others come."""
+    """Whether clients of this process sign in with tokens, which may expire."""
     return bool(_functions or _endpoints)
 
 
 def token_problem() -> str:
     """Why the clients of this process have no token, as far as known; empty if nothing is wrong.
 
-    Clients tell of a missing token only that no broker answers them.
+    Clients report a missing token only as a broker that does not answer.
     """
     return next(filter(None, (one.problem for one in _functions)), "")
 

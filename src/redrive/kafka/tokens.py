@@ -1,4 +1,4 @@
-"""Tokens of an OAuth server for kafka-python; the other clients ask for them by themselves.
+"""Tokens of an OAuth server for kafka-python; the other clients request them themselves.
 
 Source: RFC 6749, 4.4 (client credentials).
 """
@@ -19,12 +19,12 @@ _TIMEOUT: Final = 10.0
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # it is untyped
-    """Asks for a token by client credentials whenever a connection needs one."""
+    """Requests a token by client credentials whenever a connection needs one."""
 
     def __init__(
         self, endpoint: str, client_id: str, client_secret: str, *, scope: str, ca_file: str
     ) -> None:
-        """Asks for nothing yet; the arguments are fields of ``Connection``."""
+        """Take fields of ``Connection``; nothing is requested yet."""
         body = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
         credentials = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode("ascii")
         self._request = Request(  # noqa: S310 - the settings take only http and https
@@ -35,11 +35,11 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # it is untyp
         self._ca_file = ca_file or None
 
     def token(self) -> str:
-        """A token, as kafka-python asks for it.
+        """A token, for kafka-python.
 
         Raises:
-            OSError: The endpoint gave no answer, or refused.
-            ValueError: Its answer is no token.
+            OSError: The endpoint did not answer, or refused.
+            ValueError: Its answer is not a token.
         """
         context = ssl.create_default_context(cafile=self._ca_file)
         with urlopen(self._request, timeout=_TIMEOUT, context=context) as answer:  # noqa: S310 - as above

@@ -1,4 +1,4 @@
-"""ORDER(KEY): what waits for each key, and how far rounds are, read from the cluster."""
+"""ORDER(KEY): the waiting messages of each key, and the progress of rounds."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ from redrive.messages import own_headers as own
 _Offsets = Mapping[TopicPartition, int]
 
 _GROUPS: Final = 32
-"""The most other consumer groups with a client each; dead letters may name any number of them."""
+"""Maximum other consumer groups with a client each; dead letters may name any number."""
 
 
 class LiveOrder:
     """Follows the topics where messages of handlers with ORDER(KEY) wait.
 
-    This class is responsible for answers that are never too short: a message that waits is missing
-    only if what ended its waiting was committed before the question. Every question raises
-    ``TransientFault`` if the broker gives no answer in time.
+    A waiting message is missing from an answer only if the end of its wait was committed before the
+    question. Every question raises ``TransientFault`` if the broker does not answer in time.
     """
 
     def __init__(self, cluster: Cluster, group: str) -> None:
-        """Follow nothing yet; the offsets of the consumer group are the job's progress."""
+        """Take the cluster; the offsets of the consumer group are the job's progress."""
         self._cluster = cluster
         self._group = group
         self._followed: dict[WaitingQuestion, _Followed] = {}
         self._groups: set[str] = set()
-        """Other groups that were asked; each costs a client."""
+        """Other known groups; each needs a client."""
         self._closed: set[str] = set()
         """Targets of the last rounds that this user may not read."""
 
     def waiting(self, question: WaitingQuestion) -> WaitingKeys:
-        """What waits for the keys of a partition; the same mapping changes with every question."""
+        """The waiting messages of a partition by key; the mapping changes with every question."""
         followed = self._followed.setdefault(question, _Followed(question))
         try:
             followed.follow(self._cluster, self._group)
@@ -59,9 +58,9 @@ class LiveOrder:
         return self._passed(self._group, lanes)
 
     def rounds(self, rounds: Collection[Round]) -> dict[Round, Round]:
-        """How far rounds are now: the group has to pass the put, then the job what came back.
+        """The progress of rounds: first the group has to pass the put, then the job what came back.
 
-        Each end is read after what it has to cover, so it may be passed late, but never early.
+        Each end is read after what it must cover, so it may be passed late, but never early.
         """
         if not rounds:
             return {}
@@ -100,10 +99,10 @@ class LiveOrder:
         }
 
     def _passed_by_others(self, group: str, lanes: Collection[TopicPartition]) -> _Offsets | None:
-        """What another consumer group has passed; None without an answer.
+        """The positions of another consumer group; None without an answer.
 
-        A group whose offsets this user may not see counts as unknown, and so does any on a topic
-        that this user may not read.
+        A group whose offsets this user may not see counts as unknown, and so does any group on a
+        topic that this user may not read.
         """
         lanes = [lane for lane in lanes if lane.topic not in self._closed]
         self._groups.add(group)
@@ -156,7 +155,7 @@ def _with_ends(one: Round, ends: _Offsets) -> Round:
 
 
 def _is_processed(one: Round, ends: _Offsets, passed: Mapping[str, _Offsets | None]) -> bool:
-    """Whether the message of a round was processed, or has to count as processed."""
+    """Whether the message of a round was processed, or counts as such."""
     is_settled = time.time() - one.put_at / 1000 > SETTLED
     group = passed[one.group]
     return group is not None and all(
@@ -174,7 +173,7 @@ def _returned(one: Round, ends: _Offsets, passed: _Offsets) -> Round:
 
 
 class _Followed:
-    """What waits for the keys of one partition of a dead-letter queue."""
+    """The waiting messages by key of one partition of a dead-letter queue."""
 
     def __init__(self, question: WaitingQuestion) -> None:
         self.keys: defaultdict[bytes, dict[Place, Waiting]] = defaultdict(dict)
@@ -184,10 +183,10 @@ class _Followed:
         self._read: dict[TopicPartition, int] = {}
 
     def follow(self, cluster: Cluster, group: str) -> None:
-        """Reads everything that was committed before this call.
+        """Read everything that was committed before this call.
 
-        The job's positions are read first. Whoever moves a message commits the new position and the
-        new copy together, so a message is in what is read then, by its old copy or its new one.
+        The job's positions are read first. A move of a message commits the new position and the new
+        copy together, so a message is in what is read then, by its old copy or its new one.
         """
         parked = self._lanes(cluster)
         committed = cluster.committed(group, parked, stable=True)
@@ -203,7 +202,7 @@ class _Followed:
 
     def _lanes(self, cluster: Cluster) -> list[TopicPartition]:
         question = self._question
-        there = cluster.topics()  # a topic that was made meanwhile must not be missed
+        there = cluster.topics()  # do not miss a topic that was created meanwhile
         waiting = [one for one in question.backoff if one.partition < there.get(one.topic, 0)]
         return [question.retry, *waiting]
 

@@ -1,4 +1,4 @@
-"""Waits on an idle system without polling.
+"""Waits for records on an idle system without polling.
 
 Spark asks its sources for new records in a loop. The held source is asked first; on an idle system
 it answers only when a record has arrived anywhere that the job reads, or after a moment. That costs
@@ -28,7 +28,7 @@ class Watch:
             {
                 **connection.reader(),
                 "isolation.level": "read_committed",
-                # One record is enough; more would be fetched in vain.
+                # One record is enough.
                 "fetch.message.max.bytes": 1024,
                 "queued.max.messages.kbytes": 1,
                 "log_level": 2,
@@ -36,7 +36,7 @@ class Watch:
         )
 
     def wait(self, ends: Mapping[TopicPartition, int], seconds: float) -> None:
-        """Waits up to ``seconds`` for a record at or behind one of the ends."""
+        """Wait up to ``seconds`` for a record at or after one of the ends."""
         if self._watched != ends:
             self._watched = dict(ends)
             self._consumer.assign([ClientPartition(*lane, end) for lane, end in ends.items()])

@@ -1,4 +1,4 @@
-"""Writes a few records outside of any transaction, as an application does."""
+"""Writes a few records outside of any transaction, like an application."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redrive.messages import OutputRecord
 from redrive.messages.own_headers import identity
 
 _LARGEST_RECORD: Final = 1_000_000_000
-"""Bytes: the topic decides what is too large, not the client."""
+"""Bytes: the topic limits the size, not the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Delivery:
     """The result of writing records."""
 
     positions: tuple[str, ...]
-    """``topic:partition:offset`` of each record that was written."""
+    """``topic:partition:offset`` of each written record."""
     refusal: str = ""
     """The error of the first record that was not written; empty if all were."""
     is_too_large: bool = False
@@ -53,7 +53,7 @@ class Appender:
             producer.purge()
             producer.poll(0)
             why = str(problems[0]) if problems else "no answer"
-            raise TransientFault(f"{topic} can't be written: {why}")
+            raise TransientFault(f"{topic} cannot be written: {why}")
         self._producer = producer
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class Appender:
         return Producer(
             {
                 **self._connection.librdkafka(),
-                # An entry written twice is the same entry, and an idempotent producer waits half a
+                # An entry may be written twice, and an idempotent producer waits half a
                 # second for its id.
                 "enable.idempotence": False,
                 "acks": "all",
@@ -76,7 +76,7 @@ class Appender:
 
 
 def write_records(connection: Connection, records: Iterable[OutputRecord]) -> Delivery:
-    """Write records, and wait until the cluster has them or has refused them, for ``SILENCE`` each.
+    """Write records, and wait ``SILENCE`` seconds for each to be stored or refused.
 
     Equal keys keep their order.
     """
@@ -119,7 +119,7 @@ def write_records(connection: Connection, records: Iterable[OutputRecord]) -> De
         producer.poll(0)
     most = SILENCE + GRACE
     try:
-        within("flush of what was written", most + GRACE, lambda: producer.flush(most))
+        within("flush of written records", most + GRACE, lambda: producer.flush(most))
     except OutcomeUnknown as unknown:
         return Delivery(tuple(positions), unknown.message)
     if len(producer):

@@ -1,6 +1,6 @@
 """The log: lines for people or JSON for programs, and the events of a job.
 
-Every part of Redrive logs through ``logging.getLogger("redrive...")``. Values may go beside the
+All of Redrive logs through ``logging.getLogger("redrive...")``. Values may accompany the
 message, so that programs need not parse sentences::
 
     logger.info("topic is not there yet", extra={"facts": {"topic": "ORDERS.DLQ"}})

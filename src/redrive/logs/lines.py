@@ -25,23 +25,23 @@ from redrive.text_log import TextFormatter, extra_of
 _HANDLER: Final = "redrive"
 """Name of our only handler."""
 _NOISY: Final = {"py4j": logging.CRITICAL, "kafka": logging.ERROR}
-"""Libraries that log errors which their callers handle, with their minimum level."""
+"""Libraries that log handled errors, with their minimum level."""
 
 _OUTPUTS: Final = (1, 2)
 """The descriptors of standard output and standard error, which children inherit."""
 _LAST: Final = "\0\n"
-"""The line behind everything that was printed."""
+"""Marks the end of the printed output."""
 _LAST_LINES: Final = 2.0
-"""Seconds that the last lines have at the end of the process."""
+"""Seconds for the last lines at the end of the process."""
 _consoles: Final[list[TextIO]] = []
-"""Standard error as it was before ``log_all_output``; empty without it."""
+"""The original standard error before ``log_all_output``; empty without it."""
 
 
 def configure_logging(settings: LogSettings) -> None:
     """Configure, or reconfigure, the log.
 
     Raises:
-        EnvironmentFault: The file can't be written.
+        EnvironmentFault: The file cannot be written.
     """
     root = logging.getLogger()
     handler = _handler(settings)
@@ -51,7 +51,7 @@ def configure_logging(settings: LogSettings) -> None:
         root.removeHandler(old)
         old.close()
     handler.set_name(_HANDLER)
-    # The bridge to Java logs by the root logger what it raises too.
+    # The bridge to Java also logs what it raises, by the root logger.
     handler.addFilter(lambda it: it.name != "root" or Path(it.pathname).parent.name != "py4j")
     root.addHandler(handler)
     logging.getLogger("redrive").setLevel(settings.level.value.upper())
@@ -68,13 +68,13 @@ def _handler(settings: LogSettings) -> logging.Handler:
         return WatchedFileHandler(settings.file, encoding="utf-8")
     except OSError as error:
         raise EnvironmentFault(
-            f"the log {settings.file} can't be written: {error.strerror}",
-            hint="name another file in [log], or leave it out for standard error",
+            f"the log {settings.file} cannot be written: {error.strerror}",
+            hint="set another file in [log], or leave it out for standard error",
         ) from error
 
 
 def log_all_output() -> None:
-    """Make every line that this process and its children print a line of the log.
+    """Log every line that this process and its children print.
 
     Java, Spark's Python workers and libraries in C print to the descriptors that they inherit, so
     these become a pipe, which a thread reads until the process ends. Call it before
@@ -93,14 +93,14 @@ def log_all_output() -> None:
     os.close(writer)
     thread = Thread(target=_log_lines, args=(reader,), name="redrive-output", daemon=True)
     thread.start()
-    faulthandler.enable(console)  # a process that crashes reads its pipe no more
-    logging.raiseExceptions = False  # what the log can't write would come back to it, for ever
+    faulthandler.enable(console)  # a crashed process no longer reads its pipe
+    logging.raiseExceptions = False  # lines that the log cannot write would return to it forever
     atexit.register(_end_of_output, before, thread)
 
 
 def _log_lines(reader: int) -> None:
     logger = logging.getLogger("redrive.output")
-    logger.setLevel(logging.WARNING)  # whatever the level of the log: it may be an error
+    logger.setLevel(logging.WARNING)  # at any level of the log, as it may be an error
     with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if text := line.rstrip("\0\n"):
@@ -110,7 +110,7 @@ def _log_lines(reader: int) -> None:
 
 
 def _end_of_output(before: Mapping[int, int], thread: Thread) -> None:
-    """Waits for the lines that were printed by now, and gives the descriptors back."""
+    """Wait for the lines printed so far, and restore the descriptors."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.write(2, _LAST.encode())
@@ -120,7 +120,7 @@ def _end_of_output(before: Mapping[int, int], thread: Thread) -> None:
 
 
 class _MaskedFormatter(TextFormatter):
-    """Lines of text without secrets."""
+    """Formats masked lines of text."""
 
     def __init__(self, mask: Mask) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class _MaskedFormatter(TextFormatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """One JSON object a line without secrets; time in UTC."""
+    """Formats one masked JSON object a line; time in UTC."""
 
     def __init__(self, mask: Mask) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class _JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        # Before it is JSON: a pattern with a quotation mark would not match an escaped one.
+        # Before encoding: a pattern with a quotation mark would not match an escaped one.
         masked = self._mask.plain(entry) if self._mask else entry
         return orjson.dumps(
             masked, default=lambda it: self._mask.text(str(it)), option=orjson.OPT_NON_STR_KEYS

@@ -24,9 +24,9 @@ _INVALID_INTERVAL: Final = 60.0
 
 _LONG_AGO: Final = -float("inf")
 _SHOWN: Final = 10
-"""Queues that the line of the start names at most."""
+"""Maximum queues in the line about the start."""
 _RATE_FROM: Final = 1000
-"""Fewer messages give no useful rate."""
+"""With fewer messages a rate is meaningless."""
 
 
 class _FailureKind(NamedTuple):
@@ -46,7 +46,7 @@ class _BatchStatistics:
     batches: int = 0
     records: int = 0
     rows: int = 0
-    """Rows that Spark read; more than records if some were committed before."""
+    """Rows that Spark read; more than records if some were already committed."""
     seconds: float = 0.0
     results: Counter[tuple[str, int, str]] = field(default_factory=Counter)
     """Inputs by handler, line of the rule and result."""
@@ -95,7 +95,7 @@ class _BatchStatistics:
 
 
 class LogObserver(JobObserver):
-    """Logs batches: at once when the job is quiet, summed up when it is busy.
+    """Logs batches: at once when the job is quiet, in summary when it is busy.
 
     Args:
         interval: Seconds between two lines about batches.
@@ -123,7 +123,7 @@ class LogObserver(JobObserver):
             parts.append(f"handling the dead letters of {names}")
         if configuration.topology and configuration.routes_puts:
             files = ", ".join(Path(source.name).name for source in configuration.topology)
-            parts.append(f"routing puts by {files}")
+            parts.append(f"carrying out puts by {files}")
         self._logger.info("%s", "; ".join(parts), extra=_event("started"))
 
     def batch(self, summary: BatchSummary) -> None:
@@ -159,7 +159,7 @@ class LogObserver(JobObserver):
         """See ``JobObserver.restart_refused``."""
         if isinstance(error, ConfigurationError):
             log_findings(self._logger, error.diagnostics)
-        message = "not restarted, the job goes on as before: %s"
+        message = "not restarted, the job continues with the old settings: %s"
         facts = {"hint": error.hint} if error.hint else {}
         extra = {"facts": facts, **_event("restart refused")}
         self._logger.error(message, error.message, extra=extra)

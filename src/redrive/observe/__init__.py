@@ -1,5 +1,5 @@
-"""What Prometheus and other watchers can read of a running job.
+"""What Prometheus and other monitoring can read of a running job.
 
-Everything here is an observer of the job, and asks the broker and the ledger in its own thread: a
-page shows what is known when it is read, and never waits.
+Everything here observes the job, and asks the broker and the ledger in its own thread: a page shows
+what is known when it is read, and never waits.
 """

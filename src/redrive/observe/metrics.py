@@ -1,8 +1,8 @@
-"""Every metric of a job, with its names and units by Prometheus' conventions.
+"""All metrics of a job, with names and units by Prometheus' conventions.
 
-The registry is the job's own: nothing here is shared with other users of the library. How many
-series there can be is bounded: rules and reasons come from tables, and what comes from messages is
-cut off (``MOST_SERIES``, ``MOST_TARGETS``, ``MOST_CAUSES``).
+The job has its own registry, separate from other users of the library. The number of series is
+bounded: rules and reasons come from tables, and values from messages are limited (``MOST_SERIES``,
+``MOST_TARGETS``, ``MOST_CAUSES``).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from redrive.printable import printable
 from redrive.streaming.emission import Emitted
 
 MOST_SERIES: Final = 5_000
-"""Combinations of handler, rule, result and reason that are counted apart."""
+"""Maximum combinations of handler, rule, result and reason to count separately."""
 MOST_TARGETS: Final = 200
-"""Combinations of handler, target and reason of failures that are counted apart: a message may name
-any target."""
+"""Maximum combinations of handler, target and reason of failures to count separately: a message may
+name any target."""
 
 
 _DURATIONS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -69,7 +69,7 @@ class AgesCollector(Collector):
 
 
 def _buckets(distribution: Distribution) -> Iterator[tuple[str, float]]:
-    """Upper bounds with the counts up to them, as the exposition format has them."""
+    """Upper bounds with cumulative counts, for the exposition format."""
     bounds = [*map(str, map(float, distribution.bounds)), "+Inf"]
     return zip(bounds, accumulate(distribution.counts), strict=True)
 
@@ -82,7 +82,7 @@ class InputMetrics:
         self._inputs = Capped(
             counter(
                 "redrive_inputs",
-                "Inputs by what became of them in one attempt.",
+                "Inputs by the result of one attempt.",
                 ["handler", "rule", "result", "reason"],
             ),
             MOST_SERIES,
@@ -90,7 +90,7 @@ class InputMetrics:
         self._failures = Capped(
             counter(
                 "redrive_failed_puts",
-                "Puts that failed for another reason than the dead-letter header tells.",
+                "Puts that failed for another reason than the dead-letter header says.",
                 ["handler", "target", "reason"],
             ),
             MOST_TARGETS,
@@ -98,7 +98,7 @@ class InputMetrics:
         self._rounds = Capped(
             counter(
                 "redrive_rounds",
-                "Puts that begin a round, by the number of the round for their message.",
+                "Puts that begin a round, by the round's number for their message.",
                 ["handler", "round"],
             ),
             MOST_TARGETS,
@@ -111,7 +111,7 @@ class InputMetrics:
         registry.register(self._ages)
 
     def count(self, emitted: Emitted, mask: Mask) -> None:
-        """Counts what was committed; targets of failed puts are shown without secrets."""
+        """Count what was committed; targets of failed puts are masked."""
         for kind, count in emitted.inputs.items():
             rule = str(kind.rule_line or "")
             self._inputs.add(kind.handler, (rule, kind.result, _reason(kind.reason)), count)
@@ -127,7 +127,7 @@ class InputMetrics:
 
 
 class EmissionMetrics:
-    """What batches and transactions took."""
+    """The costs of batches and transactions."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter = partial(Counter, registry=registry)
@@ -158,7 +158,7 @@ class EmissionMetrics:
             "redrive_refused_records", "Records that the broker refused.", ["reason"]
         )
         self._retries = counter(
-            "redrive_emission_retries", "Failed tries of an emission, begun again."
+            "redrive_emission_retries", "Failed attempts of an emission, which were retried."
         )
         self._opened = counter("redrive_producers_opened", "Transactional producers opened.")
 
@@ -175,14 +175,14 @@ class EmissionMetrics:
 
 
 class StateMetrics:
-    """How the job is."""
+    """The state of the job."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         gauge = partial(Gauge, registry=registry)
         self.epoch = gauge("redrive_epoch", "Number of the run that may emit for this share.")
         self._state = Enum(
             "redrive_state",
-            "What the job is at.",
+            "What the job is doing.",
             states=[one.value for one in Activity],
             registry=registry,
         )
@@ -193,26 +193,26 @@ class StateMetrics:
         )
         self._floods = gauge(
             "redrive_flood_messages",
-            "Dead letters that remain because of a flood that lasts.",
+            "Dead letters that remain because of a current flood.",
             ["handler"],
         )
         self._forwards = gauge(
             "redrive_cluster_waiting_messages",
-            "Messages that wait to be forwarded to another cluster, markers among them.",
+            "Messages that wait to be forwarded to another cluster, including transaction markers.",
             ["cluster"],
         )
         self.restarted = gauge(
             "redrive_last_restart_successful",
-            "1 unless the last restart was refused: then the job goes on as it was before.",
+            "1 unless the last restart was refused and the job kept its old settings.",
         )
         self.restarted.set(1)
         self._alarmed: set[str] = set()
         self._reported_at = gauge(
-            "redrive_supervision_timestamp_seconds", "When the job last said how it is."
+            "redrive_supervision_timestamp_seconds", "When the job last reported its state."
         )
 
     def show(self, state: SupervisionState, *, is_new: bool) -> None:
-        """Shows the state of the job; ``is_new`` if it was at something else before.
+        """Show the state of the job; ``is_new`` if it changed.
 
         A handler that had a breaker or a flood is shown with 0 once it has none.
         """
@@ -233,7 +233,7 @@ class StateMetrics:
 class _OfApplication(Collector):
     """Exports the metrics of a registry with the label ``application``.
 
-    One Prometheus watches many jobs, and an alert has to name the one that it is about.
+    One Prometheus watches many jobs, and an alert has to name its job.
     """
 
     def __init__(self, metrics: CollectorRegistry, application: str) -> None:
@@ -249,13 +249,13 @@ class _OfApplication(Collector):
 
 
 class JobMetrics:
-    """All metrics of one job, in a registry of their own.
+    """All metrics of one job, in their own registry.
 
-    ``docs/operations.md`` lists them, and a test holds the list against what is exported.
+    ``docs/operations.md`` lists them, and a test compares the list with the export.
     """
 
     def __init__(self, *, version: str, application: str, instance: str) -> None:
-        """Start with everything at zero; the instance as set, such as ``1/1``."""
+        """Start with everything at zero; ``instance`` as in the settings, such as ``1/1``."""
         metrics = CollectorRegistry()
         Info("redrive", "Which job this is.", registry=metrics).info(
             {"version": version, "instance": instance}
@@ -264,7 +264,7 @@ class JobMetrics:
         self.emission = EmissionMetrics(metrics)
         self.state = StateMetrics(metrics)
         self.waiting = WaitingMetrics(metrics)
-        # Collected once here, so that a reader may ask for single metrics by their names.
+        # Collected once here, so that a reader may ask for single metrics by name.
         self.registry = CollectorRegistry(auto_describe=True)
         self.registry.register(_OfApplication(metrics, application))
 

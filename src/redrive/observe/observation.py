@@ -1,4 +1,4 @@
-"""All by which a job is watched from outside, for as long as its process runs it."""
+"""Everything that observes a job from outside, while its process runs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redrive.streaming.lifecycle import JobControl
 
 
 class Observation:
-    """The metrics of a job, their page and the survey; a context, which ends what was begun."""
+    """The metrics of a job, their page and the survey; a context."""
 
     def __init__(self, configuration: JobConfiguration, mask: Mask = NO_MASK) -> None:
         self._configuration = configuration
@@ -32,10 +32,10 @@ class Observation:
             self.page.close()
 
     def listen(self) -> None:
-        """Takes the address of the settings, if they have one.
+        """Bind the address of the settings, if there is one.
 
         Raises:
-            ConfigurationError: It can't be listened at.
+            ConfigurationError: It cannot be bound.
         """
         if self._configuration.listen:
             metrics = self.observer.metrics
@@ -44,7 +44,7 @@ class Observation:
             )
 
     def start(self, control: JobControl) -> None:
-        """Begins to observe the job, to serve pages, and to ask for backlogs."""
+        """Begin to observe the job, to serve pages, and to ask for backlogs."""
         self._survey = Survey(
             self._configuration, control, self.observer.metrics.waiting, self._mask
         )

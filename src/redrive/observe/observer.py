@@ -1,4 +1,4 @@
-"""What a job does, as metrics, and whether it is well."""
+"""What a job does, as metrics, and its health."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from redrive.streaming.lifecycle import BatchSummary, JobObserver
 
 
 class Health(NamedTuple):
-    """How a job is, as its checks see it."""
+    """The health of a job by its checks."""
 
     is_well: bool
     """Whether it makes progress, has nothing to do, or waits for others."""
     is_live: bool
-    """Whether it may recover by itself. Not once its watch is silent, which also ends a job that
-    stalled for too long; a broker that is away does not silence it."""
+    """Whether it may recover by itself. False once its watch is silent, which also ends a job that
+    stalled for too long; an unreachable broker does not silence it."""
     is_ready: bool
     """Whether it handles dead letters, or would if there were any."""
     state: str
-    """What it is at; ``starting`` before it said so."""
+    """What it is doing; ``starting`` before its first report."""
     message: str
     """What is wrong, or what it waits for; empty if it just runs."""
 
@@ -80,10 +80,10 @@ class MetricsObserver(JobObserver):
 
     @property
     def health(self) -> Health:
-        """How the job is by now, by the rule of ``redrive status --check``.
+        """The job's current health, by the rule of ``redrive status --check``.
 
-        A job that waits for a topic or is being stopped is well; one that has said nothing for a
-        minute is not.
+        A job that waits for a topic or is stopping is healthy; one without a report for a minute is
+        not.
         """
         state, now = self._state, time.time()
         if state is None:

@@ -1,9 +1,8 @@
-"""The pages for monitoring: ``/metrics`` for Prometheus, the rest for whatever restarts the job.
+"""Pages for monitoring: ``/metrics`` for Prometheus, the others for what restarts the job.
 
 ``/livez`` fails if only a restart can help, ``/readyz`` while no dead letters are handled, and
-``/healthz`` where ``redrive status --check`` does for the job as a whole. All have the same body.
-
-https://prometheus.io/docs/instrumenting/exposition_formats/ has the form; the library writes it.
+``/healthz`` when ``redrive status --check`` does for the job as a whole. All have the same body.
+The library writes the format of https://prometheus.io/docs/instrumenting/exposition_formats/.
 """
 
 from __future__ import annotations
@@ -27,25 +26,24 @@ from redrive.observe.observer import Health
 
 
 class Page:
-    """A small web server beside a job.
+    """A small web server of a job.
 
-    This class is responsible for: the address; answering at once, from what is known; ending with
-    the job, whatever its clients do.
+    It answers at once, from what is known, and ends with the job, whatever its clients do.
     """
 
     def __init__(
         self, listen: str, registry: CollectorRegistry, health: Callable[[], Health]
     ) -> None:
-        """Take the address.
+        """Bind the address.
 
         Args:
             listen: ``host:port``, as the settings have it.
             registry: The metrics.
-            health: Says how the job is.
+            health: Returns the job's health.
 
         Raises:
-            ConfigurationError: The address can't be listened at, because something else does or
-                because it is none of this machine's.
+            ConfigurationError: The address cannot be bound, because it is in use or not of this
+                machine.
         """
         host, _, port = listen.rpartition(":")
         host = host.strip("[]")
@@ -56,7 +54,7 @@ class Page:
             block_on_close = False
 
             def server_bind(self) -> None:
-                TCPServer.server_bind(self)  # HTTPServer would ask for a name, and wait for it
+                TCPServer.server_bind(self)  # HTTPServer would look up a name, and wait for it
                 self.server_name, self.server_port = host, self.server_address[1]
 
         class Handler(_Handler):
@@ -67,10 +65,10 @@ class Page:
             self._server = Server((host, int(port)), Handler)
         except OSError as error:
             raise ConfigurationError(
-                f"[observe] listen = {listen!r} can't be listened at:"
+                f"[observe] listen = {listen!r} cannot be bound:"
                 f" {(error.strerror or str(error)).lower()}",
-                hint="choose a free port of this machine, or leave listen out; each job of a"
-                " machine needs a port of its own",
+                hint="choose a free port of this machine, or leave listen out; each job of"
+                " a machine needs its own port",
             ) from error
         self._thread = Thread(
             target=self._server.serve_forever,
@@ -81,7 +79,7 @@ class Page:
 
     @property
     def port(self) -> int:
-        """The port that is listened at."""
+        """The bound port."""
         return int(self._server.server_address[1])
 
     def start(self) -> None:
@@ -89,7 +87,7 @@ class Page:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends; a pending answer stays with its thread, which delays nothing."""
+        """End; a pending answer stays with its thread, which delays nothing."""
         if self._thread.is_alive():
             with suppress(OutcomeUnknown):
                 within("end of the page of metrics", CLOSE, self._server.shutdown)

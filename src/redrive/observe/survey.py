@@ -1,7 +1,7 @@
-"""What waits for the job, asked of the broker and the ledger from time to time.
+"""The waiting messages of a job, read from the broker and the ledger periodically.
 
-In its own thread, so that neither the job nor a reader of its metrics waits for an answer: they
-find the last one, and when it was given.
+This runs in its own thread, so that neither the job nor a reader of its metrics waits for an
+answer: they get the last one, with its time.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from redrive.outcomes.table import LedgerTable
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
 
 _FIRST: Final = 15.0
-"""Seconds until the first survey: the start of the job is not to be slower for it."""
+"""Seconds until the first survey, which must not delay the start of the job."""
 _AGE: Final = 30.0
 """Seconds between two surveys while metrics are read."""
 _ALARM_AGE: Final = 300.0
 """Seconds between two surveys that only serve the alarm."""
 _SHARE: Final = 20
-"""A survey takes one part in so many of the time, however large the ledger is."""
+"""A survey takes at most one part in this many of the time, for ledgers of any size."""
 _REMINDER: Final = 3600.0
 """Seconds between two warnings about one topic."""
 _STEP: Final = 5.0
-"""Seconds between two batches whose outcomes are looked for in the ledger."""
+"""Seconds between two batches whose outcomes are searched in the ledger."""
 _MOST_STEPS: Final = 20_000
-"""Batches that are looked for at most: a day of them."""
+"""Maximum batches to search for: a day of them."""
 
 
 class Survey(JobObserver):
-    """Asks what waits, shows it as metrics, and warns of what will be deleted.
+    """Reads what waits, shows it as metrics, and warns of what will be deleted.
 
-    This class is responsible for when to ask, never delaying others, and the rate of warnings.
+    It never delays others, and limits the rate of warnings.
     """
 
     def __init__(
@@ -111,13 +111,13 @@ class Survey(JobObserver):
             self._batches.append(when)
 
     def look(self) -> None:
-        """Asks now, what can't be answered now is asked again the next time."""
+        """Ask now; questions without an answer are repeated the next time."""
         questions = (self._ask_broker, self._ask_operators, self._ask_ledger)
         problems = "; ".join(
             filter(None, [_problem(ask) for ask in questions if not self._ended.is_set()])
         )
         if problems and problems != self._reported:  # report only changes
-            self._control.notice("what waits can't be told now", error=problems)
+            self._control.notice("the number of waiting messages is unknown", error=problems)
         self._reported = problems
 
     def _run(self) -> None:
@@ -138,7 +138,7 @@ class Survey(JobObserver):
         if self._configuration.listen:
             states = self._watch.look(self._configuration, now)
             for one in self._configuration.handlers:
-                if one.identity.topic in self._stopped:  # it may have no work that can be seen
+                if one.identity.topic in self._stopped:  # its work may be invisible
                     states[one.identity.name] = HandlerState.STOPPED
             self._metrics.show_handlers(states)
             self._metrics.vacant_shares.set(len(self._vacant_shares()))
@@ -165,7 +165,7 @@ class Survey(JobObserver):
             )
 
     def _ask_operators(self) -> None:
-        """Follows what operators acknowledge; without an answer the last one stands."""
+        """Follow the acknowledgements; without an answer the last ones stay."""
         if not self._configuration.listen:
             return
         if self._follower is None:

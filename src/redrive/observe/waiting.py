@@ -1,4 +1,4 @@
-"""Metrics of what waits and of what came, by the last answers of the broker and the ledger."""
+"""Metrics of waiting and new messages, by the last answers of the broker and the ledger."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from redrive.outcomes.inventory import Standing, State
 from redrive.printable import printable
 
 MOST_CAUSES: Final = 500
-"""Combinations of handler, cause, destination and group of dead letters that are counted apart, and
-pairs of handler and cause of which the first time is shown."""
+"""Maximum combinations of handler, cause, destination and group of dead letters to count
+separately, and pairs of handler and cause with a first time."""
 
 
 OTHER: Final = "other"
-"""The label of what is not counted apart any more."""
+"""The label of everything above the maximum."""
 _NOTHING: Final = Standing(count=0, invalid=0, since=0.0)
 
 
 class Capped:
-    """A counter whose series are bounded: from the last on, they share one for each handler."""
+    """A counter with a maximum of series; above it, all others of a handler share one."""
 
     def __init__(self, counter: Counter, most: int) -> None:
         self._counter = counter
@@ -35,7 +35,7 @@ class Capped:
         self._known: set[tuple[str, ...]] = set()
 
     def add(self, handler: str, labels: tuple[str, ...], count: int) -> None:
-        """Adds to the series of a handler and further labels, or to that of the rest."""
+        """Add to the series of a handler and further labels, or to the shared one."""
         values = (handler, *labels)
         if values not in self._known and len(self._known) >= self._most:
             values = (handler, *(OTHER for _ in labels))
@@ -49,21 +49,21 @@ class WaitingMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         gauge = partial(Gauge, registry=registry)
         self._backlog = gauge(
-            "redrive_backlog_messages", "Records of a topic that were not read yet.", ["topic"]
+            "redrive_backlog_messages", "Records of a topic not read yet.", ["topic"]
         )
         self._retention = gauge(
             "redrive_topic_retention_seconds",
-            "How long a topic keeps its records; +Inf for ever.",
+            "How long a topic keeps its records; +Inf for no limit.",
             ["topic"],
         )
         self._expiring = gauge(
             "redrive_expiring_messages",
-            "Messages not handled that their topic deletes within retention_alarm.",
+            "Unhandled messages that their topic deletes within retention_alarm.",
             ["topic"],
         )
         self._handlers = Enum(
             "redrive_handler_state",
-            "Whether a handler handles what is on its dead-letter topic.",
+            "Whether a handler handles the messages of its dead-letter topic.",
             ["handler"],
             states=[one.value for one in HandlerState],
             registry=registry,
@@ -77,8 +77,8 @@ class WaitingMetrics:
         )
         states = {
             State.PARKED: "Messages that wait for their next attempt.",
-            State.REMAINING: "Messages that no rule can place.",
-            State.QUARANTINED: "Messages that no table looks at any more.",
+            State.REMAINING: "Messages that no rule could place.",
+            State.QUARANTINED: "Messages that no table evaluates any more.",
         }
         self._open = {
             state: gauge(f"redrive_{state}_messages", meaning, ["handler"])
@@ -86,12 +86,12 @@ class WaitingMetrics:
         }
         self._held = gauge(
             "redrive_held_messages",
-            "Of the parked messages, those that wait behind an earlier one of their key.",
+            "Parked messages that wait behind an earlier one of their key.",
             ["handler"],
         )
         self._unacknowledged = gauge(
             "redrive_unacknowledged_messages",
-            "Of the remaining messages, those that no operator acknowledged.",
+            "Remaining messages that no operator acknowledged.",
             ["handler"],
         )
         self._unacknowledged_oldest = gauge(
@@ -113,7 +113,7 @@ class WaitingMetrics:
         self._dead_letters = Capped(
             Counter(
                 "redrive_dead_letters",
-                "Dead letters that came, by the ledger.",
+                "New dead letters, by the ledger.",
                 ["handler", "cause", "destination", "group"],
                 registry=registry,
             ),
@@ -121,7 +121,7 @@ class WaitingMetrics:
         )
         self._first_seen = gauge(
             "redrive_cause_first_seen_timestamp_seconds",
-            "When the first dead letter of a cause came, by the ledger.",
+            "When the first dead letter of a cause arrived, by the ledger.",
             ["handler", "cause"],
         )
         self._known_causes: dict[tuple[str, str], float] = {}
@@ -133,7 +133,7 @@ class WaitingMetrics:
         )
 
     def show_topic(self, topic: Waiting) -> None:
-        """Shows what waits on a topic; what is on the job's own topics is no backlog."""
+        """Show the waiting records of a topic; the job's own topics are not a backlog."""
         if not topic.is_own:
             self._backlog.labels(topic.topic).set(topic.messages)
         if topic.retention is not None:
@@ -141,7 +141,7 @@ class WaitingMetrics:
         self._expiring.labels(topic.topic).set(topic.expiring)
 
     def show_handlers(self, states: Mapping[str, HandlerState]) -> None:
-        """Shows the state of each handler; those that are gone are not shown any more."""
+        """Show the state of each handler, and remove former handlers."""
         for gone in self._shown_handlers - states.keys():
             self._handlers.remove(gone)
         self._shown_handlers = {*states}
@@ -163,7 +163,7 @@ class WaitingMetrics:
     def show_open(
         self, handlers: Iterable[str], found: Mapping[tuple[str, State], Standing]
     ) -> None:
-        """Shows what is parked, what remains, and what is in quarantine; 0 for nothing."""
+        """Show parked, remaining and quarantined messages; 0 for none."""
         for state, gauge in self._open.items():
             names = {*handlers, *(handler for handler, where in found if where is state)}
             for gone in self._shown[state] - names:

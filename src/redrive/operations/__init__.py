@@ -1,6 +1,6 @@
 """What an operator does with a job and its queues, without a command line.
 
-Whatever asks a cluster here raises ``TransientFault`` if it gives no answer in time, and
-``EnvironmentFault`` if it can't be reached, or if there is a ledger that can't be read; docstrings
-name further errors only.
+Functions that ask a cluster raise ``TransientFault`` if it does not answer in time, and
+``EnvironmentFault`` if it cannot be reached, or if there is a ledger that cannot be read;
+docstrings name only further errors.
 """

@@ -1,4 +1,4 @@
-"""The messages of a queue by MQ names, read without leaving a trace."""
+"""The messages of a queue by MQ names, read without removing them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.trace import ResolutionTrace
 
 LOOKED_AT: Final = 1000
-"""Messages of a queue, the first by time, among which those of the highest priority are found."""
+"""Oldest messages of a queue that are read to find those of the highest priority."""
 _PRIORITY: Final = MQMD["Priority"].header
 
 
@@ -45,11 +45,11 @@ class Start(StrEnum):
     """Where browsing begins."""
 
     WAITING = "waiting"
-    """With the messages that were not read yet, in the order in which the queue gives them away."""
+    """With the unread messages, in the order in which the queue delivers them."""
     EARLIEST = "earliest"
-    """With the oldest that the topic keeps."""
+    """With the oldest of the topic."""
     LATEST = "latest"
-    """With the last ones."""
+    """With the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class BrowsedMessage:
     body: bytes | None
     """Without a binary dead-letter header."""
     is_retried: bool = False
-    """Whether it waits for the receiving end of its channel to try the put again (MRRTY)."""
+    """Whether the receiving end of its channel retries the put (MRRTY)."""
     is_undeliverable: bool = False
-    """Whether the receiving end could put it nowhere, so that its channel stopped at it."""
+    """Whether its channel stopped at it, as no queue of the receiver accepted it."""
 
     @classmethod
     def of(cls, record: StoredRecord, schemes: SchemeTable = KNOWN) -> Self:
@@ -80,7 +80,7 @@ class BrowsedMessage:
         return cls(record.lane, record.offset, timestamp, record.key, record.headers, profile, body)
 
     def masked(self, mask: Mask) -> BrowsedMessage:
-        """The message without secrets."""
+        """The message, masked."""
         return replace(
             self,
             key=mask.bytes_or_none(self.key),
@@ -99,7 +99,7 @@ class BrowsedMessage:
         return own.identity(*self.lane, self.offset)
 
     def is_expired(self, now: int) -> bool:
-        """Whether its Expiry (tenths of a second) is over; ``now`` in milliseconds."""
+        """Whether its Expiry (tenths of a second) has passed; ``now`` in milliseconds."""
         deadline = deadline_of(dict(self.headers), self.timestamp)
         return deadline is not None and deadline < now
 
@@ -113,7 +113,7 @@ class Browsed(NamedTuple):
     """Messages of a queue."""
 
     messages: list[BrowsedMessage]
-    """By time, or by priority and time; those of one partition and one priority in its order."""
+    """By time, or by priority and time; in offset order for the same partition and priority."""
     silent: Collection[TopicPartition]
     """Partitions without a leader, which were left out."""
 
@@ -134,17 +134,17 @@ def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[
 
 
 def browse(network: Network, topics: Sequence[QueueTopic], *, start: Start, count: int) -> Browsed:
-    """Messages of a queue, which stay where they are.
+    """Messages of a queue, without removing them.
 
     A message counts as read once the job has taken it from a transmission queue, or the consumer
-    group that bindings name has read it; a queue without a group keeps all that its topic keeps.
-    What the receiving end of a channel tries to put again waits on its transmission queue, as
-    in IBM MQ, and what it could put nowhere is the head of the queue. A message whose Expiry is
-    over is not shown, as MQ would not show it. What waits on a queue with MSGDLVSQ(PRIORITY)
-    comes by priority, as far as its first ``LOOKED_AT`` messages go.
+    group of the bindings has read it; a queue without a group keeps all messages of its topic.
+    Messages that the receiving end of a channel retries are on its transmission queue, as in IBM
+    MQ, and an undeliverable one is at the head of that queue. Expired messages are left out, as in
+    MQ. A queue with MSGDLVSQ(PRIORITY) is ordered by priority within its first ``LOOKED_AT``
+    messages.
 
     Raises:
-        EnvironmentFault: The broker can't be reached, or a topic is missing.
+        EnvironmentFault: The broker cannot be reached, or a topic is missing.
     """
     with network.cluster() as cluster:
         names = [one.topic for one in topics]
@@ -176,7 +176,7 @@ def browse_topic(
 ) -> Browsed:
     """Messages of a topic, without any definitions; errors as for ``existing_topic``.
 
-    The committed offsets of ``group``, unless it is empty, tell what was read.
+    What ``group``, if it is not empty, has committed counts as read.
     """
     existing_topic(cluster, topic)
     view = _View(cluster, [topic], schemes)
@@ -220,7 +220,7 @@ class _View:
         return list(heapq.merge(*found.values(), key=lambda one: one.timestamp))[:count]
 
     def _last(self, lane: TopicPartition, extent: Extent, count: int) -> list[BrowsedMessage]:
-        """The last messages of one partition: offsets also count the ends of transactions."""
+        """The last messages of one partition. Offsets also count transaction markers."""
         window = 2 * count
         while True:
             first = max(extent.first, extent.end - window)
@@ -256,8 +256,8 @@ def _no_messages_error(
     if not trace.is_good:
         why = trace.problem.detail if trace.problem else trace.end
         return UsageError(
-            f"{by} of {queue_manager} keeps no messages, and puts to it do not succeed: {why}",
-            hint=f"redrive resolve {queue} --at {queue_manager} shows the way",
+            f"{by} of {queue_manager} keeps no messages, and puts to it fail: {why}",
+            hint=f"redrive resolve {queue} --at {queue_manager} traces the put",
         )
     name, _, manager = trace.final.rpartition("@")
     return UsageError(

@@ -1,4 +1,4 @@
-"""The channels and connections of queue managers: start, stop and trigger them, see what waits."""
+"""Start, stop and trigger channels and connections, and show what waits for them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class ChannelStatus:
     """``running``, ``paused``, ``stopped`` or ``pulled on trigger``; without a receiver as in
     ``Resting``."""
     because: str
-    """Why the job stopped it or it moves nothing; empty if an operator stopped it, or it runs."""
+    """Why the job stopped it or it is idle; empty if an operator stopped it, or it runs."""
     waiting: Depth | None
-    """What the job has not taken from the topic, and what remains if it is the head of the queue;
+    """Messages that the job has not taken from the topic, and an undeliverable one at its head;
     None if there is no topic."""
     retried: Depth
-    """What the receiving end tries to put again, while the channel is paused (MRRTY)."""
+    """Messages that the receiving end retries while the channel is paused (MRRTY)."""
     remaining: int
-    """Messages that the receiving manager could put nowhere."""
+    """Messages that no queue of the receiving manager accepted."""
 
 
 def set_channels(
@@ -41,8 +41,8 @@ def set_channels(
 ) -> list[tuple[str, str]]:
     """Start or stop a channel, or all channels of a queue manager if no channel is named.
 
-    The manager is the one that sends; of a home-server queue, the one that pulls. A channel that is
-    started tries again what its receiver could put nowhere, as in IBM MQ.
+    The manager is the sender; for a home-server queue, the one that pulls. A channel that is
+    started retries its undeliverable messages, as in IBM MQ.
 
     Returns:
         Queue manager and name of each channel.
@@ -95,14 +95,14 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
 def trigger(network: Network, queue_manager: str) -> Depth:
     """Release the messages that wait at a manager of MQ Everyplace (``triggerTransmission``).
 
-    Messages on its asynchronous definitions are sent, and its home-server queues pull, whatever the
-    state of the connection: those that wait now, not those that come later.
+    It sends the messages on its asynchronous definitions, and its home-server queues pull, whatever
+    the state of the connection. Only messages that wait now are moved, not later ones.
 
     Returns:
-        How many messages were set free.
+        How many messages were released.
 
     Raises:
-        UsageError: The manager has nothing that a trigger moves, or there is no job.
+        UsageError: The manager has nothing to trigger, or there is no job.
         EnvironmentFault: A topic is missing; else as for ``write_states``.
     """
     topics = _triggered_topics(network, network.checked_manager(queue_manager))
@@ -143,8 +143,8 @@ def _channels(network: Network, queue_manager: str, channel: str) -> list[tuple[
     ]
     if not found:
         raise UsageError(
-            f"queue manager {queue_manager} moves no messages to others",
-            hint="a channel needs a definition at the sending manager and a transmission queue",
+            f"queue manager {queue_manager} sends no messages to others",
+            hint="define a channel at the sending manager, and its transmission queue",
         )
     chosen = [one for one in dict.fromkeys(found) if channel in {"", one[1]}]
     if not chosen:
@@ -156,7 +156,7 @@ def _channels(network: Network, queue_manager: str, channel: str) -> list[tuple[
 def _blocked_topics(topology: Topology, channels: Collection[tuple[str, str]]) -> list[QueueTopic]:
     """The topics whose messages may remain because channels were stopped.
 
-    In MQ Everyplace these are all: a put goes over several managers at once, and fails where a
+    In MQ Everyplace these are all topics: a put crosses several managers at once, and fails where a
     connection is stopped.
     """
     everywhere = {one.name for one in topology.mqe_managers}
@@ -173,16 +173,16 @@ def _blocked_topics(topology: Topology, channels: Collection[tuple[str, str]]) -
 
 
 def _triggered_topics(network: Network, queue_manager: str) -> list[str]:
-    """What a trigger moves: see ``triggerTransmission`` in the resolution specification, A.4.
+    """The topics that a trigger moves: see ``triggerTransmission`` in docs/resolution-mqe.md.
 
-    What store-and-forward queues keep is pushed or pulled without it.
+    Messages of store-and-forward queues are pushed or pulled without it.
     """
     in_mqe = network.topology.mqe
     manager = in_mqe.queue_manager(queue_manager) if in_mqe else None
     if manager is None:
         raise UsageError(
             f"{queue_manager} is a queue manager of IBM MQ, which has no triggerTransmission",
-            hint=f"redrive channel start {queue_manager} lets its channels move messages",
+            hint=f"redrive channel start {queue_manager} starts its channels",
         )
     asynchronous = {
         queue.name
@@ -201,7 +201,7 @@ def _triggered_topics(network: Network, queue_manager: str) -> list[str]:
     if not found:
         raise UsageError(
             f"queue manager {queue_manager} defines nothing asynchronous and no home-server queue",
-            hint="there is nothing that a trigger could set free",
+            hint="there is nothing to trigger",
         )
     return found
 

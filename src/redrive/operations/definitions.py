@@ -18,13 +18,13 @@ _LINE_END: Final = re.compile("\r\n|[\r\n]")
 
 
 def read_definitions(files: Sequence[str]) -> Topology:
-    """Read the files of ``--topology``, and tell on standard error which commands failed.
+    """Read the files of ``--topology``, and print failed commands on standard error.
 
     Returns:
         The topology without the commands that failed, as ``runmqsc`` leaves a queue manager.
 
     Raises:
-        ConfigurationError: Something else is wrong; all errors come with it.
+        ConfigurationError: There are other errors; all are attached.
         UsageError: A folder holds no definitions.
     """
     result = read_topology([source for file in files for source in read_sources(file)])
@@ -60,14 +60,14 @@ def read_sources(text: str) -> Sequence[Source]:
 
 
 def with_source_lines(findings: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
-    """Findings about a definition, with the line on which it starts and a caret below it.
+    """Add the source line and a caret to findings about definitions.
 
-    Findings about several files together know only the file and the line of the definition.
+    A finding about several files has only the file and the line number of its definition.
 
     Yields:
-        Each finding, in order; without a line where the file cannot be read again.
+        Each finding, in order; without a line if its file cannot be read again.
     """
-    lines_of = cache(_lines)  # each file is read once, and not remembered longer than it has to
+    lines_of = cache(_lines)  # read each file only once
     for finding in findings:
         if finding.source_line or not finding.line:
             yield finding

@@ -1,4 +1,4 @@
-"""How many messages wait on queues: messages, not offsets, which count ends of transactions too."""
+"""How many messages wait on queues: messages, not offsets, which also count transaction markers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from redrive.operations.undelivered import undelivered_at_head
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 
 COUNTED: Final = 10_000
-"""Messages of a partition that are counted one by one; beyond them offsets are told."""
+"""Maximum messages of a partition to count one by one; above it offsets are reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,15 @@ class Depth:
 
     messages: int
     is_exact: bool
-    """Whether they were counted; otherwise there are so many at most."""
+    """Whether they were counted; otherwise the number is an upper bound."""
     silent: tuple[str, ...] = ()
-    """Partitions that no broker leads: what waits there is not counted."""
+    """Partitions without a leader, whose messages are not counted."""
     oldest: int | None = None
-    """When the first of them was put, in milliseconds since the epoch; None if none was seen."""
+    """When the first was put, in milliseconds since the epoch; None if none was seen."""
 
     @property
     def age(self) -> float | None:
-        """Seconds since the first of them was put; None if none was seen."""
+        """Seconds since the first was put; None if none was seen."""
         return None if self.oldest is None else max(0.0, time.time() - self.oldest / 1000)
 
     def __add__(self, other: Depth) -> Depth:
@@ -56,11 +56,11 @@ class Depth:
 
 
 NO_DEPTH: Final = Depth(0, is_exact=True)
-"""That of a topic on which nothing waits."""
+"""The depth of an empty topic."""
 
 
 def reading_group(network: Network, one: QueueTopic) -> str | None:
-    """The group that reads a topic: the job's, or that of bindings; None if none is known."""
+    """The group that reads a topic: the job's, or that of the bindings; None if unknown."""
     if one.role is not TopicRole.QUEUE:
         return network.job.application if network.job else None
     return network.topology.bindings.consumer_group(
@@ -71,7 +71,7 @@ def reading_group(network: Network, one: QueueTopic) -> str | None:
 def unread(
     cluster: Cluster, network: Network, topics: Sequence[QueueTopic]
 ) -> dict[TopicPartition, int]:
-    """Offsets that reading groups have committed, those of retry topics included."""
+    """Offsets that reading groups have committed, including those of retry topics."""
     by_group: dict[str, list[str]] = {}
     for one in topics:
         if group := reading_group(network, one):
@@ -91,8 +91,7 @@ def read_offsets(cluster: Cluster, group: str, topics: Iterable[str]) -> dict[To
 def depths_of(network: Network) -> Mapping[str, Depth]:
     """The depth of every existing topic of a topology, by topic.
 
-    What a receiver tries to put again, and what it could put nowhere, counts on its transmission
-    queue, where IBM MQ has it.
+    Retried and undeliverable messages of a receiver count on its transmission queue, as in IBM MQ.
     """
     with network.cluster() as cluster:
         topics = topics_of(network.topology)
@@ -121,10 +120,10 @@ def kept_at_head(
 
 
 def retry_topics(network: Network, topics: Iterable[QueueTopic]) -> dict[str, str]:
-    """Where messages wait that the receiving end of a channel tries to put again (MRRTY).
+    """The topics where messages wait for a retry by the receiving end of a channel (MRRTY).
 
     Returns:
-        The topics from which such messages were taken, by the topic on which they wait. A topic on
+        The source topics, by the topic on which the messages wait. A topic on
         which none ever waited may not exist.
     """
     if network.job is None:
@@ -140,7 +139,7 @@ def retry_topics(network: Network, topics: Iterable[QueueTopic]) -> dict[str, st
 def retried(
     cluster: Cluster, network: Network, topics: Iterable[QueueTopic]
 ) -> Mapping[str, Depth]:
-    """The depth of messages that receivers retry, by the topic from which they were taken."""
+    """The depth of messages that receivers retry, by source topic."""
     sources = retry_topics(network, topics)
     if network.job is None or not sources:
         return {}
@@ -149,7 +148,7 @@ def retried(
 
 
 def depths_of_group(cluster: Cluster, group: str, topics: Iterable[str]) -> Mapping[str, Depth]:
-    """The depth of some topics for a consumer group; topics that do not exist are left out."""
+    """The depth of topics for a consumer group; missing topics are left out."""
     names = list(cluster.partitions(topics))
     return _depths(cluster, names, read_offsets(cluster, group, names))
 

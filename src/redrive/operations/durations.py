@@ -1,4 +1,4 @@
-"""Times and durations as people write and read them."""
+"""Times and durations in the form that people write."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def parse_until(text: str, now: datetime) -> datetime:
     """A time from ``2h``, ``4w`` after now, or ISO 8601, by default UTC; else ``ValueError``."""
     time = _time_from(text, now, 1)
     if time <= now:
-        raise ValueError(f"{text} is over")
+        raise ValueError(f"{text} is in the past")
     return time
 
 
@@ -54,6 +54,6 @@ def _time_from(text: str, now: datetime, direction: int) -> datetime:
         try:
             return now + direction * timedelta(seconds=seconds)
         except OverflowError as error:
-            raise ValueError(f"{text} leads out of the calendar") from error
+            raise ValueError(f"{text} is out of range") from error
     time = datetime.fromisoformat(text.strip())
     return time if time.tzinfo else time.replace(tzinfo=UTC)

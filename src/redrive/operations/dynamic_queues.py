@@ -1,8 +1,8 @@
 """Dynamic queues: made from a model queue, renewed, and deleted when their lease ends.
 
-MQOPEN of a model queue makes a queue (resolution specification B.7). Applications of Kafka have no
-handle that would close with them, so a temporary queue has a lease: opening the queue again renews
-it. An entry of the tables topic says that the queue exists; its topic holds the messages.
+MQOPEN of a model queue creates a queue. Kafka applications have no handle that closes with them, so
+a temporary queue has a lease: opening the queue again renews it. An entry of the tables topic
+records the queue; its own topic holds the messages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from redrive.topology.plan import topic_settings
 from redrive.topology.put import DynamicQueue
 
 DELETED_AFTER: Final = 60.0
-"""Seconds after the end of a lease until the job deletes the topic: its reader may be behind."""
+"""Seconds after the end of a lease until the job deletes the topic: a reader may lag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +42,23 @@ class OpenedQueue:
     queue: DynamicQueue
     topic: str
     messages: int | None = None
-    """The most messages that it may hold: markers count too; None without a topic."""
+    """Upper bound of its messages, as transaction markers count too; None without a topic."""
 
 
 def open_dynamic_queue(
     network: Network, queue_manager: str, queue: str, *, dynamic_name: str, lease: float
 ) -> OpenedQueue:
-    """Make a queue from a model queue, or renew the lease of one that was made.
+    """Create a queue from a model queue, or renew the lease of an existing one.
 
     Args:
-        network: The definitions, and the job that follows.
+        network: The definitions, and the job that applies the change.
         queue_manager: The manager to which the application is connected.
         queue: The model queue, or a temporary dynamic queue that is open.
-        dynamic_name: DynamicQName: a name, or the beginning of one with an asterisk behind it.
+        dynamic_name: DynamicQName: a name, or a prefix with an asterisk at its end.
         lease: Seconds until the queue is closed, unless it is renewed; a permanent queue has none.
 
     Raises:
-        UsageError: The names lead to no queue that can be made; else as for ``change_states``.
+        UsageError: The names resolve to no model queue; else as for ``change_states``.
     """
     network.checked_manager(queue_manager)
     job, seed = network.required_job(), secrets.randbits(64)
@@ -66,7 +66,7 @@ def open_dynamic_queue(
 
     def change(entries: Entries) -> list[Entry]:
         states, now = states_of(entries), int(time.time() * 1000)
-        if not set(made) & states.dynamic_queues:  # else an earlier try wrote it after all
+        if not set(made) & states.dynamic_queues:  # else an earlier attempt did write it
             until = now + int(lease * 1000)
             request = OpenRequest(
                 queue=queue, options=OpenOption.INPUT, dynamic_queue=dynamic_name, seed=seed
@@ -78,7 +78,7 @@ def open_dynamic_queue(
     (opened,) = made
     topology = network.topology.with_dynamic_queues(made)
     layout = _layout(topology, opened)
-    # The entry comes first: what dies in between is deleted when the lease ends.
+    # Write the entry first: after a crash in between, the topic is deleted when the lease ends.
     settings = topic_settings(topology, layout)
     TopicAdministration(job.connection).ensure([NewTopic(layout.topic, 1, settings)])
     return OpenedQueue(opened, layout.topic)
@@ -89,7 +89,7 @@ def close_dynamic_queue(
 ) -> OpenedQueue:
     """Delete a dynamic queue with its messages.
 
-    A permanent queue that holds messages is deleted only if ``purges`` (MQCO_DELETE_PURGE).
+    A permanent queue that holds messages needs ``purges`` (MQCO_DELETE_PURGE).
 
     Raises:
         UsageError: There is no such queue, or it is permanent and not empty; else as for
@@ -111,7 +111,7 @@ def close_dynamic_queue(
 
 
 def dynamic_queues(network: Network, queue_manager: str = "") -> list[OpenedQueue]:
-    """The dynamic queues of a manager, or of all, closed ones that are not deleted yet included."""
+    """The dynamic queues of a manager, or of all, including closed ones not yet deleted."""
     job = network.required_job()
     with network.cluster() as cluster:
         every = states_of(read_decisions(job, cluster)).dynamic_queues
@@ -126,12 +126,12 @@ def dynamic_queues(network: Network, queue_manager: str = "") -> list[OpenedQueu
 
 
 def is_overdue(states: States, now: int) -> bool:
-    """Whether the topic of a dynamic queue is to be deleted at a time, in milliseconds."""
+    """Whether to delete the topic of a dynamic queue at ``now``, in milliseconds."""
     return bool(_overdue(states, now))
 
 
 def delete_overdue(job: JobConfiguration) -> Collection[DynamicQueue]:
-    """Delete the dynamic queues whose lease ended a while ago, and return them.
+    """Delete dynamic queues some time after their lease, and return them.
 
     Errors are as for ``change_states``.
     """
@@ -155,9 +155,9 @@ def _overdue(states: States, now: int) -> set[DynamicQueue]:
 def _delete(
     job: JobConfiguration, queues: Collection[DynamicQueue], states: States
 ) -> list[Removal]:
-    """Deletes the topics of queues; returns the entries that say so.
+    """Delete the topics of queues; returns the entries to write.
 
-    A topic that the bindings name is not ours to delete.
+    Topics that the bindings name belong to others and stay.
     """
     topology = topology_of(job.topology)
     gone = sorted(states.dynamic_queues.intersection(queues))
@@ -192,8 +192,8 @@ def _open(  # noqa: PLR0917 - one open
     model = found.path[-1]
     if found.target is not Target.DYNAMIC or not isinstance(model, ModelQueue):
         raise UsageError(
-            f"{request.queue}@{queue_manager} is {model}, which exists without an open",
-            hint="name a QMODEL, or a dynamic queue whose lease is to be renewed",
+            f"{request.queue}@{queue_manager} is {model}, which is not a model queue",
+            hint="name a QMODEL, or a dynamic queue to renew its lease",
         )
     is_temporary = model.dynamic_type == "TEMPDYN"
     made = DynamicQueue(
@@ -209,13 +209,13 @@ def _layout(topology: Topology, queue: DynamicQueue) -> QueueTopic:
         if one.topic == topic and one.queue == queue.queue:
             return one
     raise UsageError(
-        f"{queue.queue}@{queue.queue_manager} would have no topic of its own here",
-        hint="the bindings give its name to another topic, or its manager to another cluster",
+        f"{queue.queue}@{queue.queue_manager} cannot have its own topic here",
+        hint="the bindings use its topic name, or assign its manager to another cluster",
     )
 
 
 def _topic(topology: Topology, queue: DynamicQueue) -> str:
-    """The topic of a dynamic queue, which bindings do not change."""
+    """The topic of a dynamic queue, which the bindings cannot change."""
     known = topology.with_dynamic_queues([queue])
     manager = known.mq.queue_managers.get(queue.queue_manager)
     holder = manager.holder_of(queue.queue) if manager else queue.queue_manager

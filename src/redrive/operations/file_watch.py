@@ -1,6 +1,6 @@
-"""Restarts of a running job when settings, rules tables or definitions change.
+"""Reloads a running job when its settings, rules tables or definitions change.
 
-It does what ``redrive restart`` does, in the process of the job.
+The same as ``redrive restart``, within the job's process.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from redrive.kafka.deadline import PATIENCE
 from redrive.operations.restart import restart
 
 _LOOK: Final = 2.0
-"""Seconds between two looks. A change is taken up once two looks saw the same: files that are
+"""Seconds between two checks. A change applies once two checks saw the same content, so that files
 written one after the other are one change. The kubelet takes a minute to write them."""
 
 _LOGGER: Final = logging.getLogger("redrive.watch")
 
 
 class FileWatch:
-    """Asks a job to restart once for each complete change of its files.
+    """Requests one restart of a job for each complete change of its files.
 
-    The job itself checks the files, and says what it refuses.
+    The job checks the files, and reports what it refuses.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class FileWatch:
         restart: Callable[[], object],
         every: float = _LOOK,
     ) -> None:
-        """Look at nothing yet; ``taken`` is the digest of the files that the job started with."""
+        """Start without a check; ``taken`` is the digest of the files that the job started with."""
         self._digest = digest
         self._taken = self._seen = taken
         self._restart = restart
@@ -58,16 +58,16 @@ class FileWatch:
         self._ended.set()
 
     def look(self) -> None:
-        """Requests a restart if the files changed, but not since the last look."""
+        """Request a restart if the files have changed, but not since the last check."""
         before, self._seen = self._seen, self._digest()
         if self._seen == self._taken or self._seen != before:
             return
         self._taken = self._seen
-        _LOGGER.info("settings, tables or definitions changed: restarting with them")
+        _LOGGER.info("settings, tables or definitions changed: reloading")
         try:
             self._restart()
         except RedriveError as error:
-            # The answer is late; the job says itself what it takes and what it refuses.
+            # The answer is late; the job itself logs what it accepts or refuses.
             _LOGGER.info("%s", error.message)
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
-"""Whether each handler handles the dead letters of its own topic, as the broker shows it.
+"""The state of each handler, as the broker shows it.
 
-``redrive.streaming.supervision`` watches the job as a whole: it is well while anything moves. Here
-each handler counts for itself, so that one that stands still beside busy ones is seen.
+``redrive.streaming.supervision`` watches the job as a whole, which is healthy while anything moves.
+Here each handler is judged separately, so that a stalled one is seen beside busy ones.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ class HandlerState(StrEnum):
     """State of one handler."""
 
     RUNNING = "running"
-    """Its dead letters are handled, or there are none."""
+    """It handles its dead letters, or there are none."""
     WAITING = "waiting"
     """Its dead-letter topic does not exist."""
     STOPPED = "stopped"
     """Dead letters wait on a partition of its topic, and none of them has been handled for
-    ``stalled_after`` seconds; or a partition has had no leader for as long; or it lost its place,
-    which the job itself says."""
+    ``stalled_after`` seconds; or a partition has had no leader for as long; or it lost its
+    position, which the job itself reports."""
 
 
 class HandlerWatch:
-    """Derives the states of a job's handlers from committed offsets, one look after the other."""
+    """Derives the states of a job's handlers from successive committed offsets."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._moved: dict[TopicPartition, tuple[int | None, float]] = {}
-        """By lane with work, the committed offset and the time at which it was first seen."""
+        """By lane with work, the committed offset and when it was first seen."""
 
     def look(self, configuration: JobConfiguration, now: float) -> dict[str, HandlerState]:
         """The state of each handler, by its name; ``now`` is in seconds since 1970."""

@@ -24,13 +24,13 @@ class ReadTopic:
     """The handler; the topic itself if a queue manager reads it."""
     topic: str
     lost: Mapping[TopicPartition, LostPosition]
-    """Where it can't go on; empty while it runs."""
+    """The positions it lost; empty while it runs."""
     is_resumed: bool = False
-    """Whether an operator has let it go on; the job is about to."""
+    """Whether an operator resumed it, and the job has yet to apply that."""
     is_missing: bool = False
     """Whether the topic does not exist; the handler waits for it."""
     is_denied: bool = False
-    """Whether this user may not read it, and so probably not the job's."""
+    """Whether this user may not read it; the job's user probably may not either."""
 
 
 def read_topics(job: JobConfiguration) -> list[ReadTopic]:
@@ -60,10 +60,10 @@ def resume(
 ) -> Mapping[TopicPartition, LostPosition]:
     """Resume a stopped handler, named by itself or by its topic.
 
-    The running job follows within seconds.
+    The running job applies it within seconds.
 
     Returns:
-        Where it could not go on; from the latest it leaves out what lies there, too.
+        The lost positions; with the latest offset it also skips the records there.
 
     Raises:
         UsageError: There is no such handler, or it is not stopped; else as for ``write_states``.

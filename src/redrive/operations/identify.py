@@ -22,24 +22,24 @@ from redrive.messages import own_headers as own
 from redrive.operations.record_view import existing_topic, masked_sentence, masked_view
 
 _DISTINCT: Final = 1_000
-"""The most distinct names of one kind that are counted: names from outside are unbounded."""
+"""Maximum distinct names of one kind: there may be any number in records."""
 _REST: Final = "(others)"
 _LONGEST_NAME: Final = 249
-"""Characters of a name that are kept: those of a topic."""
+"""Characters of a name that are kept, as many as a topic name may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A topic and a reason: what rules of IBM's language can distinguish."""
+    """A topic and a reason, by which rules of IBM's language can distinguish."""
 
     topic: str
-    """The topic that the message failed on, DESTQ; empty if that is not told."""
+    """The topic that the message failed on, DESTQ; empty if unknown."""
     reason: int
 
 
 @dataclass(slots=True)
 class SchemeFound:
-    """One scheme in a sample."""
+    """A scheme found in a sample."""
 
     name: str
     """``NO_VALID_SCHEME`` for messages that are not dead letters."""
@@ -56,7 +56,7 @@ class SchemeFound:
     groups: Counter[str] = field(default_factory=Counter)
     """Consumer groups and connectors."""
     unreadable: Counter[str] = field(default_factory=Counter)
-    """Fields in a form that can't be read."""
+    """Fields that cannot be read."""
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ def sample(
 ) -> tuple[Iterator[StoredRecord], Collection[TopicPartition]]:
     """The newest records of a topic, from all of its partitions; errors as for ``existing_topic``.
 
-    They are fewer than ``count`` where transactions ended in between.
+    There may be fewer than ``count``, as transaction markers take offsets.
 
     Returns:
         The records, and the partitions without a leader, which are left out.
@@ -96,9 +96,9 @@ def sample(
 def identified(
     topic: str, records: Iterable[StoredRecord], schemes: SchemeTable, mask: Mask = NO_MASK
 ) -> Identification:
-    """What some records of a topic are; nothing that they contain makes this raise.
+    """The kinds of some records of a topic; no content makes this raise.
 
-    ``cases`` have the names as they are, without the mask: a table needs them.
+    ``cases`` have unmasked names, which a table needs.
     """
     found = Identification(topic)
     for record in records:
@@ -136,6 +136,6 @@ def _count(found: Identification, record: StoredRecord, schemes: SchemeTable, ma
 
 
 def _add(counter: Counter[str], name: str) -> None:
-    """Count a name, of which there is a bounded number."""
+    """Count a name, unless there are too many."""
     name = name[:_LONGEST_NAME]
     counter[name if name in counter or len(counter) < _DISTINCT else _REST] += 1

@@ -35,13 +35,13 @@ class Network:
     connection: Connection
     topology: Topology
     job: JobConfiguration | None = None
-    """The job of the settings; None if options say it all."""
+    """The job of the settings; None without a settings file."""
     mask: Mask = NO_MASK
 
     def required_job(self) -> JobConfiguration:
         """The job of the settings; raises ``UsageError`` without settings."""
         if self.job is None:
-            raise UsageError("there is no job without a settings file", hint="name it with -c FILE")
+            raise UsageError("this needs the job's settings", hint="name it with -c FILE")
         return self.job
 
     def checked_manager(self, name: str) -> str:
@@ -59,7 +59,7 @@ class Network:
 
 
 def check_topics(cluster: Cluster, topics: Iterable[str]) -> None:
-    """Raises ``EnvironmentFault`` if a topic of queue managers does not exist."""
+    """Raise ``EnvironmentFault`` if a topic of queue managers does not exist."""
     wanted = set(topics)
     missing = sorted(wanted - set(cluster.partitions(wanted)))
     if missing:
@@ -79,7 +79,7 @@ def queue_names(topology: Topology, queue_manager: str) -> list[str]:
 
 
 def unknown(message: str, name: str, known: Collection[str]) -> UsageError:
-    """The error about a name that nothing has."""
+    """The error about an unknown name."""
     listed = f"one of {', '.join(known)}" if known else "there is none"
     return UsageError(message, hint=did_you_mean(name, known) or listed)
 
@@ -88,7 +88,7 @@ def read_network(config: Path | None, bootstrap_server: str, files: Sequence[str
     """The network of a settings file, or of a broker and definitions without a file.
 
     Raises:
-        UsageError: The options do not go together, or the settings have no queue managers.
+        UsageError: The options exclude each other, or the settings have no queue managers.
         ConfigurationError: The settings or the definitions have errors.
     """
     if not (bootstrap_server or files):
@@ -96,7 +96,7 @@ def read_network(config: Path | None, bootstrap_server: str, files: Sequence[str
     if config is not None or not (bootstrap_server and files):
         raise UsageError(
             "either -c FILE, or --bootstrap-server and --topology together",
-            hint="with -c FILE broker and definitions are those of the file",
+            hint="-c FILE excludes --bootstrap-server and --topology",
         )
     return Network(Connection(bootstrap_servers=bootstrap_server), read_definitions(files))
 
@@ -112,7 +112,7 @@ def network_of_settings(config: Path | None) -> Network:
     settings = read_settings(path)
     if settings.topology is None:
         raise UsageError(
-            f"{path} names no definitions of queue managers",
+            f"{path} has no definitions of queue managers",
             hint="name MQSC scripts, networks and bindings as files in [topology]",
         )
     return Network(settings.job.connection, settings.topology, settings.job, settings.mask)

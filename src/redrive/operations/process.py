@@ -23,7 +23,7 @@ _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def this_user() -> str:
-    """The user of this process, ``user@host``; in a container without names, the user's number."""
+    """The user of this process, ``user@host``; the user's number if it has no name."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):
@@ -32,17 +32,17 @@ def this_user() -> str:
 
 
 def process_file(directory: Path, share: Share, ending: str) -> Path:
-    """A file by which the process of one instance is found; ``ending`` such as ``.pid``."""
+    """The path of a file of one instance's process; ``ending`` such as ``.pid``."""
     name = "redrive" if share.total == 1 else f"redrive-{share.number}-of-{share.total}"
     return directory / f"{name}{ending}"
 
 
 class PidFile:
-    """The file that tells which process runs a job in a folder.
+    """The file that names the process that runs a job in a folder.
 
-    The process keeps the file locked, so a file that a killed process left behind is no obstacle,
-    and a number that now belongs to some other process is never signalled. Whoever asks for the
-    owner takes a shared lock, which many may hold at once and which is not the owner's.
+    The process keeps the file locked. So a file that a killed process left behind does not matter,
+    and a process that was given the same number later is never signalled. A reader takes a shared
+    lock, which many may hold at once.
     """
 
     def __init__(self, directory: Path, share: Share) -> None:
@@ -54,7 +54,8 @@ class PidFile:
     def held(cls, configuration: JobConfiguration) -> Iterator[Self]:
         """The file of a job that runs in this process, for as long as it does.
 
-        If the job takes over, a process that holds the file keeps it, and ends once it is fenced.
+        With ``on_conflict = "take over"`` another process keeps the file until it is fenced and
+        ends.
 
         Raises:
             AlreadyRunningError: Another process runs a job with this share in this folder.
@@ -69,25 +70,25 @@ class PidFile:
             pid_file._release()
 
     def owner(self) -> int | None:
-        """The process that runs the job; None if none does."""
+        """The process that runs the job; None if there is none."""
         try:
             with self.path.open("r") as file:
                 if _lock(file, fcntl.LOCK_SH):
                     return None
                 pid = int(file.read().strip() or 0)
-                # A child of a process that was killed may have inherited its lock.
+                # A child of a killed process may have inherited its lock.
                 return pid if pid > 0 and machine.runs(pid) else None
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
 
     def check(self) -> None:
-        """Raises ``AlreadyRunningError`` if another process runs the job."""
+        """Raise ``AlreadyRunningError`` if another process runs the job."""
         owner = self.owner()
         if owner is not None:
             raise AlreadyRunningError(
                 f"process {owner} already runs this job in {self.path.parent}",
                 hint="stop it, or give this one another share: --instance 2/2 beside 1/2; "
-                'with on_conflict = "take over" it would end in favour of this one',
+                'with on_conflict = "take over" this one would replace it',
             )
 
     def _acquire(self) -> None:
@@ -95,12 +96,12 @@ class PidFile:
             self._file = self._write()
         except OSError as error:
             raise EnvironmentFault(
-                f"{self.path} can't be written: {error.strerror}",
-                hint="make room there, or give the job another folder",
+                f"{self.path} cannot be written: {error.strerror}",
+                hint="free disk space there, or give the job another folder",
             ) from error
 
     def _write(self) -> IO[str]:
-        # Locked before it gets its name: the file never exists without its owner.
+        # Lock the file before it gets its name, so that it never exists without its owner.
         scratch = self.path.with_suffix(f".pid.{os.getpid()}")
         file = scratch.open("w")
         _lock(file, fcntl.LOCK_EX)
@@ -113,7 +114,7 @@ class PidFile:
         if self._file is None:
             return
         with suppress(OSError):
-            # The name may belong to a process that has taken over.
+            # The name may belong to a process that took over.
             if os.path.samestat(self.path.stat(), os.fstat(self._file.fileno())):
                 self.path.unlink()
         self._file.close()
@@ -129,7 +130,7 @@ def _lock(file: IO[str], kind: int) -> bool:
 
 
 def check_directory(directory: Path) -> None:
-    """Make the job's folder; raises ``EnvironmentFault`` if it can't be written."""
+    """Create the job's folder; raises ``EnvironmentFault`` if it cannot be written."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         reason = "" if os.access(directory, os.W_OK | os.X_OK) else "permission denied"
@@ -137,8 +138,8 @@ def check_directory(directory: Path) -> None:
         reason = (error.strerror or str(error)).lower()
     if reason:
         raise EnvironmentFault(
-            f"the job's folder {directory} can't be written: {reason}",
-            hint="name another one as directory in [application], or with --directory",
+            f"the job's folder {directory} cannot be written: {reason}",
+            hint="set another directory in [application], or by --directory",
         )
 
 
@@ -146,14 +147,13 @@ def check_directory(directory: Path) -> None:
 def handling_signals(
     stop: Callable[[str], None], restart: Callable[[], None] | None
 ) -> Iterator[None]:
-    """Turns signals into requests to the job: SIGTERM and SIGINT stop it, SIGHUP restarts it.
+    """Turn signals into requests to the job: SIGTERM and SIGINT stop it, SIGHUP restarts it.
 
-    A second signal changes nothing: the running batch ends, then the process. Signals that come
-    while the process ends, after the job, are ignored: they ask for what is happening. Without
-    ``restart`` SIGHUP stops the job too.
+    A second signal changes nothing: the running batch ends, then the process. Signals after the end
+    of the job are ignored. Without ``restart`` SIGHUP stops the job too.
 
-    A thread makes the requests: Python runs signal handlers in the main thread only, and not while
-    a call of a client keeps it.
+    A thread makes the requests, because Python runs signal handlers in the main thread only, and
+    not while a client's call blocks it.
     """
     asked: list[int] = []
     listening, hearing = os.pipe()
@@ -169,7 +169,7 @@ def handling_signals(
         os.close(listening)
 
     thread = threading.Thread(target=listen, name="redrive-signals", daemon=True)
-    # Python writes to the wake-up pipe which signal came only if the signal has a handler.
+    # Python writes a signal to the wake-up pipe only if it has a handler.
     signals = (*_STOP_SIGNALS, signal.SIGHUP)
     before = {one: signal.signal(one, lambda *_: None) for one in signals}
     before_fd = signal.set_wakeup_fd(hearing, warn_on_full_buffer=False)

@@ -1,4 +1,4 @@
-"""A put by MQ names, as an application does it that is connected to a queue manager."""
+"""A put by MQ names, like that of an application connected to a queue manager."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from redrive.topology.names import NO_NAMES, Names, put_topic
 _ACTIVITY: Final = 0x00000004
 """MQRO_ACTIVITY."""
 _AS_QUEUE_IS_DEFINED: Final = 2
-"""MQPER_PERSISTENCE_AS_Q_DEF, what MQMD has unless an application says more."""
+"""MQPER_PERSISTENCE_AS_Q_DEF, the default in MQMD."""
 _PRIORITY_AS_QUEUE_IS_DEFINED: Final = -1
 """MQPRI_PRIORITY_AS_Q_DEF, likewise."""
 _APPLICATION: Final = "redrive put"
@@ -35,7 +35,7 @@ _IDENTITY: Final = ("UserIdentifier", "AccountingToken", "ApplIdentityData")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMessage:
-    """What an application says about a message, besides its body."""
+    """What an application sets in a message, except its body."""
 
     queue: str
     """ObjectName."""
@@ -50,30 +50,31 @@ class NewMessage:
     expiry: int | None = None
     """Tenths of a second after which the message is dropped; None for never."""
     report: int = 0
-    """What it asks to be told: sum of MQRO options."""
+    """The reports it asks for: sum of MQRO options."""
     reply_to: Names = NO_NAMES
     """ReplyToQ and ReplyToQMgr."""
     bind: str = ""
-    """Name of the open that the put belongs to, for which a cluster queue is chosen once."""
+    """Name of the open that the put belongs to, which chooses a cluster queue once."""
     properties: Sequence[tuple[str, str]] = ()
     """Names and values; ``JMS_IBM_MQMD_...`` are fields of the message descriptor."""
     user: str = ""
-    """Who puts it, for UserIdentifier; empty if the message only follows definitions."""
+    """Who puts it, for UserIdentifier; empty in a trace."""
     new_msg_id: bool = False
-    """Whether a MsgId among the properties gives way to a new one (MQPMO_NEW_MSG_ID)."""
+    """Whether a new MsgId replaces that of the properties (MQPMO_NEW_MSG_ID)."""
     new_correl_id: bool = False
     """Whether each message gets a new CorrelId (MQPMO_NEW_CORREL_ID)."""
     sets_identity: bool = False
-    """Whether the properties are its identity context (MQPMO_SET_IDENTITY_CONTEXT)."""
+    """Whether its properties set the identity context (MQPMO_SET_IDENTITY_CONTEXT)."""
 
     def headers(self) -> Headers:
         """The headers of the record.
 
-        MsgId, PutDate and PutTime are made by the job when it puts the message.
+        The job sets MsgId, PutDate and PutTime when it puts the message.
 
         Raises:
-            UsageError: A property has a reserved name, or is no field, or has no value of its type,
-                or is of the identity context, which the message does not set.
+            UsageError: A property has a reserved name, names no field, or has a value of another
+            type,
+                or is of the identity context without ``sets_identity``.
         """
         own_properties = [_property(*one) for one in self.properties]
         names = {name for name, _ in own_properties}
@@ -86,23 +87,25 @@ class NewMessage:
         identity = [name for name in _IDENTITY if MQMD[name].header in names]
         if identity and not self.sets_identity:
             raise UsageError(
-                f"property {MQMD[identity[0]].header}: {identity[0]} is made by the put",
+                f"property {MQMD[identity[0]].header}: {identity[0]} is set by the put",
                 hint="with --set-identity the put takes it from the properties",
             )
         kept = (pair for pair in own_properties if pair[0] not in replaced)
         return [*self._names(), *fields, *kept]
 
     def reports_in_vain(self) -> list[str]:
-        """Reports that the message asks for and does not get (MQMD, field Report), in sentences."""
+        """Sentences about reports that the message asks for and will not get."""
         fields = dict(self.headers())
         options = ReportOptions(read_long(fields.get(MQMD["Report"].header)))
         lost = []
         if options.value & _ACTIVITY:
             lost.append("no report of activity will be made")
         if options.asks_for(ReportKind.DELIVERY):
-            lost.append("no report of delivery will be made: Kafka does not tell who read a record")
+            lost.append(
+                "no report of delivery will be made: Kafka does not record who read a message"
+            )
         if any(map(options.asks_for, ReportKind)) and not fields.get(MQMD["ReplyToQ"].header):
-            lost.append("no report will be made: the message has no ReplyToQ to which it would go")
+            lost.append("no report will be made: the message has no ReplyToQ")
         return lost
 
     def _names(self) -> Iterator[tuple[str, bytes]]:
@@ -144,7 +147,7 @@ def names_of(headers: Headers) -> Names:
 
 
 def putting_user(network: Network) -> str:
-    """The user of a put: the one that signs in to Kafka, else that of the operating system."""
+    """The user of a put: that of the Kafka connection, else that of the operating system."""
     if network.connection.sasl_username:
         return network.connection.sasl_username
     try:
@@ -154,7 +157,7 @@ def putting_user(network: Network) -> str:
 
 
 def checked_put_topic(network: Network, queue_manager: str) -> str:
-    """The topic of puts to a queue manager, both of which exist; errors as for ``check_topics``."""
+    """The topic of puts to a queue manager; errors as for ``check_topics``."""
     topic = put_topic(network.checked_manager(queue_manager))
     with network.cluster() as cluster:
         check_topics(cluster, [topic])
@@ -162,10 +165,10 @@ def checked_put_topic(network: Network, queue_manager: str) -> str:
 
 
 def put(network: Network, topic: str, message: NewMessage, body: bytes, *, count: int) -> Delivery:
-    """Put a message, as often as wanted; errors as for ``NewMessage.headers``.
+    """Put a message ``count`` times; errors as for ``NewMessage.headers``.
 
     Returns:
-        Where the messages lie, and what the cluster said if not all of them do.
+        The positions of the messages, and the cluster's answer if not all of them were written.
     """
     key = None if message.key is None else message.key.encode()
     record = OutputRecord(topic, key, body, message.headers(), int(time.time() * 1000))

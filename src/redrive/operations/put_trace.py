@@ -1,4 +1,4 @@
-"""The route of one put for display: what the job would do with it, and why."""
+"""The path of a put, for display: what the job would do with it, and why."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _ON_A_QUEUE: Final = "on a queue"
 _DEAD_LETTER: Final = "on a dead-letter queue"
 _PUBLISHED: Final = "published"
 _HELD: Final = "stays on a transmission queue"
-"""Ends of a message; others have the name of the job's result."""
+"""Descriptions of ends; others have the name of the job's result."""
 
 _NOW: Final = 1_000_000_000_000
-"""Milliseconds since 1970; a put is as old as its decision, whenever that is."""
+"""Milliseconds since 1970; the put has the time of its decision, so any time will do."""
 _MOVING: Final = {SourceKind.PUTS, SourceKind.RETRIES}
-"""Kinds of topics that the job puts from; remaining messages wait for an operator."""
+"""Kinds of topics that the job reads; remaining messages wait for an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _End:
 
 
 class PutTracer:
-    """Follows puts on one topology, by the deciders of a job with its definitions."""
+    """Traces puts on a topology, by the deciders of a job with its definitions."""
 
     def __init__(
         self,
@@ -90,22 +90,22 @@ class PutTracer:
         facts: Facts,
         triggers: Mapping[str, Trigger],
     ) -> Self:
-        """A tracer for a cluster that has the topics of the layout and is in good order."""
+        """A tracer for a healthy cluster that has the topics of the layout."""
         assumed = AssumedCluster({*deciders, *(one.topic for one in topics_of(topology))})
         tracer = cls(topology, deciders, facts, assumed.answers, triggers)
         tracer._assumed = assumed
         return tracer
 
     def takes_puts(self, queue_manager: str) -> bool:
-        """Whether a job with these definitions reads what is put on a queue manager."""
+        """Whether a job with these definitions reads the puts to a queue manager."""
         return put_topic(queue_manager) in self._deciders
 
     def trace(
         self, at: str, message: NewMessage, body: bytes = b"", *, offset: int = 0
     ) -> ResolutionTrace:
-        """Follow a put that is made on a manager.
+        """Trace a put at a manager.
 
-        ``offset`` is where it lies on the intake, which decides among equal cluster queues.
+        ``offset`` is its offset on the intake, which chooses among equal cluster queues.
 
         Raises:
             UsageError: The job does not read the manager's intake; else as for
@@ -114,8 +114,8 @@ class PutTracer:
         topic = put_topic(at)
         if not self.takes_puts(at):
             raise UsageError(
-                f"no job here reads what is put on {at}",
-                hint="the bindings say that its topics are on another Kafka cluster",
+                f"this job does not read puts to {at}",
+                hint="by the bindings, its topics are on another Kafka cluster",
             )
         put = OutputRecord(topic, None, body, message.headers(), _NOW)
         found = self._trace(self._walk(put, offset))
@@ -143,16 +143,16 @@ class PutTracer:
             return
         if assumed.present:
             names = ", ".join(sorted(assumed.present))
-            yield f"these topics exist and take what is written: {names}"
+            yield f"these topics exist and accept messages: {names}"
         if assumed.missing:
             names = ", ".join(sorted(assumed.missing))
-            yield f"these topics do not exist, as no definition makes them: {names}"
+            yield f"these topics do not exist, as no definition needs them: {names}"
         if assumed.not_full:
             yield f"no queue is full: {', '.join(sorted(assumed.not_full))}"
         self._facts.doubt(assumed.present | assumed.missing)
         assumed.present, assumed.missing, assumed.not_full = set(), set(), set()
 
-    # From hops to words
+    # Texts about hops
 
     def _trace(self, way: Walk) -> ResolutionTrace:
         hops = way.way()
@@ -182,7 +182,7 @@ class PutTracer:
     def _visits(self, hops: tuple[Hop, ...]) -> tuple[tuple[Visit, ...], Explanation]:
         """The managers in order, and the explanation of the last put.
 
-        Names that come back to a manager are explained once: the rest is the same again.
+        If names reach a manager again they are explained once, as the rest repeats.
         """
         visits: list[Visit] = []
         explained = Explanation(visits=())
@@ -238,7 +238,7 @@ class PutTracer:
         return self._end_on_topic(written.record.topic, str(final))
 
     def _kept_queue(self, hops: tuple[Hop, ...]) -> str:
-        """The queue on which a message counts that its receiver could put nowhere."""
+        """The queue of an undeliverable message."""
         read = [hop.record.topic for hop in hops if hop.kind is SourceKind.PUTS]
         source = self._sources[read[-1]]
         return source.place if source.role is TopicRole.TRANSMISSION else ""
@@ -255,7 +255,7 @@ class PutTracer:
             return f"transmission queue {queue} of {manager} has GET(DISABLED): its channel stops"
         if source.to:
             start = f"redrive channel start {' '.join(source.channel)}"
-            return f"nothing moves what {queue} of {manager} keeps until it is asked to ({start})"
+            return f"{queue} of {manager} keeps its messages until a trigger ({start})"
         return source.resting.because if source.resting else ""
 
     def _caused(self, way: Walk, condition: str = "") -> Iterator[Caused]:
@@ -287,7 +287,7 @@ class PutTracer:
 
 
 def assuming_tracer(topology: Topology, states: States = NO_STATES) -> PutTracer:
-    """A tracer that assumes a cluster in good order."""
+    """A tracer that assumes a healthy cluster."""
     facts = Facts(lambda: 0.0)
     factory = DeciderFactory(_job(topology), facts)
     deciders, triggers = factory.deciders(states), factory.triggers(states)
@@ -295,7 +295,7 @@ def assuming_tracer(topology: Topology, states: States = NO_STATES) -> PutTracer
 
 
 def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
-    """A tracer that asks the cluster as the job would, as far as this user can see."""
+    """A tracer that asks the cluster as the job would, as far as this user may."""
     job = network.job or _job(network.topology)
     states = read_states(network.job, cluster) if network.job else NO_STATES
     facts = Facts(lambda: 0.0)
@@ -304,7 +304,7 @@ def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
 
     def answers(questions: Questions) -> Answers:
         found = cluster_facts.answers(questions)
-        # The job's rights count, not the putter's.
+        # The job's rights count, not the user's.
         topics = {name: replace(one, may_write=True) for name, one in found.topics.items()}
         return replace(found, topics=topics)
 
@@ -313,7 +313,7 @@ def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
 
 
 def _job(topology: Topology) -> JobConfiguration:
-    """A job that does nothing but route puts by some definitions."""
+    """A job that only carries out puts by some definitions."""
     return JobConfiguration(
         application="redrive",
         connection=Connection(bootstrap_servers=""),

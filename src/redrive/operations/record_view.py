@@ -1,7 +1,7 @@
-"""One record of a topic for people: its failure, and every header.
+"""One record of a topic for display: its failure, and every header.
 
-Only a mask hides anything. Numbers that a scheme writes in bytes are shown as numbers, and headers
-keep their order.
+Only the mask hides anything. Numbers in binary headers are shown as numbers, and headers keep their
+order.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ class ShownHeader:
     name: str
     raw: bytes | None
     scheme: str
-    """The scheme it belongs to; ``redrive`` for Redrive's own; empty for any other."""
+    """Its scheme; ``redrive`` for Redrive's own headers; empty for others."""
     number: int | None
-    """The number that the scheme writes in these bytes; None if it is a text."""
+    """Its value as a number, if the scheme writes one in binary; else None."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
-    """A record, and what it says."""
+    """A record and its interpretation."""
 
     record: StoredRecord
     view: DeadLetterView
     profile: DeadLetterProfile
     headers: tuple[ShownHeader, ...]
     unreadable: tuple[str, ...]
-    """Fields that can't be read, as sentences."""
+    """Sentences about fields that cannot be read."""
     body: bytes | None
     """The value without an MQDLH, or the payload of an envelope."""
     decoded: Decoded | None = None
-    """The body by its schema; None if it has none, or there is no registry."""
+    """The body decoded by its schema; None without a schema or registry."""
 
     @classmethod
     def of(
@@ -77,9 +77,9 @@ class RecordView:
         mask: Mask = NO_MASK,
         registry: SchemaRegistry | None = None,
     ) -> Self:
-        """What a record says; nothing that it contains makes this raise.
+        """Interpret a record; no content makes this raise.
 
-        Numbers that a scheme writes in bytes are shown, unless the mask hides their header.
+        Numbers in binary headers are shown, unless the mask hides the header.
         """
         key, value, headers = record.key, record.value, record.headers
         profile = decode_dead_letter(value, headers, key=key, schemes=schemes)
@@ -99,7 +99,7 @@ class RecordView:
     def _masked(self, mask: Mask) -> Self:
         record, profile = self.record, self.profile
         view = masked_view(self.view, profile, mask)
-        fields = {name: mask.plain(told) for name, told in profile.fields.items()}
+        fields = {name: mask.plain(value) for name, value in profile.fields.items()}
         if view.origin.topic == MASK:
             fields["DESTQ"] = MASK
         return replace(
@@ -141,19 +141,19 @@ class RecordView:
 
 
 def _own_problems(headers: Headers) -> Iterator[str]:
-    """Redrive's own headers that can't be read, and what was cut from a copy."""
-    if told := own.unreadable(headers):
-        yield told
+    """Redrive's own headers that cannot be read, and notes about a truncated copy."""
+    if problem := own.unreadable(headers):
+        yield problem
     mine = own.read_own(headers)
     if mine.cut:
         yield cut_sentence(mine.cut, mine.origin)
 
 
 def masked_view(view: DeadLetterView, profile: DeadLetterProfile, mask: Mask) -> DeadLetterView:
-    """What a dead letter says, without secrets.
+    """The fields of a dead letter, masked.
 
-    What an exception says may quote the message, and any part of a scheme of a user's own may. What
-    a hidden header tells is hidden wholly; a number then counts as not told.
+    Exceptions may quote the message, and so may any part of a user's scheme. A field that comes
+    from a hidden header is hidden as a whole; a number then counts as missing.
     """
     hidden = {
         name
@@ -164,13 +164,13 @@ def masked_view(view: DeadLetterView, profile: DeadLetterProfile, mask: Mask) ->
     }
     if view.scheme == REDRIVE.name and mask.hides(f"{DLH_PREFIX}DestQName"):
         hidden.add("origin.topic")
-    if "error.class" in hidden:  # the root is the same where no other is told
+    if "error.class" in hidden:  # the root class is the same unless the scheme has another
         hidden.add("error.root_class")
 
-    def shown(name: str, told: Any) -> Any:  # noqa: ANN401 - a text or a number
+    def shown(name: str, value: Any) -> Any:  # noqa: ANN401 - a text or a number
         if name in hidden:
-            return MASK if isinstance(told, str) else None
-        return mask.plain(told)
+            return MASK if isinstance(value, str) else None
+        return mask.plain(value)
 
     def origin(one: Origin) -> Origin:
         return Origin(*(shown(name, getattr(one, name.partition(".")[2])) for name in _ORIGIN))
@@ -185,7 +185,7 @@ def masked_view(view: DeadLetterView, profile: DeadLetterProfile, mask: Mask) ->
 
 
 def masked_sentence(sentence: str, headers: Headers, mask: Mask) -> str:
-    """A sentence about what is odd, without what it quotes of a hidden header.
+    """A sentence about an unreadable field, without the value of a hidden header.
 
     It may begin with the name of a header and end in the value of that header.
     """
@@ -200,13 +200,14 @@ def record_place(text: str) -> tuple[TopicPartition, int]:
     found = _PLACE.fullmatch(text)
     if found is None:
         raise UsageError(
-            f"{text!r} is no place of a record", hint="topic:partition:offset, such as orders:0:42"
+            f"{text!r} is not the position of a record",
+            hint="topic:partition:offset, such as orders:0:42",
         )
     return TopicPartition(found[1], int(found[2])), int(found[3])
 
 
 def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRecord:
-    """The record at a place; raises ``EnvironmentFault`` if there is none, or not any more."""
+    """The record at a position; raises ``EnvironmentFault`` if it does not exist or was deleted."""
     count = existing_topic(cluster, lane.topic)
     if lane.partition >= count:
         raise EnvironmentFault(
@@ -224,8 +225,8 @@ def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRe
             return record
     raise EnvironmentFault(
         f"there is no record at {lane}:{offset}",
-        hint=f"the partition holds offsets {extent.first} to {extent.end - 1}; some are marks of"
-        " transactions, others were removed by retention or compaction",
+        hint=f"the partition holds offsets {extent.first} to {extent.end - 1}; some are transaction"
+        " markers, others were removed by retention or compaction",
     )
 
 
@@ -240,15 +241,13 @@ def find_by_key(cluster: Cluster, topic: str, key: bytes) -> StoredRecord:
     if found is None:
         raise EnvironmentFault(
             f"no record of {topic} has this key",
-            hint="; ".join(
-                [*without_leader(silent), "a key that is no text is given as 0x and hex digits"]
-            ),
+            hint="; ".join([*without_leader(silent), "write a binary key as 0x and hex digits"]),
         )
     return found
 
 
 def existing_topic(cluster: Cluster, topic: str) -> int:
-    """The number of partitions of a topic; raises ``EnvironmentFault`` if there is none."""
+    """The number of partitions of a topic; raises ``EnvironmentFault`` if it does not exist."""
     topics = cluster.topics()
     if topic not in topics:
         raise EnvironmentFault(
@@ -259,7 +258,7 @@ def existing_topic(cluster: Cluster, topic: str) -> int:
 
 
 def body_text(value: bytes) -> str | None:
-    """A body as text, JSON with indents; None if it is not text."""
+    """A body as text, JSON indented; None if it is not text."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -283,8 +282,8 @@ def _header(name: str, raw: bytes | None, profile: DeadLetterProfile) -> ShownHe
 def _number(scheme: Scheme, name: str, raw: bytes | None) -> int | None:
     parts: Iterator[str | int | None] = (
         part.read(raw)
-        for told in scheme.parts.values()
-        for part in told
+        for parts in scheme.parts.values()
+        for part in parts
         if part.header == name and raw is not None and not part.is_wordy
     )
     return next((found for found in parts if isinstance(found, int)), None)

@@ -1,6 +1,6 @@
 """Reload settings and rules of a running job.
 
-The request is a signal to the process; the answer is a file beside its pid file.
+The request is a signal to the process; the answer is a file next to its pid file.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ class RestartAnswer:
     """The result of one request to restart."""
 
     number: int
-    """How many requests this process has answered, this one included."""
+    """How many requests this process has answered, including this one."""
     pid: int
     message: str = ""
     """Why the job keeps its old settings; empty if it took the new ones."""
     hint: str = ""
     findings: Sequence[str] = field(default_factory=list)
-    """What is wrong with the new settings, each with its place."""
+    """The findings in the new settings."""
     changed: Sequence[str] = field(default_factory=list)
-    """Handlers that are new, or whose table or schemes mean something else than before."""
+    """Handlers that are new, or whose table or schemes changed in meaning."""
     unchanged: Sequence[str] = field(default_factory=list)
-    """Handlers for which they mean the same as before."""
+    """Handlers whose table and schemes have the same meaning as before."""
     is_new_run: bool = False
-    """Whether the query was begun again: more than rules tables changed, or nothing."""
+    """Whether the query was restarted, as not only rules tables changed, or nothing."""
 
 
 class RestartRecord:
-    """Publishes the result of the last restart, in a file beside the pid file."""
+    """Publishes the result of the last restart, in a file next to the pid file."""
 
     def __init__(self, directory: Path, share: Share) -> None:
         self.path = process_file(directory, share, ".restart.json")
@@ -52,12 +52,12 @@ class RestartRecord:
         self._number = 0
 
     def ask(self) -> None:
-        """Records who is about to request a restart, for the kept tables."""
-        with suppress(OSError):  # a user who may signal the job need not be able to write here
+        """Record who is about to request a restart, for the kept tables."""
+        with suppress(OSError):  # a user who may signal the job may lack the right to write here
             self._asking.write_text(this_user())
 
     def asked_by(self) -> str:
-        """The user that requested the coming restart; empty for a plain signal."""
+        """The user who requested the coming restart; empty for a plain signal."""
         try:
             name = self._asking.read_text()
             self._asking.unlink()
@@ -73,7 +73,7 @@ class RestartRecord:
             return None
 
     def forget(self) -> None:
-        """Removes what an earlier process left."""
+        """Remove the answer of an earlier process."""
         self.path.unlink(missing_ok=True)
         self._asking.unlink(missing_ok=True)
 
@@ -85,7 +85,7 @@ class RestartRecord:
         unchanged: Sequence[str] = (),
         is_new_run: bool = False,
     ) -> None:
-        """Answers a request, with a refusal or with what changed: see ``RestartAnswer``."""
+        """Answer a request, with a refusal or with what changed: see ``RestartAnswer``."""
         self._number += 1
         found = refusal.diagnostics if isinstance(refusal, ConfigurationError) else ()
         answer = RestartAnswer(
@@ -106,7 +106,7 @@ class RestartRecord:
 def changed_tables(
     before: JobConfiguration, after: JobConfiguration
 ) -> tuple[list[str], list[str]]:
-    """Names of handlers that are new, or changed in meaning (table, schemes), and of the rest."""
+    """Names of handlers that are new or changed in meaning (table, schemes), and of the rest."""
     known = {handler.identity.name: meaning_of(handler, before) for handler in before.handlers}
     changed: list[str] = []
     unchanged: list[str] = []
@@ -118,7 +118,7 @@ def changed_tables(
 
 
 def meaning_of(handler: HandlerConfiguration, job: JobConfiguration) -> str:
-    """What decides for a handler, as the control topic has it: hashes of its table and the schemes.
+    """The meaning of a handler's table and schemes, as the control topic has it: their hashes.
 
     Raises:
         ConfigurationError: The table has errors.
@@ -127,7 +127,7 @@ def meaning_of(handler: HandlerConfiguration, job: JobConfiguration) -> str:
 
 
 def running_process(job: JobConfiguration) -> int:
-    """The process that runs a job; raises ``EnvironmentFault`` if none does."""
+    """The process that runs a job; raises ``EnvironmentFault`` if there is none."""
     pid = PidFile(job.directory, job.share).owner()
     if pid is None:
         raise EnvironmentFault(
@@ -139,7 +139,7 @@ def running_process(job: JobConfiguration) -> int:
 def restart(job: JobConfiguration, *, timeout: float) -> RestartAnswer:
     """Ask a running job to read its settings and tables again.
 
-    It waits for the answer for ``timeout`` seconds.
+    It waits up to ``timeout`` seconds for the answer.
 
     Raises:
         EnvironmentFault: No job runs, it ended, or it has not answered in time.
@@ -151,7 +151,7 @@ def restart(job: JobConfiguration, *, timeout: float) -> RestartAnswer:
     try:
         os.kill(pid, signal.SIGHUP)
     except OSError as error:
-        raise EnvironmentFault(f"process {pid} can't be signalled: {error.strerror}") from error
+        raise EnvironmentFault(f"process {pid} cannot be signalled: {error.strerror}") from error
     deadline = time.monotonic() + timeout
     while True:
         answer = record.read()
@@ -162,6 +162,6 @@ def restart(job: JobConfiguration, *, timeout: float) -> RestartAnswer:
         if time.monotonic() > deadline:
             raise EnvironmentFault(
                 f"the job has not answered within {timeout:g} s",
-                hint="a long batch may still be running; the log will say what became of it",
+                hint="a long batch may still be running; see the log for the result",
             )
         time.sleep(PAUSE)

@@ -1,8 +1,8 @@
-"""Messages that wait for a job, and those that topics will delete before they are handled.
+"""Waiting messages, and those that their topics will delete before they are handled.
 
-Kafka deletes whole segments, once their newest record is older than ``retention.ms``; so a message
+Kafka deletes whole segments once their newest record is older than ``retention.ms``; so a message
 is deleted at its own timestamp plus the retention at the earliest, and often later. Deletion by
-``retention.bytes`` can't be foreseen and is not looked at.
+``retention.bytes`` cannot be predicted and is ignored.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from redrive.messages import TopicPartition
 from redrive.operations.durations import duration
 
 FOREVER: Final = float("inf")
-"""Seconds that a topic keeps records which it never deletes for their age."""
+"""Retention in seconds of a topic that never deletes records for their age."""
 _HOUR: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """What waits on one topic."""
+    """The messages that wait on one topic."""
 
     topic: str
     is_own: bool
-    """Whether it is one of the job's own, where messages are parked or remain."""
+    """Whether it is one of the job's own topics, of parked or remaining messages."""
     messages: int
-    """Records that the job has not read yet, markers of transactions among them."""
+    """Records that the job has not read yet, including transaction markers."""
     retention: float | None
     """Seconds that the topic keeps a record; None if this user may not see its settings."""
     expiring: int = 0
-    """Those of the records that the topic deletes within the time that was asked for."""
+    """The records that the topic will delete within the alarm time."""
     first: float | None = None
-    """When the first of them may be deleted, in seconds since 1970; None if that is not known."""
+    """When the first of them may be deleted, in seconds since 1970; None if unknown."""
 
     def sentence(self, now: float) -> str:
-        """What an operator has to know of messages that expire; ``now`` in seconds since 1970."""
+        """A sentence about messages that expire; ``now`` in seconds since 1970."""
         kept = duration(self.retention or 0)
         when = ""
         if self.first is not None:
@@ -57,14 +57,14 @@ class Waiting:
 def waiting_on_topics(
     configuration: JobConfiguration, cluster: Cluster, now: float
 ) -> tuple[Waiting, ...]:
-    """What waits on each topic that a job reads; ``now`` in seconds since 1970.
+    """The messages that wait on each topic that a job reads; ``now`` in seconds since 1970.
 
-    A message counts as expiring if its topic deletes it within ``retention_alarm`` hours. Of a
-    topic that keeps records for less than twice as long it counts in the second half of its life:
-    else all that is there would count at once.
+    A message counts as expiring if its topic deletes it within ``retention_alarm`` hours. If a
+    topic keeps records for less than twice as long, a message counts in the second half of that
+    time; otherwise all messages would count at once.
 
     Returns:
-        The topics that exist; partitions that no broker leads count nothing.
+        The existing topics; partitions without a leader count as empty.
     """
     read, own = _topics(configuration)
     cluster.topics()
@@ -92,7 +92,7 @@ def waiting_on_topics(
 
 
 def expiring_of(configuration: JobConfiguration, now: float) -> tuple[Waiting, ...]:
-    """The topics that delete messages before they are handled, as far as the broker answers.
+    """The topics that will delete messages before they are handled, as far as the broker answers.
 
     Arguments are as for ``waiting_on_topics``.
     """
@@ -143,7 +143,7 @@ def _bounds(
     kept: Mapping[str, float | None],
     now: float,
 ) -> dict[TopicPartition, int]:
-    """Up to where the records of partitions expire soon, where any that waits does."""
+    """The offsets up to which waiting records of partitions expire soon."""
     within = configuration.retention_alarm * _HOUR
     times = {}
     for lane, (start, end) in waiting.items():
@@ -167,5 +167,5 @@ def _first_deletions(
             retention = kept[record.lane.topic] or 0
             found.setdefault(record.lane, record.timestamp / 1000 + retention)
     except TransientFault:
-        return found  # when the others are deleted stays unknown
+        return found  # the deletion times of the others stay unknown
     return found

@@ -1,4 +1,4 @@
-"""The least set of rights with which a job does its work: one table, for people and for tests."""
+"""The minimal set of rights of a job: one table, for people and for tests."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _id = partial(Right, resource=Resource.TRANSACTIONAL_ID, operation="Write")
 
 
 def rights_of(job: JobConfiguration, targets: Sequence[str] = ()) -> tuple[Right, ...]:
-    """The rights that a job needs, each once, and those that it can do without.
+    """The rights that a job needs, each once, and optional ones.
 
-    ``targets`` are topics on which rules put messages beside those that tables and definitions
-    name; ``orders.*`` for all whose names begin with ``orders.``.
+    ``targets`` are topics that rules put to besides those that tables and definitions name;
+    ``orders.*`` stands for all whose names begin with ``orders.``.
     """
     found = [
         *_own(job.application),
@@ -42,28 +42,28 @@ def rights_of(job: JobConfiguration, targets: Sequence[str] = ()) -> tuple[Right
 def rights_to_start(job: JobConfiguration) -> tuple[Right, ...]:
     """The rights without which a job handles no message.
 
-    A target that may not be written to only makes the attempts of its own messages fail.
+    A target without the right to write only makes the attempts of its own messages fail.
     """
     return tuple(_own(job.application))
 
 
 def rights_to_read(job: JobConfiguration) -> tuple[Right, ...]:
-    """The rights on what is read; a topic without one only stops its own handler."""
+    """The rights on topics that are read; without one only its own handler stops."""
     return tuple(_sources(job))
 
 
 def check_start(job: JobConfiguration) -> None:
-    """Check that the cluster answers, lets the job in, and grants what a start needs.
+    """Check that the cluster answers, accepts the job's login, and grants what a start needs.
 
     Raises:
         UnreachableFault: No broker answers.
-        EnvironmentFault: One does, and refuses.
+        EnvironmentFault: A broker answers and refuses.
     """
     check_access(job.connection, rights_to_start(job), any_of=rights_to_read(job))
 
 
 def open_targets(job: JobConfiguration) -> tuple[str, ...]:
-    """The rules that put on topics which only messages name, as ``orders.rul:3``."""
+    """The rules that put to topics named only by messages, as ``orders.rul:3``."""
     if job.topology:
         return ()
     return tuple(
@@ -77,28 +77,33 @@ def open_targets(job: JobConfiguration) -> tuple[str, ...]:
 def _own(application: str) -> Iterator[Right]:
     prefix = own_prefix(application)
     own = partial(_topic, name=prefix, is_prefix=True)
-    yield own(operation="Create", purpose="makes its own topics at the first start")
-    yield own(operation="Read", purpose="reads what waits for another attempt, and the ledger's")
-    yield own(operation="Write", purpose="parks, keeps, notes outcomes and what runs")
+    yield own(operation="Create", purpose="creates its own topics at the first start")
+    yield own(
+        operation="Read", purpose="reads retries, remaining messages, outcomes and control entries"
+    )
+    yield own(
+        operation="Write",
+        purpose="writes retries, remaining messages, outcomes and control entries",
+    )
     yield own(
         operation="DescribeConfigs",
-        purpose="without it a wrong cleanup.policy of its own topics is not found",
+        purpose="without it a wrong cleanup.policy of its own topics is not detected",
         is_needed=False,
     )
     yield own(
         operation="Delete",
-        purpose="without it parked copies that are done with stay on the disk",
+        purpose="without it copies of finished retries stay on the disk",
         is_needed=False,
     )
     yield own(
         operation="Alter",
-        purpose="without it its own topics can't follow when a source gets more partitions",
+        purpose="without it its own topics cannot grow when a source gets more partitions",
         is_needed=False,
     )
     yield _group(name=application, operation="Read", purpose="commits its progress")
     name = instances_group(application)
-    yield _group(name=name, operation="Read", purpose="shows which instances live")
-    purpose = "emits, each process by an id of its own"
+    yield _group(name=name, operation="Read", purpose="registers running instances")
+    purpose = "writes in transactions, with one id for each process"
     yield _id(name=prefix, is_prefix=True, purpose=purpose)
 
 
@@ -106,7 +111,7 @@ def _sources(job: JobConfiguration) -> Iterator[Right]:
     handled = {handler.identity.topic for handler in job.handlers}
     routed = {one.topic for one in _layout(job) if one.is_read} if job.routes_puts else set[str]()
     for name in sorted(handled | routed):
-        yield _topic(name=name, operation="Read", purpose="handles what is on it")
+        yield _topic(name=name, operation="Read", purpose="reads its messages")
 
 
 def _targets(job: JobConfiguration, further: Iterable[str]) -> Iterator[Right]:
@@ -115,16 +120,16 @@ def _targets(job: JobConfiguration, further: Iterable[str]) -> Iterator[Right]:
     for name in sorted({*local, *further, *(one.topic for one in _layout(job))}):
         is_prefix = name.endswith("*")
         on = partial(_topic, name=name.removesuffix("*"), is_prefix=is_prefix)
-        yield on(operation="Write", purpose="puts messages on it")
+        yield on(operation="Write", purpose="puts messages to it")
         yield on(
             operation="DescribeConfigs",
-            purpose="without it Kafka's defaults are taken for its limits until it refuses",
+            purpose="without it Kafka's default limits are assumed until it refuses a message",
             is_needed=False,
         )
 
 
 def _group_topics(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Right]:
-    """Rights on the topics of groups, by what their names begin with."""
+    """Rights on the topics of groups, by the prefix of their names."""
     if not any(table_of(one).has_groups for one in job.handlers):
         return
     for target in targets:
@@ -133,15 +138,15 @@ def _group_topics(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Rig
         name = f"{before}{target.removesuffix('*')}{rest}"
         if "{group}" not in name:
             topics = partial(_topic, name=name, is_prefix=True)
-            yield topics(operation="Create", purpose="makes the topics of groups, by TO(GROUP)")
-            yield topics(operation="Write", purpose="puts rounds on the topics of groups")
+            yield topics(operation="Create", purpose="creates the topics of groups, by TO(GROUP)")
+            yield topics(operation="Write", purpose="puts rounds to the topics of groups")
 
 
 def _orders(job: JobConfiguration, targets: Iterable[str]) -> Iterator[Right]:
-    """Rights to see how far the consumers of targets are, where tables have ORDER(KEY)."""
+    """Rights to see the positions of the targets' consumers, where tables have ORDER(KEY)."""
     if not any(table_of(one).control.is_ordered for one in job.handlers):
         return
-    purpose = "without it a round counts as over 10 minutes after its put, by ORDER(KEY)"
+    purpose = "without it ORDER(KEY) counts a round as over 10 minutes after its put"
     yield _group(name="*", operation="Describe", purpose=purpose, is_needed=False)
     for target in targets:
         on = partial(_topic, name=target.removesuffix("*"), is_prefix=target.endswith("*"))
@@ -161,8 +166,8 @@ def _depths(job: JobConfiguration) -> Iterator[Right]:
                 topic = topology.bindings.topic(queue=queue, queue_manager=binding[0])
                 counted.append((one.consumer_group, topic))
     for group, topic in counted:
-        yield _group(name=group, operation="Describe", purpose="counts what its queue holds")
-        yield _topic(name=topic, operation="Read", purpose="counts what it holds, near its limit")
+        yield _group(name=group, operation="Describe", purpose="counts the messages of its queue")
+        yield _topic(name=topic, operation="Read", purpose="counts its messages near its limit")
 
 
 def _dynamic_queues(job: JobConfiguration) -> Iterator[Right]:
@@ -172,10 +177,11 @@ def _dynamic_queues(job: JobConfiguration) -> Iterator[Right]:
         if any(isinstance(queue, ModelQueue) for queue in manager.queues.values()):
             prefix = topic_name(queue="", queue_manager=manager.name)
             on = partial(_topic, name=prefix, is_prefix=True, is_needed=False)
-            yield on(operation="Write", purpose="without it puts on dynamic queues fail")
+            yield on(operation="Write", purpose="without it puts to dynamic queues fail")
             yield on(
                 operation="Delete",
-                purpose="without it the topics of dynamic queues stay when their lease has ended",
+                purpose="without it the topics of dynamic queues are not deleted when their"
+                " lease ends",
             )
 
 
@@ -184,10 +190,10 @@ def _putting_rules(handler: HandlerConfiguration) -> Iterator[Rule]:
 
 
 def _target(rule: Rule) -> str | None:
-    """The topic that a rule names; None if the message does."""
+    """The topic that a rule names; None if the message names it."""
     name = rule.forward_topic or rule.forward_queue
     if rule.forward_cluster:
-        return ""  # one of our own topics takes it
+        return ""  # one of our own topics is the target
     return None if rule.action is Action.RETRY or "&" in name else name
 
 

@@ -1,4 +1,4 @@
-"""Where the rules of a table put messages in a topology: targets that fail, and ways back."""
+"""Where rules put messages in a topology: failing targets and loops."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class _Problem(NamedTuple):
 def check_targets(
     table: RulesTable, text: str, tracer: PutTracer, queue: Names, *, name: str
 ) -> tuple[Diagnostic, ...]:
-    """Follow the puts of rules whose target the table itself tells.
+    """Trace the puts of rules whose target the table itself names.
 
-    The table has no errors; ``queue`` is the dead-letter queue, without a name if that is not
-    known. A queue manager that the tracer does not know has no finding.
+    The table has no errors; ``queue`` is the dead-letter queue, without a name if it is not known.
+    There are no findings about queue managers that the tracer does not know.
 
     Returns:
-        A warning for each rule whose puts fail or come back to the dead-letter queue over other
-        definitions, with a message that it applies to.
+        A warning for each rule whose puts fail or return to the dead-letter queue over other
+        definitions, with an example message.
     """
     if not tracer.takes_puts(queue.queue_manager):
         return ()
@@ -50,7 +50,7 @@ def check_targets(
                 severity=Severity.WARNING,
                 code=problem.code,
                 message=problem.message,
-                hint=f"redrive resolve --at {queue.queue_manager} shows the way",
+                hint=f"redrive resolve --at {queue.queue_manager} traces the put",
                 subject="FWDQ" if rule.action is Action.FWD else "ACTION",
                 witness=write_message(witness),
                 entry_line=rule.line,
@@ -60,7 +60,7 @@ def check_targets(
 
 
 def _witness(table: RulesTable, search: Search, index: int) -> Message | None:
-    """A message to which a rule applies, after failures of others perhaps."""
+    """A message to which a rule applies, possibly after failures of other rules."""
     keepers = (i for i, rule in enumerate(table.rules[:index]) if not rule.action.can_fail)
     with suppress(Undecided):
         return search.find(1 << index, bits_of(keepers))
@@ -68,7 +68,7 @@ def _witness(table: RulesTable, search: Search, index: int) -> Message | None:
 
 
 def _problem(rule: Rule, tracer: PutTracer, queue: Names) -> _Problem | None:
-    """What is wrong with the rule's puts, if anything is and the table tells where they go."""
+    """What is wrong with the rule's puts, if the table names the target; else empty."""
     target, manager = known_names(rule) if rule.action.can_fail else ("", None)
     if not target or manager is None:
         return None
@@ -82,8 +82,8 @@ def _problem(rule: Rule, tracer: PutTracer, queue: Names) -> _Problem | None:
             reason = f"{problem.code or ''} {problem.name}".strip()
             why = ": " + ", ".join(part for part in (reason, problem.detail) if part)
         return _Problem("TARGET_FAILS", f"puts to {shown} fail{why}")
-    is_direct = target == queue.queue  # that is an error of its own
+    is_direct = target == queue.queue  # reported as an error already
     if queue.queue and not is_direct and trace.final == f"{queue.queue}@{queue.queue_manager}":
-        text = f"what is put to {shown} comes back to {trace.final}, the dead-letter queue"
+        text = f"puts to {shown} return to {trace.final}, the dead-letter queue"
         return _Problem("COMES_BACK", text)
     return None

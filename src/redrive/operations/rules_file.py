@@ -14,22 +14,22 @@ from redrive.errors import EnvironmentFault
 class RulesFile:
     """A file whose table is replaced; the old one is kept beside it.
 
-    The new text is first written to a file of its own in the same folder, where it can be checked;
-    then that takes the place of the old one in one step, so that no reader ever sees half a table.
+    The new text is first written to another file in the same folder, where it can be checked; then
+    that file replaces the old one atomically, so that no reader sees half a table.
     """
 
     def __init__(self, path: Path) -> None:
-        """Name the files; of a symbolic link, the file that it points to is replaced."""
+        """Name the files; a symbolic link is followed."""
         self.path = path
         self._file = path.resolve()
         moment = datetime.now(UTC)
         self.candidate = self._file.with_name(f"{self._file.name}.new")
-        """Holds the new text until it takes the old one's place."""
+        """Holds the new text until it replaces the old one."""
         self.saved = self._file.with_name(f"{self._file.name}.{moment:%Y%m%dT%H%M%SZ}")
         """Holds the old text from then on."""
 
     def holds(self, text: str) -> bool:
-        """Whether the file holds a text already."""
+        """Whether the file already holds a text."""
         try:
             return self._file.read_bytes() == text.encode()
         except OSError:
@@ -37,7 +37,7 @@ class RulesFile:
 
     @contextmanager
     def prepared(self, text: str) -> Iterator[Path]:
-        """The new text in a file for the time of the context; errors as for ``replace``."""
+        """The new text in a file while the context lasts; errors as for ``replace``."""
         try:
             self.candidate.write_bytes(text.encode())
             if self._file.exists():
@@ -50,7 +50,7 @@ class RulesFile:
             self.candidate.unlink(missing_ok=True)
 
     def replace(self) -> None:
-        """Replaces the old text, which is saved first; raises ``EnvironmentFault``."""
+        """Save the old text and replace it; raises ``EnvironmentFault``."""
         try:
             if self._file.exists():
                 shutil.copy2(self._file, self.saved)
@@ -59,7 +59,7 @@ class RulesFile:
             raise self._fault(error) from error
 
     def put_back(self) -> None:
-        """Restores what the file held before ``replace``; errors as there."""
+        """Restore the content from before ``replace``; errors as there."""
         try:
             if self.saved.exists():
                 self.saved.replace(self._file)
@@ -70,7 +70,7 @@ class RulesFile:
 
     def _fault(self, error: OSError) -> EnvironmentFault:
         return EnvironmentFault(
-            f"{self.path} can't be written: {error.strerror}",
-            hint="print the table with redrive tables show HASH --raw, let whoever may write the"
-            " file put it there, then: redrive restart",
+            f"{self.path} cannot be written: {error.strerror}",
+            hint="print the table by redrive tables show HASH --raw, have it written there by"
+            " a user who may, then run redrive restart",
         )

@@ -1,8 +1,8 @@
-"""Bodies whose schema a registry knows, as JSON: Avro, JSON Schema and Protobuf.
+"""Decodes bodies whose schema a registry knows to JSON: Avro, JSON Schema and Protobuf.
 
 Source: the wire format of Confluent's serializers (a zero byte, the schema's id in four bytes, for
 Protobuf the indexes of the message, then the payload) and the REST API of Schema Registry, which
-Apicurio and Karapace have too. The libraries come with the extra ``redrive[registry]``.
+Apicurio and Karapace also have. The libraries come with the extra ``redrive[registry]``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from redrive.messages.schemes.encodings import varint
 
 _MAGIC: Final = b"\x00"
 _PREFIX: Final = 5
-"""Bytes of the magic byte and the id."""
+"""Length of the magic byte and the id."""
 _TIMEOUT: Final = 10.0
 """Seconds to wait for one answer of the registry."""
 _AVRO, _JSON, _PROTOBUF = "AVRO", "JSON", "PROTOBUF"
@@ -40,11 +40,11 @@ class Decoded:
     schema: int
     """The schema's id."""
     kind: str = ""
-    """``AVRO``, ``JSON`` or ``PROTOBUF``; empty if that is not known."""
+    """``AVRO``, ``JSON`` or ``PROTOBUF``; empty if unknown."""
     text: str = ""
     """The body as JSON with indents."""
     problem: str = ""
-    """Why there is no text; empty if there is one."""
+    """Why it was not decoded; empty if it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +60,20 @@ class _Schema:
 
 
 class _SchemaError(Exception):
-    """The registry did not give a schema; the text says why."""
+    """The registry did not return a schema; the text says why."""
 
 
 class SchemaRegistry:
-    """Reads bodies by the schemas of one registry."""
+    """Decodes bodies by the schemas of a registry."""
 
     def __init__(self, access: RegistryAccess) -> None:
         self._access = access
         self._known: dict[tuple[str, bool], _Schema] = {}
 
     def decoded(self, body: bytes | None) -> Decoded | None:
-        """A body as JSON; None if it does not begin as one with a schema does.
+        """A body as JSON; None if it does not begin like one with a schema.
 
-        Nothing that it contains, or that the registry answers, makes this raise.
+        Neither its content nor the registry's answers make this raise.
         """
         if body is None or len(body) <= _PREFIX or not body.startswith(_MAGIC):
             return None
@@ -100,7 +100,7 @@ class SchemaRegistry:
             return self._protobuf(self._schema(f"/schemas/ids/{number}", is_binary=True), payload)
         if schema.kind == _JSON:
             return orjson.loads(payload)
-        raise _SchemaError(f"schema {number} is of type {schema.kind}, which can't be read")
+        raise _SchemaError(f"schema {number} is of type {schema.kind}, which cannot be read")
 
     # -- Avro ----------------------------------------------------------------------------------
 
@@ -114,11 +114,11 @@ class SchemaRegistry:
         data = BytesIO(payload)
         found = fastavro.schemaless_reader(data, parsed, None)
         if rest := len(payload) - data.tell():
-            raise ValueError(f"{rest} bytes are left")
+            raise ValueError(f"{rest} bytes are left over")
         return found
 
     def _referenced(self, schema: _Schema) -> Iterator[_Schema]:
-        """The schemas that one refers to, each after those that it refers to itself."""
+        """The schemas that one refers to, each after its own references."""
         for one in schema.references:
             found = self._schema(_version(one))
             yield from self._referenced(found)
@@ -152,7 +152,7 @@ class SchemaRegistry:
         proto.name = name
         for imported in proto.dependency:
             if imported.startswith(_WELL_KNOWN):
-                # The module of a file of definitions that comes with the library.
+                # The module of a definition file that comes with the library.
                 name = imported.removesuffix(".proto").replace("/", ".") + "_pb2"
                 module = importlib.import_module(name)
                 pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
@@ -162,7 +162,7 @@ class SchemaRegistry:
     # -- the registry --------------------------------------------------------------------------
 
     def _schema(self, path: str, *, is_binary: bool = False) -> _Schema:
-        """The schema at a path, requested once: what has an id or a version never changes."""
+        """The schema at a path, requested once, because ids and versions never change."""
         known = self._known.get((path, is_binary))
         if known is None:
             known = self._known[path, is_binary] = self._fetch(path, is_binary=is_binary)
@@ -177,7 +177,7 @@ class SchemaRegistry:
         try:
             answer = self._client.get(url, params=params, headers=headers)
         except httpx.HTTPError as error:
-            raise _SchemaError(f"the schema registry gave no answer: {error}") from error
+            raise _SchemaError(f"the schema registry did not answer: {error}") from error
         if answer.status_code == httpx.codes.NOT_FOUND:
             raise _SchemaError(f"the schema registry has no {path}")
         if not answer.is_success:
@@ -186,11 +186,11 @@ class SchemaRegistry:
         try:
             return _Schema.of(answer.json())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            message = f"what answers at {self._access.url} is no schema registry"
+            message = f"the server at {self._access.url} is not a schema registry"
             raise _SchemaError(message) from error
 
     def _token_header(self) -> dict[str, str]:
-        """The header with a token; nothing where the registry asks for none."""
+        """The header with a token; empty without OAuth."""
         access = self._access
         if not access.oauth_endpoint:
             return {}
@@ -228,7 +228,7 @@ def _version(reference: Mapping[str, Any]) -> str:
 
 
 def _indexes(payload: bytes) -> tuple[list[int], bytes]:
-    """Which message of its file a payload is, and the payload: no index means the first."""
+    """The index path of a message in its file, and the payload; no index means the first."""
     count, at = _zigzag(payload, 0)
     indexes = []
     for _ in range(count):
@@ -243,5 +243,5 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _plain(value: object) -> str:
-    """A value that JSON does not have: bytes as hexadecimal digits, dates as text."""
+    """A value that JSON lacks: bytes as hex digits, dates as text."""
     return f"0x{value.hex()}" if isinstance(value, bytes | bytearray) else str(value)

@@ -1,4 +1,4 @@
-"""Decisions of operators on the tables topic of an application, which a running job follows."""
+"""Operators' changes on the tables topic of an application, which a running job applies."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _ATTEMPTS: Final = 4
 
 
 def read_control(job: JobConfiguration, cluster: Cluster) -> Entries:
-    """The entries of the job's control topic; none before its first start."""
+    """The entries of the job's control topic; empty before its first start."""
     is_there = cluster.partitions([job.control_topic])
     return read_entries(cluster, job.control_topic) if is_there else {}
 
 
 def read_decisions(job: JobConfiguration, cluster: Cluster) -> Entries:
-    """The entries of all that operators have decided, as the job sees them."""
+    """The entries of all changes by operators, as the job sees them."""
     existing = cluster.topics()
     entries: Entries = {}
-    # In this order, as a follower reads them: what an earlier version kept is replaced.
+    # In this order, as the job reads them: those of an earlier version are replaced.
     if job.control_topic in existing:
         entries.update(read_earlier(cluster, job.control_topic))
     if job.tables_topic in existing:
@@ -44,12 +44,12 @@ def read_decisions(job: JobConfiguration, cluster: Cluster) -> Entries:
 
 
 def read_states(job: JobConfiguration, cluster: Cluster) -> States:
-    """The states as of now that operators have decided on; otherwise as ``read_decisions``."""
+    """The states by operators as of now; otherwise as ``read_decisions``."""
     return states_of(read_decisions(job, cluster)).as_of(int(time.time() * 1000))
 
 
 def with_states(network: Network) -> Network:
-    """A network as operators and opens have changed its definitions; the same without a job."""
+    """A network with the changes of operators and opens; unchanged without a job."""
     if network.job is None:
         return network
     with network.cluster() as cluster:
@@ -60,7 +60,7 @@ def with_states(network: Network) -> Network:
 def acknowledgements_in_effect(
     job: JobConfiguration, cluster: Cluster
 ) -> tuple[Acknowledgement, ...]:
-    """The acknowledgements of remaining messages in effect, the first to end first."""
+    """The acknowledgements of remaining messages in effect, by their end."""
     if job.tables_topic not in cluster.topics():
         return ()
     entries = read_entries(cluster, job.tables_topic)
@@ -68,20 +68,20 @@ def acknowledgements_in_effect(
 
 
 def ensure_topics(job: JobConfiguration) -> None:
-    """Creates the topics that a ``StatesWriter`` needs, if the job never ran."""
+    """Create the topics that a ``StatesWriter`` needs, if the job never ran."""
     TopicAdministration(job.connection).ensure(
         [state_topic(job.control_topic), state_topic(job.tables_topic)]
     )
 
 
 def write_states(job: JobConfiguration, entries: Iterable[Entry]) -> None:
-    """Write entries in one transaction; the running job follows within a moment.
+    """Write entries in one transaction; the running job applies them within seconds.
 
-    If the job never ran, its topics are created: the first run finds the states.
+    If the job never ran, its topics are created, and the first run finds the states.
 
     Raises:
-        ProtocolError: Others kept writing at the same moment, or the broker gave no answer.
-        EnvironmentFault: The broker can't be reached, or refused.
+        ProtocolError: Others kept writing concurrently, or the broker did not answer.
+        EnvironmentFault: The broker cannot be reached, or refused.
     """
     written = list(entries)
     change_states(job, lambda _: written)
@@ -90,7 +90,7 @@ def write_states(job: JobConfiguration, entries: Iterable[Entry]) -> None:
 def change_states(
     job: JobConfiguration, change: Callable[[Entries], Collection[Entry | Removal]]
 ) -> None:
-    """Write entries that depend on those there are; one change after the other is made.
+    """Write entries that depend on the present ones; changes are serialised.
 
     ``change`` is called again if others wrote meanwhile. Errors are as for ``write_states``.
     """

@@ -1,7 +1,7 @@
 """The report of a running job about itself, for ``redrive status`` and for monitoring.
 
-The job writes one small file in its own directory every few seconds, and removes it when it ends in
-order. That needs no broker, so it tells also why nothing moves while the broker is away.
+The job writes a small file in its directory every few seconds, and removes it on a clean exit. That
+needs no broker, so it also says why nothing moves while no broker answers.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from redrive.masking import Mask
 from redrive.operations.durations import duration
 
 _SILENCE: Final = 60.0
-"""Seconds without a word after which a process counts as dead: many times the interval at which it
-writes, so that a machine that is only busy does not raise an alarm."""
+"""Seconds without a report after which a process counts as dead: many times the interval of
+reports, so that a busy machine does not raise an alarm."""
 _ROOM: Final = 4096
-"""Bytes of the file, filled up with blanks: a block of most file systems."""
+"""Size of the file, padded with blanks to a block of most file systems."""
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
-"""Errors of a disk without room for this user (write(2))."""
+"""Errors of a full disk or quota (write(2))."""
 
 
 class Activity(StrEnum):
-    """What a job does at the moment."""
+    """What a job is doing."""
 
     RUNNING = "running"
     """It makes progress, or there is nothing to do."""
     STALLED = "stalled"
     """There is work and no progress."""
     WAITING = "waiting"
-    """It cannot work yet and goes on by itself: a topic is missing, the disk is full."""
+    """It waits and continues by itself: a topic is missing, the disk is full."""
     STANDBY = "standby"
-    """It has no part of the work, as there are more instances than partitions."""
+    """It has no partitions, as there are more instances than partitions."""
     STOPPING = "stopping"
-    """It was asked to end."""
+    """It was asked to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +57,11 @@ class SupervisionState:
     pid: int
     state: Activity
     since: float | None = None
-    """Since when the state lasts, in seconds since the epoch; None if that is not known."""
+    """When the state began, in seconds since the epoch; None if unknown."""
     step: str = ""
-    """The step of the protocol that does not end, such as ``commit``; empty for none."""
+    """The step of the protocol that hangs, such as ``commit``; empty for none."""
     lane: str = ""
-    """``topic:partition`` of which nothing is committed; empty for none."""
+    """``topic:partition`` without progress; empty for none."""
     cause: str = ""
     """Why, as far as it is known."""
     ledger: str = ""
@@ -69,22 +69,22 @@ class SupervisionState:
     clusters: str = ""
     """Why messages wait for other clusters; empty if none does."""
     forwards: Mapping[str, int] = field(default_factory=dict)
-    """By cluster, how many messages wait to be forwarded, markers of transactions among them."""
+    """Messages that wait to be forwarded, by cluster, including transaction markers."""
     refused: str = ""
-    """Why settings or tables that changed were refused; empty once a restart took them."""
+    """Why changed settings or tables were refused; empty once a restart accepted them."""
     stopped: Mapping[str, str] = field(default_factory=dict)
-    """Why handlers are stopped while others go on, by the topic that each reads."""
+    """Why handlers are stopped while others run, by the topic that each reads."""
     breakers: tuple[BreakerState, ...] = ()
-    """The breakers that are not closed: retries wait for their targets."""
+    """The breakers that are not closed; retries to their targets wait."""
     floods: tuple[FloodState, ...] = ()
-    """The floods that last: dead letters beyond a limit remain."""
+    """The current floods: dead letters beyond a limit remain."""
 
     def is_dead(self, now: float) -> bool:
-        """Whether the process is gone, or silent for too long; ``now`` in seconds since 1970."""
+        """Whether the process ended or is silent for too long; ``now`` in seconds since 1970."""
         return now - self.time > _SILENCE or not machine.runs(self.pid)
 
     def masked(self, mask: Mask) -> Self:
-        """The same without secrets in its cause."""
+        """The same with secrets masked in its cause."""
         return replace(
             self,
             cause=mask.text(self.cause),
@@ -96,7 +96,7 @@ class SupervisionState:
         )
 
     def restricted_to(self, job: JobConfiguration) -> Self:
-        """The report about the handlers of a part of a job."""
+        """The report about the handlers of part of a job."""
         topics = {one.identity.topic for one in job.handlers}
         names = {one.identity.name for one in job.handlers}
         return replace(
@@ -132,12 +132,13 @@ def supervision_file(job: JobConfiguration) -> Path:
 
 
 def write(path: Path, state: SupervisionState) -> None:
-    """Write a report; a reader meets the old text or the new one, never a part.
+    """Write a report; a reader sees the old text or the new one, never a part.
 
-    On a full disk the file is overwritten in place: the report has to say that the disk is full.
+    On a full disk the file is overwritten in place, since the report has to say that the disk is
+    full.
 
     Raises:
-        OSError: The file can't be written.
+        OSError: The file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     text = orjson.dumps(asdict(state), option=orjson.OPT_INDENT_2).ljust(_ROOM)
@@ -168,7 +169,7 @@ def read(path: Path) -> SupervisionState | None:
         return None
     except OSError as error:
         raise EnvironmentFault(
-            f"{path} can't be read: {error.strerror}",
+            f"{path} cannot be read: {error.strerror}",
             hint="run this command as the user who runs the job",
         ) from error
 
@@ -176,16 +177,16 @@ def read(path: Path) -> SupervisionState | None:
 def problem_of(
     state: SupervisionState | None, instances: Collection[str] | None, now: float
 ) -> str:
-    """What is wrong with a job as a whole: it is dead or stalled, or the broker is away.
+    """What is wrong with a job as a whole: it is dead or stalled, or no broker answers.
 
-    ``instances`` are the processes that the broker knows of; None if it can't be asked. ``now`` is
-    in seconds since the epoch. A job without a report, as it runs on another machine, is well if
-    the broker knows of a process. Empty if all is well.
+    ``instances`` are the processes that the broker knows of; None if it cannot be asked. ``now`` is
+    in seconds since the epoch. A job without a report, which runs on another machine, is healthy if
+    the broker knows of a process. Empty if healthy.
     """
     if state is not None and (state.is_dead(now) or state.state is Activity.STALLED):
         return state.describe(now)
     if instances is None:
-        return "the broker can't be asked"
+        return "the broker does not answer"
     if state is None and not instances:
         return "no process runs the job"
     return ""

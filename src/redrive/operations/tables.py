@@ -1,6 +1,6 @@
-"""The rules tables that ever ran: which decides now, and how often each rule was applied.
+"""The rules tables that have run: the active ones, and the hits of their rules.
 
-It also tells when messages that remain are evaluated again: once another table decides.
+Also when remaining messages are evaluated again: once another table is active.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from redrive.operations.states import read_control
 from redrive.outcomes.history import Archive
 
 SHORT_HASH: Final = 12
-"""Digits of a hash that people are shown: enough to tell the tables of a job apart."""
+"""Shown digits of a hash: enough to distinguish the tables of a job."""
 _OUTCOME_HASH: Final = 16
 """Digits of a hash in outcomes."""
 
@@ -32,21 +32,20 @@ class Tables:
     """Every table that ran."""
 
     tables: Sequence[KeptTable]
-    """The one that began to run last comes first."""
+    """The most recently started first."""
     deciding: Mapping[str, frozenset[str]]
-    """By handler, what decides now, or at the next start if nothing changes: the hash of the table,
-    which the one that stands for schemes of dead letters follows. Two while instances of a job run
-    with different ones."""
+    """By handler, the current hashes, or those of the next start if nothing changes: of the table,
+    followed by that of the schemes. Two while instances of a job run with different ones."""
     notes: Sequence[str]
     """What is missing, and why."""
 
     def is_current(self, table: KeptTable) -> bool:
-        """Whether a table decides now."""
+        """Whether a table is active."""
         deciding = self.deciding.get(table.handler, ())
         return any(one.startswith(table.hash) for one in deciding)
 
     def find(self, digits: str, handler: str | None) -> KeptTable:
-        """The only table with a hash that begins with some digits, of one handler or of any."""
+        """The only table whose hash begins with some digits, of one handler or of any."""
         found = [
             one
             for one in self.tables
@@ -57,22 +56,23 @@ class Tables:
         if not found:
             of = "" if handler is None else f" of {handler}"
             raise UsageError(
-                f"no table{of} with a hash that begins with {digits!r} is kept",
-                hint="redrive tables lists those that ever ran",
+                f"no kept table{of} has a hash that begins with {digits!r}",
+                hint="redrive tables lists all kept tables",
             )
         shown = ", ".join(f"{one.hash[:SHORT_HASH]} of {one.handler}" for one in found)
         raise UsageError(
-            f"{digits!r} may mean {shown}", hint="give more digits, or name the handler: --handler"
+            f"{digits!r} is ambiguous: {shown}",
+            hint="give more digits, or name the handler by --handler",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """How often a rule was applied, as the ledger tells."""
+    """How often a rule was applied, by the ledger."""
 
     count: int
     last: datetime | None
-    """None if it never was."""
+    """None if never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class TableHits:
 
 
 def tables_of(job: JobConfiguration) -> Tables:
-    """Reads the tables that ran, and which decides.
+    """The tables that ran, and which are active.
 
     Raises:
         EnvironmentFault: The broker can't be reached, or the job never ran with this version.
@@ -101,21 +101,20 @@ def tables_of(job: JobConfiguration) -> Tables:
     if not read.tables and not read.unreadable:
         raise EnvironmentFault(
             f"no tables are kept in {job.tables_topic}",
-            hint="a job that handles dead letters keeps there every table it runs with, from its"
-            " first start on",
+            hint="a job that handles dead letters keeps every table there, from its first start on",
         )
     only = job.only_handlers
     if only is not None:
         tables = [one for one in read.tables if one.handler in only]
         return Tables(tables, deciding_in(job, entries), ())
-    notes = [f"the entry {key} of {job.tables_topic} can't be read" for key in read.unreadable]
+    notes = [f"the entry {key} of {job.tables_topic} cannot be read" for key in read.unreadable]
     return Tables(read.tables, deciding_in(job, entries), notes)
 
 
 def deciding_in(
     job: JobConfiguration, entries: Mapping[str, Mapping[str, object]]
 ) -> dict[str, frozenset[str]]:
-    """What decides for each handler, as ``Tables.deciding`` has it."""
+    """The current hashes of each handler, as in ``Tables.deciding``."""
     found = {}
     for handler in job.handlers:
         prefix = f"table/{handler.identity.topic}/"
@@ -126,18 +125,18 @@ def deciding_in(
 
 
 class NextLook(StrEnum):
-    """When the messages that remain with a handler are evaluated again."""
+    """When the remaining messages of a handler are evaluated again."""
 
-    WITH_ANOTHER_TABLE = "once the rules table means something else"
-    AT_THE_NEXT_START = "at the next start or restart: the rules table means something else by now"
+    WITH_ANOTHER_TABLE = "once the rules table changes in meaning"
+    AT_THE_NEXT_START = "at the next start or restart: the rules table has changed in meaning"
 
 
 def next_looks(job: JobConfiguration) -> dict[str, NextLook]:
-    """When each handler of a job, with its tables as they are now, evaluates what remains.
+    """When each handler of a job, with its tables as they are now, evaluates remaining messages.
 
     Returns:
-        By the handler's name; nothing of a handler that has not decided yet, or if the broker gives
-        no answer.
+        By the handler's name; nothing for a handler that has not decided yet, or if the broker does
+        not answer.
     """
     try:
         with Cluster.open(job.connection, timeout=CONNECT) as cluster:
@@ -158,8 +157,8 @@ def hits_of(
 ) -> tuple[dict[str, TableHits], tuple[str, ...]]:
     """How often the rules of some tables were applied.
 
-    A rule is known in outcomes by its line, and lines move when comments come and go. So each
-    outcome is held against the layout that the table had at its time.
+    Outcomes name a rule by its line, and lines move with comments. So each outcome is matched with
+    the layout that the table had at its time.
 
     Returns:
         The hits by ``KeptTable.key``, and why some may be missing.

@@ -1,4 +1,4 @@
-"""The topics that queue managers need: plan them, and create those that are missing."""
+"""The topics that queue managers need: plan and create them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redrive.topology.plan import FoundTopic, TopicPlan, plan_topics
 
 @dataclass(frozen=True, slots=True)
 class TopicCreation:
-    """A plan that the cluster has agreed to, and its execution."""
+    """A topic plan that the cluster has accepted, and its execution."""
 
     plan: TopicPlan
     _new: tuple[NewTopic, ...]
@@ -23,7 +23,7 @@ class TopicCreation:
 
     @classmethod
     def planned(cls, network: Network, *, partitions: int, replication_factor: int | None) -> Self:
-        """Compare what there is with what is needed; nothing is created yet.
+        """Compare existing with needed topics; nothing is created yet.
 
         Without a replication factor the configuration of the brokers decides.
 
@@ -34,7 +34,7 @@ class TopicCreation:
         plan = plan_topics(network.topology, _existing_topics(network), partitions=partitions)
         if plan.problems:
             raise ConfigurationError(
-                "nothing is created: queues are bound to topics that do not exist",
+                "nothing was created: queues are bound to topics that do not exist",
                 hint="fix all errors and apply again",
                 diagnostics=plan.problems,
             )
@@ -47,7 +47,7 @@ class TopicCreation:
         return cls(plan, new, administration)
 
     def execute(self, progress: Callable[[int], None]) -> None:
-        """Create the missing topics; several requests report the number that is done."""
+        """Create the missing topics; ``progress`` is called with the number done."""
         self._administration.create(self._new, progress=progress)
 
 

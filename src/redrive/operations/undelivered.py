@@ -1,7 +1,7 @@
-"""Messages that a queue manager could not put anywhere, not even on a dead-letter queue.
+"""Messages that no queue of a queue manager accepted, not even a dead-letter queue.
 
-The job keeps a copy of each on a topic of its own, by the topic that it was taken from, until
-changed definitions place it or an operator releases it.
+The job keeps a copy of each on a topic of its own, by source topic, until changed definitions place
+it or an operator releases it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from redrive.topology.names import Names
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """One message that could be put nowhere."""
+    """An undeliverable message."""
 
     source: QueueTopic
-    """Where the job took it from: an intake, or a transmission queue on which MQ would leave it."""
+    """Its source: an intake, or a transmission queue on which MQ would leave it."""
     record: StoredRecord
 
     @property
@@ -38,12 +38,12 @@ class Undelivered:
 
     @property
     def names(self) -> Names:
-        """The names that it is for."""
+        """The names that it was put to."""
         return names_of(self.record.headers)
 
 
 def sources_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[QueueTopic]:
-    """The topics from which the job takes messages that a manager sends on.
+    """The topics from which the job takes messages that a manager sends.
 
     ``queue`` is a transmission queue; empty for all of them, and for the intake.
     """
@@ -67,10 +67,9 @@ def undelivered(
 def undelivered_at_head(
     network: Network, cluster: Cluster, topics: Iterable[QueueTopic]
 ) -> list[Undelivered]:
-    """Undeliverable messages that are the head of their transmission queue, by time.
+    """Undeliverable messages at the head of their transmission queue, by time.
 
-    In IBM MQ such a message stays where it is; with ``on_undeliverable = "keep aside"`` it does
-    not.
+    In IBM MQ such a message stays there; with ``on_undeliverable = "keep aside"`` it does not.
     """
     job = network.job
     if job is None or job.on_undeliverable is OnUndeliverable.KEEP_ASIDE:
@@ -95,7 +94,7 @@ def release(
     sources = sources_of_queue(network.topology, network.checked_manager(queue_manager), queue)
     if not sources:
         known = [one.queue for one in sources_of_queue(network.topology, queue_manager, "")]
-        problem = f"{queue} is no queue from which {queue_manager} sends messages on"
+        problem = f"{queue} is not a transmission queue of {queue_manager}"
         raise unknown(problem, queue, [name for name in dict.fromkeys(known) if name])
     job = network.required_job()
     with network.cluster() as cluster:
@@ -109,7 +108,7 @@ def release(
 def release_entries(
     job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
 ) -> list[Entry]:
-    """The entries that release the undeliverable messages from some topics."""
+    """The entries that release the undeliverable messages of some topics."""
     topics = [remaining_topic(job.application, one.topic) for one in sources]
     ends = cluster.ends(cluster.led(topics)[0])
     return [release_entry(lane, end) for lane, end in ends.items() if end]

@@ -1,1 +1,1 @@
-"""Outcome records: the ledger that is made of them, and queries on it."""
+"""Outcome records: the ledger made from them, and its queries."""

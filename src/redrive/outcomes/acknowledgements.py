@@ -1,8 +1,8 @@
-"""Acknowledgements: an operator knows that some messages remain, and keeps them on purpose.
+"""Acknowledgements: an operator keeps remaining messages on purpose.
 
-They change nothing about the messages. Alerts are about what nobody acknowledged; every view shows
-what is. An acknowledgement is an entry of the application's tables topic, as other commands of
-operators are, and ends by itself.
+The messages do not change. Alerts leave acknowledged messages out; views show them marked. An
+acknowledgement is an entry of the application's tables topic, like other commands of operators, and
+expires by itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster
 
 ReadAcknowledgements: TypeAlias = Callable[["Cluster"], "Sequence[Acknowledgement]"]
-"""Reads the acknowledgements in effect; raises ``TransientFault`` if the broker gives no answer."""
+"""Reads the acknowledgements in effect; raises ``TransientFault`` if the broker does not answer."""
 
 _UNDONE: Final = "undone_by"
 
@@ -35,14 +35,14 @@ class Acknowledgement:
     operator: str
     """The operator who made it."""
     note: str
-    """The reason that the operator gave."""
+    """The operator's reason."""
     owner: str = ""
-    """Who looks after the messages; empty if nobody is named."""
+    """The owner of the messages; empty if none is named."""
     made: datetime
     until: datetime | None
     """When it ends; None if never: the messages are archived."""
     covers_new: bool = False
-    """Whether it covers messages, too, that came after it was made."""
+    """Whether it also covers later messages."""
     selection: Selection = field(default_factory=lambda: Selection(state=State.REMAINING))
 
     def entry(self) -> Entry:
@@ -66,18 +66,18 @@ class Acknowledgement:
         }
 
     def undone(self, operator: str) -> Entry:
-        """The entry that ends it before its time."""
+        """The entry that ends it early."""
         key, value = self.entry()
         return key, {**value, _UNDONE: operator}
 
     @classmethod
     def of(cls, name: str, value: Mapping[str, Any]) -> Self:
-        """Reads an entry.
+        """Read an entry.
 
         Raises:
             KeyError: A member is missing.
             TypeError: A member has another type.
-            ValueError: A member has a value that it can't have.
+            ValueError: A member has an invalid value.
         """
         return cls(
             id=name,
@@ -101,34 +101,34 @@ class Acknowledgement:
         )
 
     def conditions(self) -> Iterator[str]:
-        """The conditions in SQL on ``letters``, all of which hold for what it covers."""
+        """The conditions in SQL on ``letters``; a message is covered if all hold."""
         yield from self.selection.conditions()
         if not self.covers_new:
             yield f"NOT ({time_from(self.made, 'first_time')})"
 
 
 def acknowledged(acknowledgements: Iterable[Acknowledgement]) -> str:
-    """The condition, as SQL on ``letters``, that a message is acknowledged; it is never NULL."""
+    """The condition, as SQL on ``letters``, that a message is acknowledged; never NULL."""
     covered = " OR ".join(f"({' AND '.join(one.conditions())})" for one in acknowledgements)
     if not covered:
         return "FALSE"
-    # A condition of an operator may fail at rows that it was not written for.
+    # An operator's condition may fail on rows that it was not written for.
     remains = f"result = {sql_text(Result.REMAINS.value)}"
     return f"(CASE WHEN {remains} THEN coalesce({covered}, FALSE) ELSE FALSE END)"
 
 
 def no_acknowledgements(_: Cluster) -> Sequence[Acknowledgement]:
-    """For questions to which they do not matter: reads nothing."""
+    """Reads nothing; for questions that do not need them."""
     return ()
 
 
 def acknowledgements_of(
     entries: Mapping[str, Mapping[str, Any]], now: datetime
 ) -> tuple[Acknowledgement, ...]:
-    """The acknowledgements in effect at a time, the first to end first, those without end last.
+    """The acknowledgements in effect at a time, by their end, those without end last.
 
-    The entries are ``States.acknowledged``, by id. Those that can't be read are left out: a later
-    version may have written them.
+    The entries are ``States.acknowledged``, by id. Unreadable ones are left out: a later version
+    may have written them.
     """
     found = []
     for name, value in entries.items():

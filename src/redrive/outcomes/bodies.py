@@ -1,4 +1,4 @@
-"""The message behind a row of the ledger, read from its present or its original topic."""
+"""The message of a row of the ledger, read from its present or its original topic."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class Lost:
     """A message that was not found."""
 
     reason: str
-    """The reason: deleted from its topics, or not readable now."""
+    """The reason: deleted from its topics, or unreadable at present."""
 
 
 def find_record(
     cluster: Cluster, handler: HandlerConfiguration | None, row: Row
 ) -> StoredRecord | Lost:
-    """The record of a dead letter: its waiting copy or the dead letter itself, if one is found.
+    """The record of a dead letter: the dead letter itself or its waiting copy, if found.
 
-    The dead letter is tried first, as its place is known; a copy must be searched. A record at that
-    place counts only if it has the size and the key from the ledger: the topic may have been
-    recreated since. The row is the last outcome; the handler may not be in the settings any more.
+    The dead letter is tried first, as its position is known; a copy must be searched. A record at
+    that position counts only if it has the size and the key from the ledger, as the topic may have
+    been recreated. The row is the last outcome; the settings may no longer have the handler.
     """
     waiting: dict[str, Sequence[str]] = {}
     if handler is not None:
@@ -52,12 +52,12 @@ def find_record(
         return Lost(f"it could not be read: {fault.message}")
     if record is not None:
         return record
-    # Of the dead-letter topic only one partition was of interest.
+    # Only one partition of the dead-letter topic matters.
     if missing := [lane for lane in silent if lane == own or lane.topic != own.topic]:
         return Lost(f"it was not found; {without_leader(missing)[0]}")
     if row["result"] in {Result.PARKED, Result.REMAINS}:
-        return Lost("neither its dead-letter topic nor the topic where it waits has it any more")
-    return Lost("its dead-letter topic does not have it any more")
+        return Lost("it was deleted from its dead-letter topic and from the topic where it waits")
+    return Lost("it was deleted from its dead-letter topic")
 
 
 def _origin(row: Row) -> tuple[TopicPartition, int]:

@@ -1,6 +1,6 @@
-"""The number of dead letters that came, by their cause, from the ledger.
+"""New dead letters by cause, counted from the ledger.
 
-Each count goes on where the last one ended, so only new rows are read.
+Each count continues where the last one ended, so only new rows are read.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Cause:
     cause: str
     """The exception in their headers, else the name of the reason, such as ``MQRC_Q_FULL``."""
     destination: str
-    """DESTQ: the topic or queue that they were for."""
+    """DESTQ: the topic or queue that they were meant for."""
     group: str
     """The consumer group that could not process them; empty if unknown."""
     count: int
     first: float
-    """When the first of them was decided about, in seconds since 1970."""
+    """When the first of them was decided, in seconds since 1970."""
 
     @classmethod
     def of(cls, row: Row) -> Self:
@@ -53,19 +53,19 @@ class Cause:
 
 
 class CauseCounter:
-    """Counts the dead letters of a ledger, each of them once."""
+    """Counts the dead letters of a ledger, each once."""
 
     def __init__(self) -> None:
         self._positions: Mapping[int, int] = {}
 
     def count_new(self, ledger: LedgerTable, handlers: Collection[str]) -> list[Cause]:
-        """The dead letters that came since the last call, the most frequent causes first.
+        """The dead letters since the last call, the most frequent causes first.
 
-        The first call counts the whole ledger; no later one may have an older version of it. The
-        handlers to count are named, as puts are in the ledger too.
+        The first call counts the whole ledger; a later one must not have an older version of it.
+        ``handlers`` are those to count, since puts are also in the ledger.
 
         Raises:
-            EnvironmentFault: The ledger can't be read.
+            EnvironmentFault: The ledger cannot be read.
         """
         if not handlers:
             return []

@@ -1,4 +1,4 @@
-"""A user's SQL condition: whether the engine accepts it, and in words why not."""
+"""Checks a user's SQL condition, and explains why the engine rejects it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from redrive.outcomes.table import LedgerTable
 
 _HINT: Final = (
-    "it is SQL over the columns of the ledger, such as"
+    "write SQL over the columns of the ledger, such as"
     " \"field_destq LIKE 'orders.%' AND attempt > 2\"; docs/ledger.md lists them"
 )
 _NAMES: Final = tuple(column.name for column in COLUMNS)
@@ -26,14 +26,14 @@ _UNKNOWN: Final = re.compile(r'No field named "?(?P<name>[^".]+)')
 
 
 def enclose(condition: str) -> str:
-    """A condition as a part of a query: in parentheses, and a comment in it ends with it."""
+    """A condition as part of a query: in parentheses, so that a comment in it ends with it."""
     return f"(\n{condition}\n)"
 
 
 def check_condition(engine: LedgerTable, outcomes: str, condition: str) -> None:
-    """Lets the engine parse the condition alone, so that its errors are not the ledger's.
+    """Parse the condition alone, so that its errors are separate from the ledger's.
 
-    ``outcomes`` is the beginning of a query over them; an empty condition is valid.
+    ``outcomes`` is the start of a query over outcomes; an empty condition is valid.
 
     Raises:
         UsageError: It is not a valid condition.
@@ -45,11 +45,11 @@ def check_condition(engine: LedgerTable, outcomes: str, condition: str) -> None:
         raise condition_error(problem, condition)
     # A condition that closes the enclosing parentheses would disable the other filters.
     if engine.problem_with(f"{whole} CASE WHEN\n{condition}\nTHEN TRUE END LIMIT 0"):
-        raise _error("its parentheses do not belong together", _HINT)
+        raise _error("its parentheses do not match", _HINT)
 
 
 def condition_error(problem: str, condition: str) -> UsageError:
-    """The error of a condition, by the engine's message about a query with the condition."""
+    """The error of a condition, from the engine's message about a query with it."""
     text = _cause(problem)
     if unknown := _UNKNOWN.search(text):
         return _unknown_column(unknown["name"], condition)
@@ -57,7 +57,7 @@ def condition_error(problem: str, condition: str) -> UsageError:
     if place is None:
         return _error(text, _HINT)
     text = text[: place.start()]
-    # The first line of the condition is the second one of what encloses it.
+    # The first line of the condition is the second one of the enclosing text.
     line, column = int(place["line"]) - 1, int(place["column"])
     if line > condition.count("\n") + 1:
         return _error(f"{text.replace(_END, 'found: its end')}", _HINT)
@@ -66,7 +66,7 @@ def condition_error(problem: str, condition: str) -> UsageError:
 
 
 def _cause(problem: str) -> str:
-    """The cause that the engine names, without its own terms around it."""
+    """The cause that the engine names, without its own terms."""
     lines = [line.strip() for line in problem.splitlines() if line.strip()] or [""]
     causes = [number for number, line in enumerate(lines) if line == "caused by"]
     first = causes[-1] + 1 if causes else 0
@@ -80,9 +80,9 @@ def _unknown_column(name: str, condition: str) -> UsageError:
     known = next((one for one in (f"field_{name.lower()}", name.lower()) if one in _NAMES), "")
     hint = f"did you mean {known}?" if known else did_you_mean(name, _NAMES)
     if not known and f'"{name}"' in condition:
-        hint = f"a text stands in single quotes: '{name}'"
+        hint = f"put text in single quotes: '{name}'"
     return _error(f"there is no column {name}", hint or _HINT)
 
 
 def _error(what: str, hint: str) -> UsageError:
-    return UsageError(f"--where is no condition that the engine understands: {what}", hint=hint)
+    return UsageError(f"--where is not a valid condition: {what}", hint=hint)

@@ -15,7 +15,7 @@ _Condition: TypeAlias = tuple[str, Callable[[Row], bool]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
-    """Criteria that an outcome must fulfil; unset ones do not matter."""
+    """Criteria for outcomes; unset ones match everything."""
 
     message: str = ""
     """Identity of the message."""
@@ -35,7 +35,7 @@ class Criteria:
         return "WHERE " + " AND ".join(condition for condition, _ in self._conditions())
 
     def matches(self, row: Row) -> bool:
-        """Whether a row fulfils the criteria."""
+        """Whether a row matches the criteria."""
         return all(holds(row) for _, holds in self._conditions())
 
     def _conditions(self) -> Iterator[_Condition]:
@@ -61,7 +61,7 @@ class Criteria:
             yield _since(self.since)
 
     def _message(self) -> _Condition:
-        # The number lets the reader skip files and pages, which such a text does not.
+        # The number allows the reader to skip files and pages, unlike the text.
         offset = self.message.rpartition(":")[2]
         quick = f"message_offset = {int(offset)} AND " if offset.isdecimal() else ""
         return (
@@ -71,7 +71,7 @@ class Criteria:
 
 
 def _since(earliest: datetime) -> _Condition:
-    # The day lets the reader skip whole folders.
+    # The day allows the reader to skip whole folders.
     day = f"day >= DATE '{earliest.astimezone(UTC):%Y-%m-%d}'"
     return f"{day} AND {time_from(earliest)}", lambda row: row["time"] >= earliest
 

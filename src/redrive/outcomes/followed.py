@@ -1,4 +1,4 @@
-"""Which messages instructions have moved, followed in the outcomes by a process that replays."""
+"""Messages that replay instructions have moved, followed in the outcomes."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class _Followed:
     first: int
-    """The offset from which on every outcome was read."""
+    """The offset from which every outcome was read."""
     position: int
     last: dict[str, int] = field(default_factory=dict)
 
 
 class FollowedReplays:
-    """Knows the messages that instructions have moved since some outcome.
+    """The messages that instructions have moved since some outcome.
 
-    This class is responsible for answers that hold everything committed before the question, and
-    the offset from which they are complete. It remembers only messages of replays, which are few,
-    and reads nothing until asked.
+    Answers include everything committed before the question, and the offset from which they are
+    complete. It keeps only messages of replays, which are few, and reads nothing until asked.
     """
 
     def __init__(self, cluster: Cluster, topic: str, replay_topics: Collection[str]) -> None:
-        """Read nothing yet of the outcomes topic, and of the topics of instructions."""
+        """Take the outcomes topic and the topics of instructions; nothing is read yet."""
         self._cluster = cluster
         self._topic = topic
         self._sources = [f'"topic":"{one}"'.encode() for one in replay_topics]
         self._followed: dict[int, _Followed] = {}
 
     def since(self, question: ReplayedQuestion) -> Replayed:
-        """The messages that instructions have moved since an outcome; the same mapping grows.
+        """The messages that instructions have moved since an outcome; the returned mapping grows.
 
         Raises:
-            TransientFault: The broker gave no answer in time.
+            TransientFault: The broker did not answer in time.
         """
         followed = self._followed.get(question.partition)
         if followed is None or question.since < followed.first:
@@ -63,7 +62,7 @@ class FollowedReplays:
     def _read(self, lane: TopicPartition, followed: _Followed, end: int) -> None:
         for record in self._cluster.read({lane: followed.position}, {lane: end}):
             value = record.value or b""
-            # Quotes in a text are escaped, so only the member itself looks like this.
+            # Quotes in a text are escaped, so only the member itself matches.
             if any(source in value for source in self._sources):
                 outcome = orjson.loads(value)
                 if outcome["result"] not in UNTOUCHED:

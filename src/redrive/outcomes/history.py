@@ -1,4 +1,4 @@
-"""The outcomes of one message, its next step, and why a message is not found."""
+"""The outcomes of one message, its next step, and why a message was not found."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from redrive.topology.layout import QueueTopic
 
 _MOST: Final = 10_000
-"""The most outcomes read for one message: far more than RETRY and the hop limit allow."""
+"""Maximum outcomes to read for one message, far more than RETRY and the hop limit allow."""
 
 _IDENTITY: Final = re.compile(
     r"([A-Za-z0-9._-]{1,249}(?:~[0-9]{1,9})?):([0-9]{1,10}):([0-9]{1,18})"
@@ -57,7 +57,7 @@ class Identity(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """The parts; None if the text has another form."""
+        """The parts; None if the text does not have this form."""
         match = _IDENTITY.fullmatch(text)
         return cls(match[1], int(match[2]), int(match[3])) if match else None
 
@@ -70,11 +70,11 @@ class Next:
     """The next step of a dead letter after its last known outcome."""
 
     text: str
-    """The step in words."""
+    """The step as text."""
     due: datetime | None = None
-    """When the next attempt is made."""
+    """When the next attempt is due."""
     rule_line: int | None = None
-    """Line of the rule that will apply; None if none will, or if unknown."""
+    """Line of the rule that will apply; None if none or unknown."""
     attempt: str = ""
     """The next attempt: ``round 3 of 5`` or ``attempt 3``; empty if none is due."""
 
@@ -90,11 +90,11 @@ class History:
     next: Next
     notes: tuple[str, ...]
     put_on: str = ""
-    """Of a put message: ``QUEUE@QM`` from which the last put took it, or whose intake it was on."""
+    """For a put: ``QUEUE@QM`` that the last put took it from, or the manager of its intake."""
 
     @property
     def last(self) -> Row:
-        """The last outcome that changed anything: a replay may have skipped the message."""
+        """The last outcome with an effect: a replay may have skipped the message."""
         return last_of(self.outcomes)
 
 
@@ -117,7 +117,7 @@ class NotFound:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Outcomes that fulfil some criteria."""
+    """Outcomes that match criteria."""
 
     outcomes: Sequence[Row]
     """The newest ones, oldest first."""
@@ -128,7 +128,7 @@ class Archive:
     """Answers questions about the outcomes of one job."""
 
     def __init__(self, configuration: JobConfiguration) -> None:
-        """Connects to the broker if it can be reached."""
+        """Connect to the broker if it can be reached."""
         self._configuration = configuration
         self._cluster: Cluster | None = None
         self._notes: tuple[str, ...] = ()
@@ -138,13 +138,13 @@ class Archive:
             self._notes = (f"{fault.message}; the newest outcomes may be missing",)
 
     def history(self, text: str) -> History | NotFound:
-        """The outcomes of a message, and its next step in the best case for the cluster.
+        """The outcomes of a message, and its next step if the cluster causes no failures.
 
         Args:
             text: Its identity, or ``topic:partition:offset`` of a dead letter or of a copy.
 
         Raises:
-            EnvironmentFault: The ledger is there and can't be read.
+            EnvironmentFault: The ledger exists and cannot be read.
         """
         ledger = self._open(text.encode())
         rows = ledger.find(Criteria(message=text), limit=_MOST)
@@ -180,15 +180,15 @@ class Archive:
             try:
                 current = acknowledgements(self._cluster)
             except TransientFault as fault:
-                note = f"{fault.message}; what is acknowledged is not known"
+                note = f"{fault.message}; acknowledgements are unknown"
                 self._notes = (*self._notes, note)
         return Inventory(ledger, current), self._all_notes(ledger)
 
     def unread(self) -> int | None:
-        """Records of the dead-letter topics that the job has not read, and so without outcomes.
+        """Records of the dead-letter topics that the job has not read, which have no outcomes.
 
         Returns:
-            An upper bound, as transaction markers count too; None if the broker can't say.
+            An upper bound, as transaction markers count too; None if unknown.
         """
         if self._cluster is None:
             return None
@@ -207,16 +207,16 @@ class Archive:
         return None
 
     def record(self, row: Row) -> StoredRecord | Lost:
-        """The message behind an outcome, the last one of a dead letter."""
+        """The message of an outcome, the last one of a dead letter."""
         if self._cluster is None:
-            return Lost("it could not be read: the broker can't be reached")
+            return Lost("it could not be read: the broker cannot be reached")
         handler = next(
             (it for it in self._configuration.handlers if it.identity.name == row["handler"]), None
         )
         return find_record(self._cluster, handler, row)
 
     def find(self, criteria: Criteria, *, limit: int) -> Found:
-        """The newest outcomes that fulfil criteria; errors as for ``history``."""
+        """The newest outcomes that match criteria; errors as for ``history``."""
         ledger = self._open(b"")
         return Found(ledger.find(criteria, limit=limit), self._all_notes(ledger))
 
@@ -245,8 +245,8 @@ class Archive:
         if ledger.table is None and self._notes:
             # A failed read must not look like an empty topic.
             raise EnvironmentFault(
-                f"no outcome can be read: there is no ledger in {path}, and {self._notes[0]}",
-                hint="see to the broker, or name the ledger of the job as [ledger] path",
+                f"no outcomes can be read: there is no ledger in {path}, and {self._notes[0]}",
+                hint="check the broker, or set the job's ledger in [ledger] path",
             )
         return ledger
 
@@ -258,7 +258,7 @@ class Archive:
         if similar := list(dict.fromkeys(self._similar(text, ledger))):
             hints.append(f"did you mean {' or '.join(similar)}?")
         return NotFound(
-            reason=f"there is no outcome of {text}",
+            reason=f"no outcome of {text} was found",
             hint="; ".join(hints) or "`redrive history --since 1h` lists the newest outcomes",
             notes=self._all_notes(ledger),
         )
@@ -290,12 +290,12 @@ class Archive:
         elif identity.offset >= extent.end:
             yield f"{lane} ends at offset {extent.end - 1}"
         elif identity.offset >= position:
-            yield f"it waits on its dead-letter queue, where the job goes on at offset {position}"
+            yield f"it waits on its dead-letter queue, where the job continues at offset {position}"
         elif identity.offset < extent.first:
-            yield f"{lane} begins at offset {extent.first}: what was before is deleted"
+            yield f"{lane} begins at offset {extent.first}: earlier records were deleted"
 
     def _similar(self, text: str, ledger: Ledger) -> Iterator[str]:
-        """Identities that exist and look like the one asked for."""
+        """Existing identities that resemble the given one."""
         parts = [part for part in re.split(r"[:/@,\s]+", text.strip()) if part]
         numbers = [part for part in parts if part.isdecimal()][-2:]
         names = [part for part in parts if not part.isdecimal()]
@@ -333,9 +333,9 @@ def _neighbours(wanted: Identity, ledger: Ledger) -> Iterator[str]:
 def next_steps(
     configuration: JobConfiguration, inventory: Inventory, letters: Sequence[Row]
 ) -> dict[str, Next]:
-    """The next steps of dead letters that are parked, by identity; best case as for a history.
+    """The next steps of parked dead letters, by identity, as in ``Archive.history``.
 
-    The letters are the last outcomes of some dead letters, the inventory knows all of them.
+    ``letters`` are the last outcomes of some dead letters; the inventory has all of them.
     """
     parked = [row["message"] for row in letters if row["result"] == Result.PARKED]
     if not parked:
@@ -351,26 +351,28 @@ def _deciders(configuration: JobConfiguration) -> Mapping[str, RulesDecider]:
 
 
 def what_next(rows: Sequence[Row], deciders: Mapping[str, RulesDecider]) -> Next:
-    """The next step after the outcomes of a message, which are in order and at least one.
+    """The next step after the outcomes of a message, in order and at least one.
 
-    The deciders are the present ones, by handler.
+    The deciders are the current ones, by handler.
     """
     rows = [one for one in rows if one["result"] not in UNTOUCHED] or rows
     row = rows[-1]
     if row["result"] in FINAL:
         return Next(text=f"nothing: it was {row['result']}")
     if row["action"] == Action.QUARANTINE:
-        return Next(text="it is in quarantine: it stays, whatever table comes, for a person")
+        return Next(
+            text="it is in quarantine: it stays under any table, until an operator handles it"
+        )
     decider = deciders.get(row["handler"])
     if decider is None:
-        return Next(text=f"the handler {row['handler']} is not in these settings any more")
+        return Next(text=f"the handler {row['handler']} is no longer in these settings")
     if not decider.table.hash.startswith(row["table_hash"] or "-"):
         return Next(
-            text="it is evaluated afresh, with no failures counted, once the job starts with the"
-            " present rules table"
+            text="it is evaluated again, without earlier failures, once the job starts with the"
+            " current rules table"
         )
     if row["result"] != Result.PARKED:
-        return Next(text="it stays until the rules table changes or a person deals with it")
+        return Next(text="it stays until the rules table changes or an operator handles it")
     return _next_attempt(rows, decider)
 
 
@@ -386,15 +388,15 @@ def next_put(row: Row, source: QueueTopic) -> Next:
         )
     return Next(
         text=f"it waits on {source.place} until definitions change, or until redrive channel start"
-        f" or redrive queue release {source.queue_manager} tries it again"
+        f" or redrive queue release {source.queue_manager} retries it"
     )
 
 
 def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
-    """The next attempt on a parked message, as the job will decide it from what outcomes keep."""
+    """The next attempt on a parked message, as the job will decide it from its outcomes."""
     row, table = rows[-1], decider.table
     if not row["attempt"]:
-        return Next(text="the next attempt, once no earlier message of its key waits")
+        return Next(text="the next attempt, once no earlier message of its key is waiting")
     message, attempts = message_of(row), attempts_of(rows, table)
     facts = SliceContext(Facts(time.monotonic), "", int(row["time"].timestamp() * 1000))
     decision = decider.decide(message, attempts, facts).decision
@@ -408,7 +410,7 @@ def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
     attempt = f"attempt {attempts.failures + 1}"
     if missing:
         text = f"{attempt} by the rule that matches then"
-        text += f": outcomes do not keep {', '.join(missing)}"
+        text += f": outcomes do not have {', '.join(missing)}"
         return Next(text=text, due=due, attempt=name)
     if rule is None:
         return Next(text="no rule is left for it, so it will remain", due=due)

@@ -1,8 +1,8 @@
 """The dead letters of a job and their present states, by SQL over the ledger.
 
-The engine is the one that ``deltalake`` brings along (DataFusion): it reads Delta by itself, starts
-at once, and needs no other library. Outcomes that the ledger does not hold yet are laid beside it
-as a small Delta table, so that one query sees both.
+The engine is that of ``deltalake`` (DataFusion): it reads Delta, starts at once, and needs no other
+library. Outcomes that are not yet in the ledger are added as a small Delta table, so that one query
+sees both.
 """
 
 # ruff: noqa: S608 - queries are read only; what users give is quoted, or meant to be SQL
@@ -45,7 +45,7 @@ __all__ = [
 ]  # fmt: skip
 
 Engine: TypeAlias = Callable[[str], Iterable[Row]]
-"""Answers a query in SQL, row by row."""
+"""Answers a SQL query, row by row."""
 
 _REASON: Final = f"CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN NULL ELSE field_reason END"
 _CAUSES: Final = ("field_destq", "field_applname", "error_class", "consumer_group", "reason_name")
@@ -57,7 +57,7 @@ PLACES: Final = (
     "attempt", "result", "rule_line", "hop", "reason", "reason_name", "time", "error_class",
     "consumer_group", *FIELD_COLUMNS,
 )  # fmt: skip
-"""Columns of the ledger that a plan to replay is made from."""
+"""Columns of the ledger for a replay plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class Listing:
     letters: Sequence[Row]
     """The last outcome of each, the newest first."""
     total: int
-    """How many there are."""
+    """How many there are in total."""
     acknowledged: frozenset[str] = frozenset()
-    """Identities of those that an operator acknowledged."""
+    """Identities of acknowledged ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +78,19 @@ class Standing:
 
     count: int
     invalid: int
-    """Those of them without a valid dead-letter header."""
+    """Those without a valid dead-letter header."""
     since: float
     """Time of the earliest first decision among them, in seconds since 1970."""
     held: int = 0
-    """Of parked ones, those that wait behind an earlier one of their key."""
+    """Parked ones that wait behind an earlier one of their key."""
     acknowledged: int = 0
-    """Of remaining ones, those that an operator acknowledged."""
+    """Remaining ones that an operator acknowledged."""
     unacknowledged_since: float | None = None
-    """As ``since``, of those that nobody acknowledged; None if there is none."""
+    """Like ``since``, for unacknowledged ones; None if there are none."""
 
 
 def state_of(row: Row) -> str:
-    """The state of a dead letter after its last outcome, in a word."""
+    """The state of a dead letter after its last outcome."""
     if row["result"] == Result.REMAINS and row["action"] == Action.QUARANTINE:
         return State.QUARANTINED
     if row["result"] == Result.PARKED and not row["attempt"]:
@@ -114,7 +114,7 @@ class Group:
     consumer_group: str
     """The consumer group that could not process them; empty if unknown."""
     failure: str
-    """Why the last attempt failed; empty if none did."""
+    """Why the last attempt failed; empty if there was no failure."""
     count: int
     first: datetime
     """Time of the earliest outcome of one of them."""
@@ -123,11 +123,11 @@ class Group:
     example: str
     """Identity of one of the messages."""
     acknowledged: int = 0
-    """Of them, those that an operator acknowledged."""
+    """Those that an operator acknowledged."""
     owners: Sequence[str] = ()
-    """Who looks after these."""
+    """The owners of these."""
     is_archived: bool = False
-    """Whether all of them are acknowledged without end."""
+    """Whether all of them are acknowledged forever."""
 
     def condition(self) -> str:
         """The group as a condition in SQL, for ``Selection.where``."""
@@ -138,7 +138,7 @@ class Group:
 
     @classmethod
     def of(cls, row: Row) -> Self:
-        """A group as the engine counted it."""
+        """A group from a row of the engine."""
         return cls(
             handler=row["handler"] or "",
             reason=row["cause"],
@@ -158,10 +158,10 @@ class Group:
 
 
 class Inventory:
-    """The dead letters of a job at one moment. A context: it keeps a small table while it is open.
+    """The dead letters of a job at one moment. A context: it keeps a small table while open.
 
     Args:
-        ledger: The ledger, and the outcomes that it does not hold yet.
+        ledger: The ledger, and the outcomes that are not yet in it.
         acknowledgements: Those in effect.
     """
 
@@ -172,7 +172,7 @@ class Inventory:
         self._known = None if ledger.table is None else OpenLetters.of(ledger.table)
         recorded = {} if self._known is None else {"known": self._known.table}
         tail = {}
-        if ledger.table is None or ledger.tail:  # each table costs every query time
+        if ledger.table is None or ledger.tail:  # each table slows every query down
             tail = {"tail": LedgerTable.of_rows(Path(self._folder.name), arrow_of(ledger.tail))}
         self.tables: Mapping[str, LedgerFolder]
         """Folder of each Delta table that holds outcomes, by its name in queries."""
@@ -197,15 +197,15 @@ class Inventory:
         self._folder.cleanup()
 
     def letters(self, selection: Selection, *, limit: int, skipped: int = 0) -> Listing:
-        """Dead letters by their last outcome, the newest first; some of the newest may be skipped.
+        """Dead letters by their last outcome, the newest first.
 
         Raises:
             UsageError: The engine does not understand ``where``.
             EnvironmentFault: The ledger can't be read.
         """
-        # A window keeps all rows in memory: few of what is open, millions of the rest.
+        # A window keeps all rows in memory: few for open dead letters, millions for others.
         is_small = set(selection.state.results) <= set(OPEN)
-        # Few columns first: the others are read of the rows that are shown only.
+        # Few columns first: the others are read only for the shown rows.
         found = self._answer(
             selection,
             lambda where: (
@@ -217,7 +217,8 @@ class Inventory:
         )
         if not found:
             return Listing((), self.count(selection) if skipped else 0)
-        # Of other partitions too: to plan a condition for each row takes longer than to read them.
+        # Also from other partitions: planning a condition for each row takes longer than reading
+        # them.
         offsets = ", ".join({str(row["o"]) for row in found})
         rows = self._engine.answer(
             f"{self._outcomes()} SELECT * FROM outcomes WHERE outcomes_offset IN ({offsets})"
@@ -232,13 +233,13 @@ class Inventory:
         )
 
     def count(self, selection: Selection) -> int:
-        """How many dead letters there are; errors as for ``letters``."""
+        """The number of dead letters; errors as for ``letters``."""
         [row] = self._answer(selection, lambda where: f"SELECT count(*) n FROM letters {where}")
         return int(row["n"])
 
     def stories(self, messages: Sequence[str]) -> Mapping[str, Sequence[Row]]:
-        """All outcomes of messages, at least one, in their order; errors as for ``replayed``."""
-        # Numbers let the reader skip files and pages, which texts do not.
+        """All outcomes of at least one message, in order; errors as for ``replayed``."""
+        # Numbers allow the reader to skip files and pages, unlike texts.
         numbers = ", ".join({message.rpartition(":")[2] for message in messages})
         names = ", ".join(map(sql_text, messages))
         found: dict[str, list[Row]] = {}
@@ -250,11 +251,10 @@ class Inventory:
         return found
 
     def places(self, selection: Selection, *, limit: int | None) -> Sequence[Row]:
-        """The data of each dead letter that a plan needs, the earliest failure first.
+        """The data of each dead letter for a plan, the earliest failure first.
 
         Returns:
-            Rows with ``PLACES`` of the ledger's columns and ``replays``, which counts the replays
-            that tried to place it before.
+            Rows with the columns ``PLACES`` and ``replays``, the number of earlier replays.
 
         Raises:
             UsageError: The engine does not understand ``where``.
@@ -276,10 +276,10 @@ class Inventory:
         )
 
     def replayed(self) -> dict[str, dict[str, int]]:
-        """How many messages of each replay had which result; errors as for ``places``.
+        """The number of messages by result of each replay; errors as for ``places``.
 
         Returns:
-            Results with their numbers, by the id of the plan.
+            Results with their counts, by plan id.
         """
         rows = self._engine.answer(
             f"{self._outcomes()} SELECT replay, result, count(*) n FROM outcomes"
@@ -294,8 +294,9 @@ class Inventory:
         """How often rules were applied; errors as for ``replayed``.
 
         Args:
-            moved: By handler and table (``table_hash``), the times from which its rules stood on
-                other lines, the earliest first.
+            moved: By handler and table (``table_hash``), the times at which its rules moved to
+            other
+                lines, in ascending order.
 
         Returns:
             Rows with ``handler``, ``table_hash``, ``rule_line``, ``layout`` (how many of the times
@@ -307,7 +308,7 @@ class Inventory:
             for (handler, table), times in moved.items()
             for number in range(len(times), 0, -1)
         )
-        # A bare 0 to group by would be the number of a column.
+        # A literal 0 to group by would be a column number.
         layout = f"CASE {cases} ELSE 0 END" if cases else "CAST(0 AS BIGINT)"
         return self._engine.answer(
             f"{self._outcomes()} SELECT handler, table_hash, rule_line, {layout} layout,"
@@ -320,11 +321,11 @@ class Inventory:
     ) -> tuple[Sequence[Group], int]:
         """Dead letters by cause, the most frequent first and archived ones last.
 
-        With an owner only groups some of whose messages that owner looks after. Other arguments
-        and errors as for ``letters``.
+        With ``owner``, only groups with messages of that owner. Other arguments and errors as for
+        ``letters``.
 
         Returns:
-            The groups, and the number of dead letters in all groups there are.
+            The groups, and the number of dead letters in all groups.
         """
         of_owner = f" HAVING bool_or({self._owner} = {sql_text(owner)})" if owner else ""
         found = self._answer(
@@ -343,13 +344,13 @@ class Inventory:
         return [*map(Group.of, found)], found[0]["total"] if found else 0
 
     def arrivals(self, selection: Selection, since: datetime, seconds: float) -> Sequence[Row]:
-        """When the dead letters of each group were first decided about; errors as for ``letters``.
+        """When the dead letters of each group were first decided; errors as for ``letters``.
 
-        Time is in parts of so many seconds from a moment on; earlier ones count in the first part.
+        Time is divided into parts of ``seconds`` from ``since`` on; earlier ones count in the
+        first.
 
         Returns:
-            Rows with the columns that ``Group.of`` takes, less the counts; ``part`` (from 0) and
-            the number ``n``.
+            Rows with the columns of ``Group.of`` except its counts, ``part`` (from 0) and ``n``.
         """
         part = f"floor((date_part('epoch', first_time) - {since.timestamp()}) / {seconds})"
         return self._answer(
@@ -362,7 +363,7 @@ class Inventory:
         )
 
     def values(self, selection: Selection, column: str, start: str, *, limit: int) -> list[str]:
-        """The values of a column of the ledger that begin with a text, the most frequent first.
+        """The values of a column of the ledger that start with a text, the most frequent first.
 
         Errors as for ``letters``.
         """
@@ -377,11 +378,11 @@ class Inventory:
         return [row["v"] for row in found]
 
     def rates(self, since: datetime, seconds: float) -> Sequence[Row]:
-        """Outcomes by result, in parts of so many seconds since a moment; errors as for ``places``.
+        """Outcomes by result, in parts of ``seconds`` from ``since`` on; errors as for ``places``.
 
         Returns:
-            Rows with ``part`` (from 0), ``result``, the number ``n``, and ``came``: those of them
-            that were the first outcome of a dead letter.
+            Rows with ``part`` (from 0), ``result``, ``n``, and ``came``, the number of first
+            outcomes.
         """
         part = f"floor((date_part('epoch', time) - {since.timestamp()}) / {seconds})"
         return self._engine.answer(
@@ -423,13 +424,13 @@ class Inventory:
     def first_seen(
         self, handler: str, since: datetime | None, engine: Engine | None = None
     ) -> Iterator[Row]:
-        """The dead letters of a handler since a time, those with the same match fields together.
+        """The dead letters of a handler since a time, grouped by equal match fields.
 
-        The engine answers the query over the tables ``ledger`` and ``tail``, such as Spark's SQL;
+        The engine, such as Spark's SQL, answers the query over the tables ``ledger`` and ``tail``;
         by default it is the embedded one.
 
         Yields:
-            ``form`` and ``field_...``, with the number ``n`` and one ``example``.
+            ``form`` and ``field_...``, with their count ``n`` and one ``example``.
 
         Raises:
             EnvironmentFault: The ledger can't be read.
@@ -457,14 +458,14 @@ class Inventory:
     def _is_sound(self, acknowledgement: Acknowledgement) -> bool:
         """Whether the SQL condition of an acknowledgement still works.
 
-        It may fail at single rows that came since: CAST of what is no number. Nothing is
-        acknowledged by it then, so the alerts are about too much and never about too little.
+        It may fail on later rows, such as a CAST of text to a number. Then it acknowledges nothing,
+        so that alerts cover too much rather than too little.
         """
         where = acknowledgement.selection.where
         return not where or not self._engine.problem_with(self._covered_query(acknowledgement))
 
     def _answer(self, selection: Selection, query: Callable[[str], str]) -> list[Row]:
-        """The answer to a query over ``letters``, which is made from its WHERE clause."""
+        """The answer to a query over ``letters``, made from its WHERE clause."""
         check_condition(self._engine, self._outcomes(), selection.where)
 
         def whole(selection: Selection) -> str:
@@ -475,7 +476,7 @@ class Inventory:
         try:
             return self._engine.answer(whole(selection))
         except EnvironmentFault:
-            # A condition may fail at single rows: CAST of what is no number, a division by zero.
+            # A condition may fail on single rows: CAST of text to a number, a division by zero.
             without = whole(replace(selection, where=""))
             if not selection.where or self._engine.problem_with(without):
                 raise
@@ -495,7 +496,7 @@ class Inventory:
 
 
 def _equals(column: str, value: str | int | None) -> str:
-    """A condition on a column of a group; an empty text stands for NULL too."""
+    """A condition on a column of a group; an empty text also matches NULL."""
     if value is None:
         return f"({column}) IS NULL"
     if isinstance(value, int):
@@ -504,7 +505,7 @@ def _equals(column: str, value: str | int | None) -> str:
 
 
 def _owner(acknowledgements: Sequence[Acknowledgement]) -> str:
-    """Who looks after a message, in SQL: of several acknowledgements that of the first to end."""
+    """The owner of a message, in SQL: that of the acknowledgement that ends first."""
     cases = " ".join(
         f"WHEN {acknowledged([one])} THEN {sql_text(one.owner)}"
         for one in acknowledgements

@@ -1,7 +1,7 @@
 """The last outcomes of given messages, searched in all existing outcomes.
 
-The ledger answers first, then the outcomes of the topic that it has not seen; without a ledger all
-outcomes of the topic. Outcomes that neither holds any more are reported as gone, never guessed.
+The ledger is read first, then the later outcomes of the topic; without a ledger all outcomes of the
+topic. Outcomes that neither has any more are reported as missing, never guessed.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _COLUMNS: Final = ("origin", "result", "replay", "outcomes_partition", "outcomes
 
 @dataclass(slots=True)
 class LastOutcome:
-    """The outcomes of one dead letter, in short."""
+    """A summary of the outcomes of one dead letter."""
 
     partition: int
     """Partition of the outcomes topic; all outcomes of a message are on one."""
     offset: int = -1
-    """Offset of the last outcome that changed anything."""
+    """Offset of the last outcome with an effect."""
     result: str = ""
     """Its result; empty if there is none."""
     replays: set[str] = field(default_factory=set)
-    """The plans that had an instruction for the dead letter, whatever its result."""
+    """The plans with an instruction for the dead letter, whatever its result."""
 
     def add(self, row: Row) -> None:
         """Add one of its outcomes."""
@@ -54,7 +54,7 @@ class LastOutcomes:
     """The last outcomes of some dead letters at one moment."""
 
     found: Mapping[str, LastOutcome]
-    """By origin; dead letters without any outcome left are missing."""
+    """By origin; dead letters without outcomes are missing."""
     ends: Mapping[int, int]
     """By partition of the outcomes topic, the offset below which every outcome was read."""
     gone: Mapping[int, int]
@@ -62,7 +62,7 @@ class LastOutcomes:
 
     @classmethod
     def of(cls, job: JobConfiguration, cluster: Cluster, origins: Collection[str]) -> LastOutcomes:
-        """Asks the ledger, and the topic from where the ledger ends, about dead letters by origin.
+        """Query the ledger, and the topic from the ledger's end, about dead letters by origin.
 
         Reads everything that was committed before this call.
 
@@ -93,7 +93,7 @@ class LastOutcomes:
         return cls(found, {lane.partition: end for lane, end in ends.items()}, gone)
 
     def result_of(self, origin: str) -> str | None:
-        """The last result of a dead letter; None if the outcomes can't answer for it any more."""
+        """The last result of a dead letter; None if outcomes are missing."""
         known = self.found.get(origin)
         if known is None:
             return None
@@ -109,7 +109,7 @@ def _outcome_of(found: dict[str, LastOutcome], row: Row) -> LastOutcome:
 
 
 def _gone_in(ledger: LedgerTable) -> dict[int, int]:
-    """The offsets where the projection skipped outcomes that the topic no longer had."""
+    """The offsets up to which the projection missed deleted outcomes."""
     rows = ledger.rows(
         f"WHERE starts_with(malformed, {sql_text(GONE)}) GROUP BY outcomes_partition",
         columns="outcomes_partition p, max(outcomes_offset) o",
@@ -120,7 +120,7 @@ def _gone_in(ledger: LedgerTable) -> dict[int, int]:
 def _in_ledger(ledger: LedgerTable, origins: Collection[str]) -> Iterator[Row]:
     columns = ", ".join(f"one.{name} {name}" for name in _COLUMNS)
     with tempfile.TemporaryDirectory(prefix="redrive-origins-") as folder:
-        # As a table, so that the engine can look for any number of them at once.
+        # As a table, so that the engine can look up any number of them at once.
         with explained(Path(folder)):
             column = pa.array(sorted(origins), pa.string())
             wanted = LedgerTable.of_rows(Path(folder), pa.table({"origin": column}))

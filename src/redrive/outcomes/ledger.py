@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster, Extent
 
 _BATCH_WINDOW: Final = 1000
-"""Rows of (time, handler, result) among which the last batches are looked for."""
+"""Rows of (time, handler, result) to search for the last batches."""
 
 
 class Flow(NamedTuple):
@@ -39,23 +39,23 @@ class Batch(NamedTuple):
 
 
 class Unseen(NamedTuple):
-    """Where the outcomes topic goes on behind the ledger."""
+    """Where the outcomes topic continues after the ledger."""
 
     starts: Mapping[TopicPartition, int]
     """Where to read; partitions with nothing new are left out."""
     gone: Mapping[TopicPartition, int]
-    """Partitions where the topic does not go on where the ledger ends, and the offset from which on
-    no outcome is missing."""
+    """Partitions with a gap between the ledger and the topic, and the offset from which no outcome
+    is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """All outcomes up to this moment, or as near to it as possible."""
+    """All outcomes up to now, as far as possible."""
 
     table: LedgerTable | None
-    """None if there is no table (yet)."""
+    """None without a table."""
     tail: tuple[Row, ...] = ()
-    """Outcomes of the topic that the table does not hold yet."""
+    """Outcomes of the topic that are not yet in the table."""
     notes: tuple[str, ...] = ()
     """Why outcomes may be missing; empty if none are."""
 
@@ -70,18 +70,18 @@ class Ledger:
         wanted: Callable[[bytes], bool] | None = None,
         handlers: frozenset[str] | None = None,
     ) -> Self:
-        """Opens the table and reads the topic from where the table ends.
+        """Open the table and read the topic from where the table ends.
 
         Args:
             path: The folder of the table.
-            cluster: Where the outcomes topic is; None if it can't be reached.
+            cluster: The cluster of the outcomes topic; None if it cannot be reached.
             topic: The outcomes topic.
             seconds: How long reading the topic may take.
-            wanted: Which records of the topic matter, by their value; None for all.
-            handlers: Handlers whose outcomes matter, in the table too; None for all.
+            wanted: A filter of the topic's records by their value; None for all.
+            handlers: Handlers whose outcomes to read, also from the table; None for all.
 
         Raises:
-            EnvironmentFault: The table is there and can't be read, or is another one's.
+            EnvironmentFault: The table exists and cannot be read, or belongs to another job.
             TransientFault: The broker gave no answer in time.
         """
         source = "" if cluster is None else source_of(cluster, topic)
@@ -107,13 +107,13 @@ class Ledger:
             behind = sum(extents[lane].end - start for lane, start in starts.items())
             what = "the ledger is" if table else f"there is no ledger in {path}, so it is"
             notes.append(
-                f"{what} up to {behind} outcomes behind the job and not all of them could"
+                f"{what} up to {behind} outcomes behind the job, and not all of them could"
                 " be read in time: the newest may be missing"
             )
         return cls(table, tuple(rows), tuple(notes))
 
     def find(self, criteria: Criteria, *, limit: int) -> list[Row]:
-        """The newest outcomes that fulfil the criteria, oldest first."""
+        """The newest outcomes that match the criteria, oldest first."""
         rows = [row for row in self.tail if criteria.matches(row)]
         if self.table is not None:
             newest = "ORDER BY time DESC, outcomes_offset DESC"
@@ -123,7 +123,7 @@ class Ledger:
         return rows[-limit:]
 
     def flows(self, *earliest: datetime) -> list[Counter[Flow]]:
-        """The number of outcomes of each kind: of all times, then from each of some times on."""
+        """The number of outcomes of each kind: in total, then since each of some times."""
         counts: list[Counter[Flow]] = [Counter() for _ in range(1 + len(earliest))]
         for row in self.tail:
             if row["malformed"] is None:
@@ -140,7 +140,7 @@ class Ledger:
         return [+count for count in counts]
 
     def _flows_since(self, earliest: Sequence[datetime]) -> list[Row]:
-        """Rows with ``handler``, ``result``, and of each time the number from it on."""
+        """Rows with ``handler``, ``result``, and the count since each time."""
         if self.table is None or not earliest:
             return []
         numbers = [
@@ -154,7 +154,7 @@ class Ledger:
         )
 
     def last_batches(self, number: int) -> list[Batch]:
-        """The last moments at which the job did something, newest first."""
+        """The last moments at which the job was active, newest first."""
         counts = Counter(
             (row["time"], row["result"]) for row in self.tail if row["malformed"] is None
         )
@@ -180,16 +180,16 @@ class Ledger:
 
 
 def outcomes_unseen(seen: Mapping[int, int], extents: Mapping[TopicPartition, Extent]) -> Unseen:
-    """Compares what the ledger has seen with what the topic holds.
+    """Compare the ledger's positions with the topic.
 
-    ``seen`` is by partition the next outcome that the ledger wants; empty without a ledger.
+    ``seen`` is the ledger's next outcome by partition; empty without a ledger.
     """
     starts, gone = {}, {}
     for lane, extent in extents.items():
         position = seen.get(lane.partition, 0)
         if position < extent.first:
             gone[lane] = extent.first
-        elif position > extent.end:  # the topic was made anew
+        elif position > extent.end:  # the topic was recreated
             gone[lane] = position
         starts[lane] = extent.first if lane in gone else position
     unread = {lane: start for lane, start in starts.items() if start < extents[lane].end}
@@ -199,13 +199,13 @@ def outcomes_unseen(seen: Mapping[int, int], extents: Mapping[TopicPartition, Ex
 def _starts(
     positions: Mapping[int, int], extents: Mapping[TopicPartition, Extent]
 ) -> tuple[dict[TopicPartition, int], list[str]]:
-    """Where to read each partition of the outcomes topic, without those that have nothing new."""
+    """Where to read each partition of the outcomes topic, without those with nothing new."""
     notes = []
     if any(positions.get(lane.partition, 0) > extent.end for lane, extent in extents.items()):
         positions = {}
         notes.append(
-            "the ledger knows outcomes of a topic that was deleted since; `redrive ledger rebuild`"
-            " makes it anew"
+            "the ledger has outcomes of a topic that was deleted since; `redrive ledger rebuild`"
+            " rebuilds it"
         )
     if any(positions.get(lane.partition, 0) < extent.first for lane, extent in extents.items()):
         notes.append("the oldest outcomes were deleted from their topic before the ledger had them")

@@ -1,12 +1,12 @@
 """The open dead letters, kept beside the ledger so that queries need not scan it.
 
-Few outcomes of a ledger belong to dead letters that are still parked or remain, and finding them
-needs a full scan. So each compaction of the ledger records the open ones, with the positions up to
-which that holds, in a small separate Delta table. A query joins them with later outcomes.
+Few outcomes belong to dead letters that are still parked or remain, and finding them needs a full
+scan of the ledger. So each compaction of the ledger records the open ones, with the positions up to
+which that is true, in a small separate Delta table. A query joins them with later outcomes.
 
-The ledger is the truth: this table names the ledger and the version that it was made from, is
+The ledger is authoritative: this table names the ledger and the version that it was made from, is
 replaced in one commit, and is ignored if it does not fit. Then the same query has the same answer,
-and takes longer.
+but takes longer.
 """
 
 # ruff: noqa: S608 - queries are read only, and made of constants and numbers
@@ -31,7 +31,7 @@ OPEN: Final = (Result.PARKED, Result.REMAINS)
 """Results of dead letters that are not settled."""
 
 CHANGED: Final = "changed"
-"""The name of a table in queries: dead letters with outcomes newer than what is recorded."""
+"""The name of a table in queries: dead letters with outcomes newer than recorded."""
 
 _NOT_FINAL: Final = frozenset({*OPEN, *UNTOUCHED})
 """Results after which a dead letter keeps its state, or waits."""
@@ -40,11 +40,11 @@ _KEY: Final = "redrive.open"
 _NAMES: Final = tuple(column.name for column in COLUMNS)
 _COLUMNS: Final = ", ".join(_NAMES)
 _NEEDED: Final = ("time", "result", "malformed", "outcomes_partition", "outcomes_offset")
-"""Columns that every query over dead letters looks at."""
+"""Columns that every query over dead letters uses."""
 _FIRST: Final = "first_time"
-"""The time of a dead letter's first outcome, a column beside those of the ledger."""
+"""The time of a dead letter's first outcome, a column besides those of the ledger."""
 _STATE_COLUMNS: Final = "origin, outcome, result, time, outcomes_partition, outcomes_offset"
-"""Columns that tell whether a dead letter is open."""
+"""Columns that show whether a dead letter is open."""
 _KEPT_HOURS: Final = 1
 """How long a query may still use a replaced version."""
 _PROPERTIES: Final = {
@@ -60,9 +60,9 @@ class OpenLetters:
     table: LedgerTable
     """Their last outcomes, with the time of the first."""
     positions: Mapping[int, int]
-    """By partition, the outcome offset from which on outcomes are newer."""
+    """By partition, the offset from which outcomes are newer."""
     counts: Sequence[tuple[str, str, int]] = ()
-    """How many outcomes of any kind are not newer, by handler and result."""
+    """The number of older outcomes of any kind, by handler and result."""
 
     @classmethod
     def of(cls, ledger: LedgerTable) -> Self | None:
@@ -86,7 +86,7 @@ class OpenLetters:
 
 
 def counts_of(ledger: LedgerTable, known: OpenLetters | None) -> Counter[tuple[str, str]]:
-    """The number of outcomes by handler and result; only those newer than recorded are read."""
+    """The number of outcomes by handler and result; only newer ones than recorded are read."""
     counts = Counter(counts_where(ledger, newer_than({} if known is None else known.positions)))
     for handler, result, number in () if known is None else known.counts:
         counts[handler, result] += number
@@ -94,7 +94,7 @@ def counts_of(ledger: LedgerTable, known: OpenLetters | None) -> Counter[tuple[s
 
 
 def counts_where(ledger: LedgerTable, condition: str) -> dict[tuple[str, str], int]:
-    """The number of outcomes by handler and result that fulfil a condition in SQL."""
+    """The number of outcomes by handler and result that match a condition in SQL."""
     rows = ledger.rows(
         f"WHERE malformed IS NULL AND {condition} GROUP BY 1, 2",
         columns="coalesce(handler, '') handler, coalesce(result, '') result, count(*) n",
@@ -105,7 +105,7 @@ def counts_where(ledger: LedgerTable, condition: str) -> dict[tuple[str, str], i
 def newer_than(positions: Mapping[int, int]) -> str:
     """The condition, as SQL, that an outcome came later.
 
-    The positions are by partition the outcome offset from which on outcomes are newer.
+    The positions are the offsets from which outcomes are newer, by partition.
     """
     if not positions:
         return "TRUE"
@@ -115,15 +115,15 @@ def newer_than(positions: Mapping[int, int]) -> str:
     )
     most = max(positions)
     floor = min(positions.get(it, 0) for it in range(most + 1))
-    # Files are skipped by the second condition, which the first one implies.
+    # The second condition, which the first one implies, allows skipping files.
     return f"NOT ({known}) AND (outcomes_offset >= {floor} OR outcomes_partition > {most})"
 
 
 def write_open_letters(path: LedgerFolder) -> None:
-    """Records the open dead letters of a ledger; the caller must hold the ledger's lock.
+    """Record the open dead letters of a ledger; the caller must hold the ledger's lock.
 
     Raises:
-        EnvironmentFault: The ledger can't be read, or this can't be written.
+        EnvironmentFault: The ledger cannot be read, or the table cannot be written.
     """
     ledger = LedgerTable.open(path)
     positions = {} if ledger is None else ledger.positions()
@@ -158,55 +158,55 @@ def write_open_letters(path: LedgerFolder) -> None:
 
 
 def every_outcome(sources: Sequence[str], columns: str = _COLUMNS) -> str:
-    """The beginning of a query over ``outcomes``, which are those of some tables."""
+    """The start of a query over ``outcomes``, the outcomes of some tables."""
     parts = [f"SELECT {columns} FROM {source}" for source in sources]
     return f"WITH outcomes AS ({' UNION ALL '.join(parts)})"
 
 
 def changed_letters(sources: Sequence[str], known: OpenLetters | None) -> str:
-    """The query whose answer ``last_outcomes`` takes as the table ``CHANGED``.
+    """The query for the table ``CHANGED`` of ``last_outcomes``.
 
-    Retried, forwarded and discarded are final. So a dead letter is open if it has outcomes and
-    none of these, and only then its last one has to be looked for. Most are settled by the first
-    decision, when the decided record is the dead letter itself; those were never open, and leaving
-    them out makes the query fast. All outcomes of a dead letter are on one partition, so numbers
-    identify its last one, and are read faster than its name.
+    Retried, forwarded and discarded are final. So a dead letter is open if it has outcomes but none
+    of these, and only then its last one is needed. Most are settled by the first decision, when the
+    decided record is the dead letter itself; these were never open, and leaving them out makes the
+    query fast. All outcomes of a dead letter are on one partition, so numbers identify its last
+    one, and are read faster than its name.
 
     Returns:
         SQL for a row of numbers for each dead letter that is open after its newer outcomes, or was
-        recorded as open and is settled by now; arguments as for ``last_outcomes``.
+        recorded as open and is now settled; arguments as for ``last_outcomes``.
     """
     first, before, join = _FIRST, "NULL", ""
     if known is not None:
-        first, before = f"coalesce(known.{_FIRST}, told.{_FIRST})", "known.outcomes_offset"
-        join = " LEFT JOIN known ON told.origin = known.origin"
+        first, before = f"coalesce(known.{_FIRST}, newer.{_FIRST})", "known.outcomes_offset"
+        join = " LEFT JOIN known ON newer.origin = known.origin"
     return (
-        "WITH told AS (SELECT origin, max(outcomes_partition) last_partition,"
+        "WITH newer AS (SELECT origin, max(outcomes_partition) last_partition,"
         f" max(outcomes_offset) last_offset, min(time) {_FIRST},"
         f" bool_and(result IN {_texts(OPEN)}) is_open"
         f" FROM ({_newer(sources, known, _STATE_COLUMNS)})"
         f" WHERE result IN {_texts(OPEN)}"
         f" OR (result NOT IN {_texts(sorted(_NOT_FINAL))} AND outcome <> origin) GROUP BY origin)"
         f" SELECT last_partition, last_offset, is_open, {first} {_FIRST}, {before} known_offset"
-        f" FROM told{join} WHERE is_open OR {before} IS NOT NULL"
+        f" FROM newer{join} WHERE is_open OR {before} IS NOT NULL"
     )
 
 
 def last_outcomes(
     results: Collection[Result], sources: Sequence[str], known: OpenLetters | None, query: str
 ) -> str:
-    """The beginning of a query over ``letters``: dead letters by their last outcome.
+    """The start of a query over ``letters``: dead letters by their last outcome.
 
     Args:
-        results: The last results of those that are wanted.
-        sources: The tables that hold outcomes, the ledger first.
-        known: Dead letters that were open at some time, in the table ``known``.
-        query: What follows.
+        results: The wanted last results.
+        sources: The tables with outcomes, the ledger first.
+        known: Dead letters recorded as open, in the table ``known``.
+        query: The rest of the query.
 
     Returns:
-        SQL that defines ``outcomes`` and ``letters``, with the ledger's columns as far as the query
-        may name them. The latter has ``first_time``, too: of an open dead letter the time of its
-        first outcome, else of its last.
+        SQL that defines ``outcomes`` and ``letters``, with the columns of the ledger that the query
+        may use. ``letters`` also has ``first_time``: the time of an open dead letter's first
+        outcome, else of its last.
     """
     wanted, parts = set(results), []
     names = _names_in(query)
@@ -219,7 +219,7 @@ def last_outcomes(
             " AND one.outcomes_partition = last_partition WHERE is_open"
         )
         if known is not None:
-            # What was open and has no newer outcome that counts is open still.
+            # Open dead letters without a newer relevant outcome are still open.
             parts.append(
                 f"SELECT {columns}, one.{_FIRST} FROM known one LEFT ANTI JOIN {CHANGED}"
                 " ON one.outcomes_offset = known_offset AND one.outcomes_partition = last_partition"
@@ -233,7 +233,7 @@ def last_outcomes(
 
 
 def _names_in(query: str) -> Sequence[str]:
-    """The columns that a query may need: planning takes time for each one, used or not."""
+    """The columns that a query may use: planning takes time for each one, used or not."""
     text = query.replace("count(*)", "")
     if "*" in text or "natural" in text.lower():  # columns without their names
         return _NAMES
@@ -241,7 +241,7 @@ def _names_in(query: str) -> Sequence[str]:
 
 
 def _newer(sources: Sequence[str], known: OpenLetters | None, columns: str) -> str:
-    """Outcomes that are newer than what is recorded; all of them if nothing is."""
+    """Outcomes newer than recorded; all of them if nothing is recorded."""
     ledger, *others = sources
     newer = newer_than({} if known is None else known.positions)
     parts = [f"SELECT {columns} FROM {ledger} WHERE {newer}"]

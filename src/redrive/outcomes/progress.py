@@ -3,7 +3,7 @@
 A group's offsets expire when no instance has run for a week (KIP-211). Every outcome carries the
 offset of its source record and was committed in the same transaction as the group's offset, so the
 newest outcome of a lane gives its exact position: ledger first, then the tail of the outcomes topic
-that the ledger has not seen. Under ORDER(KEY) a message that goes on waiting behind another has no
+that the ledger has not seen. Under ORDER(KEY) a message that still waits behind another has no
 further outcome; its copy names the one that it replaces.
 """
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 def positions_from_outcomes(
     configuration: JobConfiguration, cluster: Cluster, lanes: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The next offset to read of lanes whose committed offsets expired.
+    """The next offset to read for lanes whose committed offsets expired.
 
-    Each lane comes with the incarnation of its topic: offsets of a topic that was deleted tell
-    nothing of one that was made anew.
+    Each lane comes with the incarnation of its topic: offsets of a deleted topic do not apply to a
+    recreated one.
 
     Returns:
-        The lanes of which there is an outcome; of the others nothing was ever handled.
+        The lanes with outcomes; the others were never handled.
 
     Raises:
-        ConfigurationError: Outcomes are gone that neither the ledger nor the topic holds.
+        ConfigurationError: Neither the ledger nor the topic has all outcomes.
         TransientFault: The broker gave no answer in time.
     """
     ledger = own_ledger(configuration, cluster)
@@ -57,7 +57,7 @@ def positions_from_outcomes(
 def _in_copies(
     configuration: JobConfiguration, cluster: Cluster, lanes: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The next offset behind the copies that others replace, where tables have ORDER(KEY)."""
+    """The next offset after the copies that others replace, where tables have ORDER(KEY)."""
     topics = {
         topic
         for handler in configuration.handlers
@@ -124,21 +124,21 @@ def _gone(lane: TopicPartition, seen: int, first: int) -> ConfigurationError:
         else f"the topic {lane.topic} whose outcomes up to {seen - 1} of {lane} the ledger has"
     )
     return ConfigurationError(
-        f"the committed offsets of this application are gone, and so are {missing}, which told"
-        " where it stood; to start from the beginning would do again everything that is still in"
-        " the dead-letter topics",
+        f"the committed offsets of this application are missing, and so are {missing}, which"
+        " had its positions; starting from the beginning would repeat everything that is still"
+        " in the dead-letter topics",
         hint="set the offsets of the application's consumer group by hand, with"
-        " `kafka-consumer-groups --reset-offsets`, to where it is to go on; or give the"
-        " application another name to begin anew",
+        " `kafka-consumer-groups --reset-offsets`, to where it should continue; or rename"
+        " the application to start over",
     )
 
 
 def _source_of(record: StoredRecord) -> tuple[TopicPartition, int, int] | None:
-    """Where the record was read that an outcome is about: lane, incarnation, offset."""
+    """The source of an outcome's record: lane, incarnation, offset."""
     try:
         outcome = orjson.loads(record.value or b"")
         lane = TopicPartition(outcome["topic"], outcome["partition"])
-        # An earlier version told the incarnation in the name only.
+        # An earlier version had the incarnation only in the name.
         incarnation = outcome.get("incarnation") or incarnation_of(outcome["outcome"])
         return lane, int(incarnation), int(outcome["offset"])
     except (ValueError, KeyError, TypeError, AttributeError):

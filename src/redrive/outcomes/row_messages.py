@@ -1,4 +1,4 @@
-"""Messages of which only their outcomes are known, as far as deciding needs them."""
+"""Messages known only by their outcomes, as far as decisions need them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from redrive.rules import RulesTable
 
 _KNOWN: Final = frozenset({*FIELDS, "SCHEME", "GROUP"})
-"""Fields of patterns that outcomes keep."""
+"""Pattern fields that outcomes have."""
 
 
 def message_of(row: Row) -> Message:
-    """The message that an outcome is about; its body, key and headers are not known."""
+    """The message of an outcome; its body, key and headers are unknown."""
     is_letter = row["form"] != NO_VALID_SCHEME
     problem = "" if is_letter else row.get("detail") or "no valid dead-letter header"
     group = row["consumer_group"]
@@ -47,12 +47,12 @@ def message_of(row: Row) -> Message:
 
 
 def missing_fields(table: RulesTable) -> Sequence[str]:
-    """What the patterns of a table ask for and outcomes do not keep."""
+    """Fields that the patterns of a table need and outcomes do not have."""
     return sorted(table.asked - _KNOWN)
 
 
 def attempts_of(rows: Sequence[Row], table: RulesTable) -> Attempts:
-    """The failed attempts under a table that outcomes tell of; those under another do not count.
+    """The failed attempts under a table according to outcomes; those under others do not count.
 
     The outcomes are of one message, in order and at least one.
     """
@@ -79,10 +79,10 @@ def is_wait(row: Row) -> bool:
 
 
 def _has_failed(row: Row, last: Row, table: RulesTable) -> bool:
-    """Whether an outcome tells of an attempt that had failed by the time of the last one.
+    """Whether an outcome reports an attempt that had failed by the time of the last one.
 
-    Under DIALECT(KAFKA) a put has failed too: the message came back. A probe
-    of a breaker counts nothing.
+    Under DIALECT(KAFKA) a put has also failed, since the message came back. A probe of a breaker
+    does not count.
     """
     if row["result"] == Result.PARKED:
         return row["origin"] == last["origin"] and not is_wait(row)

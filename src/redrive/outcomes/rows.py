@@ -1,7 +1,6 @@
 """One outcome record as a row of the ledger.
 
-The projection makes rows of all outcome records, the commands of the newest ones by themselves;
-both by ``row_of``.
+Both the projection and the commands, which read the newest outcomes themselves, use ``row_of``.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ INCARNATION: Final = (
     "coalesce(source_incarnation,"
     " try_cast(split_part(split_part(outcome, '~', 2), ':', 1) AS INT), 1)"
 )
-"""The incarnation of the source place as SQL, also of rows that an earlier version wrote."""
+"""The incarnation of the source position as SQL, also for rows of an earlier version."""
 
 _REQUIRED: Final = ("outcome", "message", "origin", "handler", "result")
-"""Members, beside ``time``, without which a record is no outcome."""
+"""Members, besides ``time``, that every outcome has."""
 
 LAST_TIME: Final = 4_102_444_800_000
-"""Milliseconds; a time from here on (the year 2100) is not believed. It keeps nonsense from
-making partitions of its own."""
+"""Milliseconds; times from here on (the year 2100) are invalid, so that nonsense does not create
+partitions."""
 
 GONE: Final = "outcomes that were deleted before the ledger had them: "
-"""How ``malformed`` begins in the row that stands for them, at the last offset that is missing."""
+"""The prefix of ``malformed`` in the row for them, at the last missing offset."""
 
 TEXT_LIMIT: Final = 10_000
-"""Characters kept of a record that is no outcome."""
+"""Characters to keep of a record that is not an outcome."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS: Final = 19
-"""From this many digits on a number may not fit a long."""
+"""Numbers with this many digits may not fit a long."""
 _BOUNDS: Final = {Kind.TEXT: 0, Kind.INTEGER: 2**31, Kind.LONG: 2**63}
-"""From which on a number does not fit; columns of other types are not read as they are."""
+"""The bound of numbers that fit, by type of columns that are read as they are."""
 
 
 def _members(prefix: str) -> tuple[tuple[str, str, int], ...]:
@@ -66,8 +65,8 @@ FIELD_COLUMNS: Final = tuple(name for name, _, _ in _FIELDS)
 def row_of(value: bytes | None, timestamp: int, partition: int, offset: int) -> Row:
     """One record of the outcomes topic as a row of the ledger.
 
-    A record that is no outcome has its text in ``malformed`` and nothing else but its place and
-    its timestamp, which is in milliseconds.
+    A record that is not an outcome has its text in ``malformed``, and otherwise only its position
+    and its timestamp in milliseconds.
     """
     row = _EMPTY.copy()
     record = _record(value)
@@ -86,7 +85,7 @@ def moment(milliseconds: int) -> datetime:
 
 
 def pattern_fields(row: Row) -> dict[str, str | int]:
-    """The pattern fields that a row has, by keyword, as rules match them."""
+    """The pattern fields of a row, by keyword, as rules match them."""
     return {keyword: value for name, keyword, _ in _FIELDS if (value := row[name]) is not None}
 
 
@@ -99,7 +98,7 @@ def _record(value: bytes | None) -> dict[str, Any] | None:
 
 
 def _is_outcome(record: Mapping[str, Any]) -> bool:
-    """Whether every member has its column's type and the required ones are there."""
+    """Whether every member has its column's type and the required ones exist."""
     time, fields = record.get("time"), record.get("fields") or {}
     return (
         type(time) is int
@@ -114,7 +113,7 @@ def _is_outcome(record: Mapping[str, Any]) -> bool:
 def _fit(columns: Iterable[tuple[str, str, int]], values: Mapping[str, Any]) -> bool:
     for _, member, bound in columns:
         value = values.get(member)
-        # Not isinstance: true and false are no numbers here.
+        # Not isinstance: true and false are not numbers here.
         if type(value) is str if not bound else type(value) is int and -bound <= value < bound:
             continue
         if value is not None:

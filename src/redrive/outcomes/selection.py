@@ -1,4 +1,4 @@
-"""Which dead letters are meant: by their state and by what their last outcome says."""
+"""A selection of dead letters, by their state and their last outcome."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from redrive.outcomes.table import sql_text
 from redrive.rules import Action
 
 QUARANTINED: Final = f"action = {sql_text(Action.QUARANTINE.value)}"
-"""Of remaining messages: whether no table evaluates them again."""
+"""Whether a remaining message is quarantined: no table evaluates it again."""
 HELD: Final = f"(result = {sql_text(Result.PARKED)} AND attempt = 0)"
-"""Whether a message waits behind an earlier one of its key: others are parked after an attempt."""
+"""Whether a message waits behind an earlier one of its key; others are parked after an attempt."""
 
 
 class State(StrEnum):
@@ -66,9 +66,9 @@ class Selection:
     reason: int | None = None
     """Reason code, of the last failed attempt or in the dead-letter header."""
     destination: str | None = None
-    """DESTQ, the queue that the message was for."""
+    """DESTQ, the queue that the message was meant for."""
     rule: int | None = None
-    """Line of the rule that was applied last."""
+    """Line of the last applied rule."""
     handler: str | None = None
     key: bytes | None = None
     """The record's key."""
@@ -86,11 +86,11 @@ class Selection:
 
     @property
     def leaves_out_quarantined(self) -> bool:
-        """Whether quarantined messages that fulfil the rest of it are left out."""
+        """Whether matching quarantined messages are left out."""
         return self.state in {State.OPEN, State.REMAINING} and not self.message
 
     def conditions(self) -> Iterator[str]:
-        """The conditions in SQL, all of which have to hold."""
+        """The conditions in SQL, all of which must hold."""
         results = ", ".join(sql_text(result.value) for result in self.state.results)
         yield f"result IN ({results})"
         if self.state is State.HELD:

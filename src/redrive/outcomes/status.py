@@ -1,9 +1,9 @@
-"""The status of a job: what waits, outcomes and rates (``redrive status``).
+"""The status of a job: waiting messages, outcomes and rates (``redrive status``).
 
-Kafka has what waits; the outcomes tell the results. What is parked, remains or is in
-quarantine is counted by the last outcome of each message. Where not all outcomes can be read, as on
-a machine without the ledger, the messages on the topics themselves are counted. Offsets would not
-do: on topics that are written in transactions they count more than messages.
+Kafka has the waiting messages, the outcomes have the results. Parked, remaining and quarantined
+messages are counted by the last outcome of each. If not all outcomes can be read, as on a machine
+without the ledger, the messages on the topics themselves are counted. Offsets would be wrong: on
+topics that are written in transactions they also count markers.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 _BATCHES: Final = 5
 _SHOWN: Final = 10
-"""Topics that a note names at most."""
+"""Maximum topics in a note."""
 
 AskRates: TypeAlias = Callable[[Inventory], Sequence[Row] | None]
-"""Asks an inventory how many outcomes there were when."""
+"""Reads the rates of outcomes from an inventory."""
 
 
 def no_rates(_: Inventory) -> None:
-    """For those to whom rates do not matter: asks nothing."""
+    """Reads no rates."""
 
 
 class Precision(StrEnum):
@@ -50,7 +50,7 @@ class Precision(StrEnum):
 
     EXACT = "exact"
     LAST_KNOWN = "last known"
-    """The broker can't be asked."""
+    """The broker does not answer."""
     UNKNOWN = "unknown"
     """Neither the outcomes nor the topics could be read in time."""
 
@@ -59,7 +59,7 @@ class Count(NamedTuple):
     """A number of messages."""
 
     number: int | None
-    """None if nothing is known of it."""
+    """None if unknown."""
     precision: Precision
 
 
@@ -69,41 +69,41 @@ class HandlerStatus:
 
     identity: HandlerIdentity
     topic_exists: bool | None
-    """None if the broker can't be asked."""
+    """None if the broker does not answer."""
     depth: int | None
     """Dead letters not read yet: the lag of the application's group; None if unknown."""
     parked: Count
     """Messages that wait for their next attempt."""
     held: int | None
-    """Of these, messages that wait behind an earlier one of their key; None if it is not known."""
+    """Parked messages that wait behind an earlier one of their key; None if unknown."""
     next_due: datetime | None
-    """When the next of them is tried; None if none waits or it is unknown."""
+    """When the next of them is tried; None if there is none or it is unknown."""
     remaining: Count
-    """Messages that no rule can place."""
+    """Messages that no rule could place."""
     acknowledged: int | None
-    """Of what remains, messages that an operator acknowledged; None if it is not known."""
+    """Remaining messages that an operator acknowledged; None if unknown."""
     quarantined: Count
-    """Messages that no table looks at any more; they do not count as remaining."""
+    """Messages that no table evaluates any more, which do not count as remaining."""
     invalid: int | None
-    """Of what remains, messages without a valid dead-letter header; None if it is not known."""
+    """Remaining messages without a valid dead-letter header; None if unknown."""
     oldest: datetime | None
-    """Time of the oldest dead letter among the first that wait in each partition."""
+    """Time of the oldest dead letter among the first waiting ones of each partition."""
     totals: Mapping[str, int]
-    """Outcomes by result, of all times."""
+    """Outcomes by result, in total."""
     last_hour: Mapping[str, int]
     last_minute: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutsStatus:
-    """The puts that a job routes: what applications put, and what channels move."""
+    """The puts that a job carries out for applications and channels."""
 
     undelivered: Mapping[str, int]
-    """Messages that could be put nowhere, by the queue on which they wait; those that are known."""
+    """Undeliverable messages by the queue on which they wait, as far as known."""
     retried: Mapping[str, int]
-    """Messages that a channel's receiver tries to put again (MRRTY), likewise."""
+    """Messages that a channel's receiver retries (MRRTY), likewise."""
     totals: Mapping[str, int]
-    """Outcomes by result, of all times."""
+    """Outcomes by result, in total."""
     last_hour: Mapping[str, int]
     last_minute: Mapping[str, int]
 
@@ -115,24 +115,24 @@ class Status:
     application: str
     time: datetime
     instances: tuple[str, ...] | None
-    """``host:process`` of those that run now; None if unknown."""
+    """``host:process`` of running instances; None if unknown."""
     handlers: tuple[HandlerStatus, ...]
     puts: PutsStatus | None
-    """None if the job routes no puts."""
+    """None if the job carries out no puts."""
     batches: tuple[Batch, ...]
-    """The last ones, newest first."""
+    """The last batches, newest first."""
     outcomes: int | None
-    """Outcomes known; None if they could not be read."""
+    """Number of known outcomes; None if they could not be read."""
     unprojected: int
-    """Those of them that the ledger does not hold yet."""
+    """Outcomes that are not yet in the ledger."""
     notes: tuple[str, ...]
-    """What could not be found out, and why."""
+    """What is unknown, and why."""
     rates: Sequence[Row] | None = None
-    """What was asked for (``status_of``); None if it was not, or the outcomes are not known."""
+    """The rates asked for in ``status_of``; None without, or if the outcomes are unknown."""
 
     @property
     def gap(self) -> str:
-        """Why what waits is not known; empty if all of it is."""
+        """Why numbers of waiting messages are unknown; empty if all are known."""
         known = [
             number
             for one in self.handlers
@@ -148,12 +148,12 @@ def status_of(
     rates: AskRates = no_rates,
     now: datetime | None = None,
 ) -> Status:
-    """Asks the broker and the ledger where a job stands.
+    """Ask the broker and the ledger for the state of a job.
 
-    The last minute and hour end at ``now``, by default this moment. ``rates`` asks for more.
+    The last minute and hour end at ``now``, by default the present. ``rates`` reads further rates.
 
     Raises:
-        EnvironmentFault: The ledger is there and can't be read, nor can the broker be asked.
+        EnvironmentFault: The ledger exists and cannot be read, and the broker does not answer.
     """
     now = now or datetime.now(UTC)
     queues, notes = _Queues.of(configuration)
@@ -174,19 +174,19 @@ def status_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcomes:
-    """What the outcomes of a job tell, if all of them could be read."""
+    """The outcomes of a job, if all of them could be read."""
 
     totals: Counter[Flow] = field(default_factory=Counter)
     hour: Counter[Flow] = field(default_factory=Counter)
     minute: Counter[Flow] = field(default_factory=Counter)
     standing: Mapping[tuple[str, State], int] | None = None
-    """Messages by handler and state, without those of which there are none; None if not known."""
+    """Messages by handler and state, without zeros; None if unknown."""
     held: Mapping[str, int] | None = None
-    """Those that are parked behind an earlier one of their key, by handler; None if not known."""
+    """Messages parked behind an earlier one of their key, by handler; None if unknown."""
     invalid: Mapping[str, int] | None = None
-    """Those that remain without a valid dead-letter header, likewise."""
+    """Remaining messages without a valid dead-letter header, likewise."""
     acknowledged: Mapping[str, int] | None = None
-    """Those that remain and that an operator acknowledged, likewise."""
+    """Acknowledged remaining messages, likewise."""
     precision: Precision = Precision.EXACT
     batches: tuple[Batch, ...] = ()
     unprojected: int = 0
@@ -204,7 +204,7 @@ class _Outcomes:
         ask_rates: AskRates,
         now: datetime,
     ) -> Self:
-        """Reads the ledger and what it does not hold yet; errors as for ``status_of``."""
+        """Read the ledger and the later outcomes; errors as for ``status_of``."""
         path, topic = configuration.ledger.path, configuration.outcomes_topic
         cluster = queues.cluster
         try:
@@ -241,7 +241,8 @@ class _Outcomes:
         except TransientFault as fault:
             return cls._by_topics(configuration, cluster, [fault.message])
         except EnvironmentFault as fault:
-            # What waits is the broker's to tell, and how the job is is not the ledger's.
+            # The broker knows the waiting messages, and the job's state does not depend on the
+            # ledger.
             if cluster is None:
                 raise
             return cls._by_topics(configuration, cluster, [f"{fault.message} ({fault.hint})"])
@@ -250,7 +251,7 @@ class _Outcomes:
     def _by_topics(
         cls, configuration: JobConfiguration, cluster: Cluster | None, notes: Sequence[str]
     ) -> Self:
-        notes = [f"{note}; results are not known" for note in notes]
+        notes = [f"{note}; results are unknown" for note in notes]
         if cluster is None:
             return cls(notes=notes)
         try:
@@ -262,7 +263,7 @@ class _Outcomes:
 def _count_on_topics(
     configuration: JobConfiguration, cluster: Cluster
 ) -> Mapping[tuple[str, State], int]:
-    """The messages on the topics where they are parked and remain, one by one.
+    """Count the parked and remaining messages on their topics, one by one.
 
     Raises:
         TransientFault: Not all of them could be read in time.
@@ -292,7 +293,7 @@ def _count_on_topics(
 
 
 def _places(configuration: JobConfiguration) -> Iterator[tuple[str, tuple[str, State]]]:
-    """The topics where messages are parked and remain, and whose messages those are."""
+    """The topics of parked and remaining messages, with their owners."""
     for handler in configuration.handlers:
         identity = handler.identity
         yield from ((topic, (identity.name, State.PARKED)) for topic in identity.waiting_topics)
@@ -359,27 +360,27 @@ def _by_result(flows: Counter[Flow], handlers: Collection[str]) -> dict[str, int
 
 @dataclass(frozen=True, slots=True)
 class _Queues:
-    """What the broker says of all topics of a job; nothing if it can't be asked."""
+    """What the broker reports about all topics of a job; empty if it does not answer."""
 
     cluster: Cluster | None
     instances: tuple[str, ...] | None
     starts: Mapping[TopicPartition, int]
-    """Where the job goes on in each partition."""
+    """The job's position in each partition."""
     ends: Mapping[TopicPartition, int]
     first: Mapping[TopicPartition, StoredRecord]
-    """The first record that waits in each partition where one does."""
+    """The first waiting record in each partition that has one."""
     silent: Collection[TopicPartition] = ()
-    """Partitions that no broker leads."""
+    """Partitions without a leader."""
 
     @classmethod
     def of(cls, configuration: JobConfiguration) -> tuple[_Queues, list[str]]:
-        """Asks the broker; the second value says what could not be asked."""
+        """Ask the broker; the second value lists what is unknown."""
         try:
             cluster = Cluster.open(configuration.connection, timeout=CONNECT)
             queues = cls._ask(cluster, configuration)
             return queues, [*without_leader(queues.silent), *_left_out(configuration, cluster)]
         except (EnvironmentFault, TransientFault) as fault:
-            note = f"{fault.message}; what follows is what the ledger knows"
+            note = f"{fault.message}; the following is from the ledger"
             return cls(None, None, {}, {}, {}), [note]
 
     @classmethod
@@ -408,7 +409,7 @@ class _Queues:
         return None if self.cluster is None else bool(self.cluster.partitions([topic]))
 
     def lag(self, topic: str) -> int | None:
-        """Offsets between where the job stands and the end of a topic; None if unknown."""
+        """Offsets between the job's position and the end of a topic; None if unknown."""
         if self.cluster is None or any(lane.topic == topic for lane in self.silent):
             return None
         return sum(
@@ -433,7 +434,7 @@ class _Queues:
         )
 
     def oldest(self, identity: HandlerIdentity) -> datetime | None:
-        """Time of the oldest of the first dead letters that wait; None if none does."""
+        """Time of the oldest of the first waiting dead letters; None if none waits."""
         times = [record.original_time for record in self._first_of(identity.topics)]
         return moment(min(times)) if times else None
 
@@ -442,7 +443,7 @@ class _Queues:
 
 
 def _left_out(configuration: JobConfiguration, cluster: Cluster) -> Iterator[str]:
-    """What says that topics match a subscription, and are beyond its bound."""
+    """Notes about topics that match a subscription beyond its limit."""
     for one in configuration.subscriptions:
         topics = one.handlers(configuration.application, cluster.topics())[1]
         if topics:
@@ -456,7 +457,7 @@ def _left_out(configuration: JobConfiguration, cluster: Cluster) -> Iterator[str
 def _first_records(
     cluster: Cluster, starts: Mapping[TopicPartition, int], dead_letters: set[str]
 ) -> Iterator[StoredRecord]:
-    """The first record of each partition; a tombstone is none, except on a dead-letter queue."""
+    """The first record of each partition; tombstones count only on a dead-letter queue."""
 
     def counts(record: StoredRecord) -> bool:
         return record.value is not None or record.lane.topic in dead_letters

@@ -1,8 +1,8 @@
 """Where a ledger is: a folder of this machine, or one in an object store.
 
-Everything that differs between the two is here. In an object store commits are conditional puts, so
-any number of machines may write; what only one process needs (a lock, Spark's checkpoint, the table
-of open dead letters) is in a local folder in both cases.
+All differences between the two are here. In an object store commits are conditional puts, so any
+number of machines may write; what only one process needs (a lock, Spark's checkpoint, the table of
+open dead letters) is in a local folder in both cases.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from redrive.configuration import LedgerFolder, RemoteFolder
 from redrive.errors import AlreadyRunningError, EnvironmentFault, UsageError
 
 _CLIENT: Final = {
-    # An outage of half a minute is waited out within one step, however many tries that takes.
+    # An outage of half a minute is bridged within one step, with any number of retries.
     "retry_timeout": "30s",
     "max_retries": "1000",
     "connect_timeout": "3s",
@@ -32,36 +32,34 @@ _S3: Final = {
     "conditional_put": "etag",
 }
 _FILES_OF_AWS: Final = ("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
-"""Variables that name files with credentials; the library looks there only if it is told to."""
+"""Variables that name files with credentials; the library reads them only on request."""
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _QUERIES: Final = re.compile(r"(https?://[^\s?]*)\?\S*")
 
 
 def is_remote(folder: LedgerFolder) -> bool:
-    """Whether other machines may write there too."""
+    """Whether other machines may also write there."""
     return isinstance(folder, RemoteFolder)
 
 
 def may_exist(folder: LedgerFolder) -> bool:
-    """Whether a ledger may be there; an object store is not asked."""
+    """Whether a ledger may exist; an object store is not asked."""
     return isinstance(folder, RemoteFolder) or folder.exists()
 
 
 def local_path(folder: LedgerFolder) -> Path:
-    """The folder for what reads local ledgers only.
+    """The folder, for code that reads only local ledgers.
 
     Raises:
         UsageError: It is in an object store.
     """
     if isinstance(folder, RemoteFolder):
-        raise UsageError(
-            f"Spark does not read the ledger in {folder}", hint="--no-spark reads it here"
-        )
+        raise UsageError(f"Spark does not read the ledger in {folder}", hint="use --no-spark")
     return folder
 
 
 def arguments(folder: LedgerFolder) -> dict[str, Any]:
-    """A table for the library: its name there, and options, none of which is a secret."""
+    """The table for the library: its name, and options without secrets."""
     if isinstance(folder, Path):
         return {"table_uri": str(folder)}
     options = {**_CLIENT, **folder.options}
@@ -75,8 +73,7 @@ def arguments(folder: LedgerFolder) -> dict[str, Any]:
 def lock_file(folder: LedgerFolder) -> Path:
     """The file that a process locks to append to a ledger, to compact or to delete it.
 
-    It lies in a local folder for what belongs to the projection: beside that of the ledger, or in
-    the job's.
+    It is in a local folder for the projection: beside that of the ledger, or in the job's.
     """
     if isinstance(folder, RemoteFolder):
         return folder.beside / "lock"
@@ -90,10 +87,10 @@ def open_letters_folder(folder: LedgerFolder) -> Path:
 
 @contextlib.contextmanager
 def locked(folder: LedgerFolder) -> Iterator[None]:
-    """Holds the lock of a ledger, as long as no job of this machine projects into it.
+    """Hold the lock of a ledger, unless a job of this machine projects into it.
 
     Raises:
-        AlreadyRunningError: One does.
+        AlreadyRunningError: A job projects into it.
     """
     file = lock_file(folder)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -109,29 +106,29 @@ def in_use(folder: LedgerFolder) -> AlreadyRunningError:
     """The error of a change to a ledger that a job projects into."""
     return AlreadyRunningError(
         f"a running job projects into the ledger {folder}",
-        hint="it also compacts it, every 15 minutes; stop the job to do anything else",
+        hint="the job itself compacts it every 15 minutes; stop the job for anything else",
     )
 
 
 @contextlib.contextmanager
 def explained(folder: LedgerFolder) -> Iterator[None]:
-    """Faults of the library as faults of the ledger in a folder."""
+    """Translate errors of the library into faults of the ledger in a folder."""
     try:
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
         remote = isinstance(folder, RemoteFolder)
         raise EnvironmentFault(
-            f"the ledger in {folder} can't be used: {_cause(str(error), whole=remote)}",
-            hint="see to the store, to the credentials in the environment, and to [ledger]"
+            f"the ledger in {folder} cannot be used: {_cause(str(error), whole=remote)}",
+            hint="check the store, the credentials in the environment, and [ledger]"
             if remote
-            else "`redrive ledger rebuild` makes it again from the outcomes topic",
+            else "`redrive ledger rebuild` rebuilds it from the outcomes topic",
         ) from error
 
 
 def _cause(text: str, *, whole: bool) -> str:
-    """The library's words in one line, without the queries of URLs: they may hold signatures."""
+    """The library's message on one line, without the queries of URLs, which may have signatures."""
     if not whole:
-        # What follows the first line is for the library's own developers.
+        # The lines after the first are for the library's own developers.
         return text.partition("\n")[0]
     plain = _QUERIES.sub(r"\1", _COLOURS.sub("", text).replace("↳", ""))
     return " ".join(plain.split())

@@ -1,8 +1,7 @@
-"""The ledger's Delta table: made, appended to, read and maintained without Spark.
+"""The ledger's Delta table: created, appended to, read and maintained without Spark.
 
-The table answers where its projection stands: every row carries the partition and the offset of its
-outcome record, so no other file has to be right for the projection to go on without a gap or a
-duplicate.
+The table itself has the position of its projection: every row has the partition and the offset of
+its outcome record, so the projection needs no other file to continue without gaps or duplicates.
 """
 
 from __future__ import annotations
@@ -36,37 +35,37 @@ _SCHEMA: Final = Schema(list(_FIELDS.values()))
 SCHEMA: Final = pa.schema(_SCHEMA.to_arrow())
 """The ledger's columns."""
 ADDED: Final = tuple(column.name for column in COLUMNS if column.is_added)
-"""Columns that a ledger of an earlier version lacks; they are the last ones, in their order."""
+"""Columns that a ledger of an earlier version lacks: the last ones, in order."""
 _STATISTICS: Final = ("time", "message_offset", "outcomes_partition", "outcomes_offset")
-"""Columns with minimum and maximum per file: what look-ups skip files by. Few, because they
-are computed with every append."""
+"""Columns with minimum and maximum per file, by which lookups skip files. Few, because they are
+computed with every append."""
 
 _FORMAT: Final = 1
-"""The form of the ledger. Columns that come at the end make no new one."""
+"""The format of the ledger. Appended columns do not change it."""
 _LOG_IS_GONE: Final = "Invalid table version"
-"""Of a version whose log entry was deleted: nothing was written."""
+"""The error about a version whose log entry was deleted: nothing was written."""
 _FORMAT_KEY: Final = "redrive.format"
 _SOURCE_KEY: Final = "redrive.outcomes"
-"""What the ledger is made from, as ``source_of`` names it; earlier versions did not tell it."""
+"""What the ledger is made from, as ``source_of`` names it; missing in earlier versions."""
 _PROPERTIES: Final = {
     _FORMAT_KEY: str(_FORMAT),
-    # Rows are added and never changed.
+    # Rows are appended and never changed.
     "delta.appendOnly": "true",
     "delta.dataSkippingStatsColumns": ",".join(_STATISTICS),
-    # An append every few seconds: one checkpoint per hundred keeps both writing and opening quick.
+    # With an append every few seconds, a checkpoint per hundred keeps writing and opening fast.
     "delta.checkpointInterval": "100",
-    # No use for the table's own past: rows do not change. The defaults would keep a month of log
+    # The table's history is useless, as rows do not change. The defaults would keep a month of log
     # files, half a million of them, and every reader lists them all: 40 us each.
     "delta.logRetentionDuration": "interval 6 hours",
     "delta.deletedFileRetentionDuration": "interval 6 hours",
-    # Every start of the projection is a query of its own; nobody asks for those that have ended.
+    # Every start of the projection is a new query; ended ones are not needed.
     "delta.setTransactionRetentionDuration": "interval 1 days",
 }
 _RETENTION_HOURS: Final = 6
-"""As ``delta.deletedFileRetentionDuration``: a reader that began before a compaction may go on."""
+"""As ``delta.deletedFileRetentionDuration``: readers from before a compaction may continue."""
 
 _TARGET_SIZE: Final = 64 * 1024 * 1024
-"""Bytes of a compacted file: about two million rows, and little memory to write one."""
+"""Bytes of a compacted file: about two million rows, written with little memory."""
 
 _MILLISECONDS: Final = pa.timestamp("ms", "UTC")
 
@@ -74,13 +73,13 @@ _NAME: Final = "ledger"
 """The table's name in queries."""
 
 _ONE_TRY: Final = CommitProperties(max_commit_retries=0)
-"""The library would commit behind whatever others have committed meanwhile."""
+"""The library must not commit after others have committed meanwhile."""
 _TRIES: Final = 20
-"""Tries of an append while others commit: at most a compaction, which makes a few versions."""
+"""Attempts of an append while others commit: at most a compaction, which makes a few versions."""
 
 _NO_OTHERS: Final[Mapping[str, DeltaTable]] = {}
 _NEWEST: Final = 1_000
-"""Offsets below the highest one in which ``positions`` looks first."""
+"""Number of the highest offsets that ``positions`` searches first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +102,12 @@ class LedgerTable:
         others: Mapping[str, DeltaTable] = _NO_OTHERS,
         handlers: frozenset[str] | None = None,
     ) -> None:
-        """Takes the Delta table opened in a folder; ``open`` and ``create`` open it."""
+        """Take the Delta table opened in a folder; ``open`` and ``create`` open it."""
         self._table = table
         self._path = path
         self._handlers = handlers
         self._stands: dict[int, int] | None = None
-        """Its positions as far as this writer knows; None before the first append."""
+        """Its positions as this writer knows them; None before the first append."""
         self._query = QueryBuilder()
         for name, one in {_NAME: table, **others}.items():
             self._register(name, one)
@@ -117,7 +116,7 @@ class LedgerTable:
         if self._handlers is None:
             self._query.register(name, table)
             return
-        # Conditions of users may have subqueries, which must not name the whole table.
+        # Users' conditions may have subqueries, which must not see the whole table.
         whole = f"t{secrets.token_hex(16)}"
         self._query.register(whole, table)
         names = ", ".join(map(sql_text, sorted(self._handlers))) or "NULL"
@@ -126,14 +125,14 @@ class LedgerTable:
 
     @classmethod
     def open(cls, path: LedgerFolder, source: str = "") -> Self | None:
-        """The ledger of a folder, or None if there is none yet.
+        """The ledger of a folder, or None if it does not exist.
 
         Args:
             path: The folder.
-            source: What it has to be made from, as ``source_of`` names it; empty for anything.
+            source: What it must be made from, as ``source_of`` names it; empty for anything.
 
         Raises:
-            EnvironmentFault: There is something, but no ledger that can be read, or the ledger of
+            EnvironmentFault: The folder has something else, an unreadable ledger, or the ledger of
                 another application or cluster.
         """
         with explained(path):
@@ -149,21 +148,21 @@ class LedgerTable:
                 table = _add_columns(table)
         if missing:
             raise EnvironmentFault(
-                f"the table in {path} is no ledger: it has no column {min(missing)}",
-                hint="name another folder as ledger.path",
+                f"the table in {path} is not a ledger: it has no column {min(missing)}",
+                hint="set ledger.path to another folder",
             )
         return cls(table, path)
 
     @classmethod
     def create(cls, path: LedgerFolder, source: str = "") -> Self:
-        """The ledger of a folder, made if there is none yet; arguments and errors as for ``open``.
+        """The ledger of a folder, created if needed; arguments and errors as for ``open``.
 
-        A ledger of an earlier version, which does not tell its source, is taken for this one's.
+        A ledger of an earlier version, which does not name its source, is assumed to have this one.
         """
         existing = cls.open(path, source)
         if existing is not None and (not source or _source_of(existing.delta)):
             return existing
-        with explained(path), contextlib.suppress(CommitFailedError):  # another machine does it
+        with explained(path), contextlib.suppress(CommitFailedError):  # another machine creates it
             if existing is None:
                 return cls(_create(path, "ignore", source), path)
             properties = {_SOURCE_KEY: source}
@@ -172,13 +171,13 @@ class LedgerTable:
 
     @classmethod
     def of_rows(cls, folder: Path, rows: pa.Table) -> Self:
-        """A new table of some rows in a folder, for queries ``beside`` a ledger."""
+        """A new table of rows in a folder, for queries ``beside`` a ledger."""
         write_deltalake(folder, rows)
         return cls(DeltaTable(folder), folder)
 
     @property
     def delta(self) -> DeltaTable:
-        """The table as the library knows it."""
+        """The table of the library."""
         return self._table
 
     @property
@@ -188,7 +187,7 @@ class LedgerTable:
 
     @property
     def identity(self) -> str:
-        """The id of the table; a ledger that is made anew has another one."""
+        """The id of the table; a recreated ledger has another one."""
         return str(self._table.metadata().id)
 
     @property
@@ -213,7 +212,7 @@ class LedgerTable:
         return sum(self._files().column("size_bytes").to_pylist())
 
     def _files(self) -> pa.Table:
-        # Not by pa.table: it imports pandas, which takes longer than any query here, and 36 MB.
+        # Not by pa.table, which imports pandas: that takes longer than any query here, and 36 MB.
         actions = self._table.get_add_actions(flatten=True)
         return pa.RecordBatchReader.from_stream(actions).read_all()
 
@@ -227,15 +226,15 @@ class LedgerTable:
             return _rows(self.stream(query).read_all())
 
     def stream(self, query: str) -> pa.RecordBatchReader:
-        """The same in batches; errors of the engine are not translated."""
+        """Like ``answer``, in batches; errors of the engine are not translated."""
         return pa.RecordBatchReader.from_stream(self._query.execute(query))
 
     def keep(self, name: str, query: str) -> None:
-        """Keeps the answer to a query in memory, as a table with this name for other queries."""
+        """Keep the answer to a query in memory, as a table of this name for other queries."""
         self.answer(f"CREATE TABLE {name} AS {query}")
 
     def problem_with(self, query: str) -> str:
-        """What the engine does not understand about a query; empty if it does."""
+        """The engine's error about a query; empty if it is valid."""
         try:
             self.stream(query).read_all()
         except Exception as error:  # noqa: BLE001 - the engine raises plain exceptions
@@ -243,12 +242,12 @@ class LedgerTable:
         return ""
 
     def beside(self, **others: Self) -> Self:
-        """The same table, with others under names of their own for queries over all of them."""
+        """The same table, with others by name for queries over all of them."""
         tables = {name: other.delta for name, other in others.items()}
         return type(self)(self._table, self._path, tables, self._handlers)
 
     def restricted_to(self, handlers: frozenset[str]) -> Self:
-        """The same table, whose queries see the outcomes of some handlers only."""
+        """The same table, whose queries see only the outcomes of some handlers."""
         return type(self)(self._table, self._path, handlers=handlers)
 
     def has(self, handler: str) -> bool:
@@ -256,10 +255,10 @@ class LedgerTable:
         return self._handlers is None or handler in self._handlers
 
     def positions(self) -> dict[int, int]:
-        """The outcome offset to go on with, for every partition of which there are rows.
+        """The next outcome offset of every partition with rows.
 
-        Looks at the newest offsets first, which file statistics single out: partitions grow
-        alike, so all of them are met there.
+        It searches the highest offsets first, which file statistics single out: partitions grow at
+        the same rate, so all of them are found there.
         """
         last, end = self._maximum("outcomes_partition"), self._maximum("outcomes_offset")
         if last is None or end is None:
@@ -276,7 +275,7 @@ class LedgerTable:
             depth *= 10
 
     def _maximum(self, column: str) -> int | None:
-        """The highest value of a column, by the statistics of the files; None without rows."""
+        """The highest value of a column, by the files' statistics; None without rows."""
         files, name = self._files(), f"max.{column}"
         maxima = files.column(name).to_pylist() if name in files.column_names else [None]
         if None in maxima:  # some writer left statistics out
@@ -285,15 +284,16 @@ class LedgerTable:
         return max(maxima, default=None)
 
     def append(self, parts: Sequence[pa.Table]) -> None:
-        """Adds rows, as ``arrow_of`` makes them, in one commit, if no other process has added any.
+        """Add rows, from ``arrow_of``, in one commit, unless another process has added any.
 
-        So of several processes that project the same outcomes at once each row is from one, also
-        where no lock holds: a commit is made at one version of the table or not at all.
+        So if several processes project the same outcomes at once, each row is written once even
+        without a lock: a commit is made at one version of the table or not at all.
 
         Raises:
             AlreadyRunningError: Another process has added rows; none of these is in the ledger.
-            EnvironmentFault: They could not be written. Whether they are in the ledger is for its
-                ``positions`` to tell: the answer to a commit may be lost.
+            EnvironmentFault: They could not be written. Check ``positions`` for whether they are in
+            the
+                ledger: the answer to a commit may be lost.
         """
         if not parts:
             return
@@ -316,8 +316,8 @@ class LedgerTable:
                     raise
             else:
                 return
-            # Another version is there: of a compaction, of another process, or this very commit,
-            # if its answer was lost and the client put it again.
+            # The version exists: from a compaction, another process, or this very commit,
+            # if its answer was lost and the client retried.
             self._table = DeltaTable(**arguments(self._path))
             found = type(self)(self._table, self._path).positions()
             if found == after:
@@ -326,9 +326,9 @@ class LedgerTable:
                 raise in_use(self._path)
 
     def compact(self) -> Compaction:
-        """Merges small files, and deletes what nobody reads any more: merged files, and old log.
+        """Merge small files, and delete unused ones: merged files, and old log entries.
 
-        Appends may go on meanwhile: merging changes no row.
+        Appends may continue meanwhile, as merging changes no row.
         """
         with explained(self._path):
             before = len(self._table.file_uris())
@@ -340,9 +340,9 @@ class LedgerTable:
 
 
 def arrow_of(rows: Sequence[Row]) -> pa.Table:
-    """Rows, as ``rows.row_of`` makes them, as a table with all columns of ``SCHEMA``."""
+    """Rows, from ``rows.row_of``, as a table with all columns of ``SCHEMA``."""
     if not rows:
-        # Not SCHEMA.empty_table() nor from_pylist: they import pandas.
+        # Not SCHEMA.empty_table() or from_pylist, which import pandas.
         return pa.Table.from_batches([], SCHEMA)
     return pa.Table.from_pylist(rows, SCHEMA)
 
@@ -355,7 +355,7 @@ def _create(
         schema=_SCHEMA,
         mode=mode,
         partition_by=["day"],
-        # What is overwritten in an object store is not append-only.
+        # A table that is overwritten in an object store is not append-only.
         configuration=_PROPERTIES
         | ({_SOURCE_KEY: source} if source else {})
         | ({"delta.appendOnly": "false"} if is_remote(path) else {}),
@@ -364,7 +364,7 @@ def _create(
 
 
 def _ends(rows: pa.Table) -> dict[int, int]:
-    """By partition of the outcomes topic, the offset behind the last of some rows."""
+    """The offset after the last row, by partition of the outcomes topic."""
     last = rows.group_by("outcomes_partition").aggregate([("outcomes_offset", "max")])
     partitions, offsets = last["outcomes_partition"], last["outcomes_offset_max"]
     return {
@@ -379,13 +379,13 @@ def _check_format(table: DeltaTable, path: LedgerFolder) -> None:
     if found != str(_FORMAT):
         raise EnvironmentFault(
             f"the ledger in {path} has the format {found}, and this version reads {_FORMAT}",
-            hint="another version of redrive made it: run that one, or move the folder away and let"
-            " `redrive ledger rebuild` make it again",
+            hint="another version of redrive made it: run that one, or move the folder away and run"
+            " `redrive ledger rebuild`",
         )
 
 
 def source_of(cluster: Cluster, topic: str) -> str:
-    """What a ledger is made from: an outcomes topic, by a name that no other cluster's has.
+    """The source of a ledger: an outcomes topic, by a name that is unique among clusters.
 
     Raises:
         TransientFault: The broker gave no answer in time.
@@ -394,7 +394,7 @@ def source_of(cluster: Cluster, topic: str) -> str:
 
 
 def own_ledger(job: JobConfiguration, cluster: Cluster) -> LedgerTable | None:
-    """The ledger of a job; None if it has none, or none yet.
+    """The ledger of a job; None if it has none, or not yet.
 
     Raises:
         EnvironmentFault: See ``LedgerTable.open``.
@@ -416,17 +416,17 @@ def _check_source(table: DeltaTable, path: LedgerFolder, source: str) -> None:
         other_cluster, _, other_topic = found.partition("/")
         raise EnvironmentFault(
             f"the ledger in {path} has the outcomes of {other_topic} on the cluster"
-            f" {other_cluster}, and not those of {topic} on {cluster}",
-            hint="give each application on each cluster a ledger of its own, by ledger.path; if"
-            " that cluster is gone, move the ledger away to keep it, or `redrive ledger rebuild`",
+            f" {other_cluster}, not those of {topic} on {cluster}",
+            hint="give each application on each cluster its own ledger, by ledger.path; if that"
+            " cluster no longer exists, move the ledger away to keep it, or run `redrive"
+            " ledger rebuild`",
         )
 
 
 def _rows(answer: pa.Table) -> list[Row]:
     """An answer as Python values.
 
-    Not by ``Table.to_pylist``: it imports pandas for the sake of times, which takes longer than
-    any query here.
+    Not by ``Table.to_pylist``, which imports pandas for times: that takes longer than any query.
     """
     names = answer.column_names
     columns = [_values(column) for column in answer.columns]
@@ -442,24 +442,24 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def remove(path: LedgerFolder) -> None:
-    """Deletes the ledger of a folder, so that the projection builds it anew.
+    """Delete the ledger of a folder, so that the projection rebuilds it.
 
     Raises:
-        EnvironmentFault: There is something that is no ledger, or it can't be deleted.
+        EnvironmentFault: The folder has something else, or it cannot be deleted.
     """
     if LedgerTable.open(path) is None:
         return
     with explained(path):
         shutil.rmtree(open_letters_folder(path), ignore_errors=True)
         if isinstance(path, RemoteFolder):
-            # Another version without rows, and under another identity, in one commit.
+            # A version without rows and with another identity, in one commit.
             _create(path, "overwrite")
         else:
             shutil.rmtree(path)
 
 
 def _add_columns(table: DeltaTable) -> DeltaTable:
-    """The ledger of an earlier version, with the columns that came since."""
+    """The ledger of an earlier version, with the columns added since."""
     there = {field.name for field in table.schema().fields}
     table.alter.add_columns([_FIELDS[name] for name in ADDED if name not in there])
     table.update_incremental()
@@ -467,5 +467,5 @@ def _add_columns(table: DeltaTable) -> DeltaTable:
 
 
 def sql_text(value: str) -> str:
-    """A text as an SQL literal."""
+    """Text as a SQL literal."""
     return "'" + value.replace("'", "''") + "'"

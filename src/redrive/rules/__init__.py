@@ -5,7 +5,7 @@
     select_rule(table, candidates, n)    -> the rule that applies after n failures
     resolve_target(rule, fields)         -> where it puts the message
 
-Nothing here knows of Spark or of a Kafka client.
+It needs neither Spark nor a Kafka client.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Warnings that a comment allows: ``* redrive: allow CODE`` above a rule or within it.
 
-So every legal table has a form that is clean, and the reason can stand beside it.
+So every legal table can be free of findings, with the reason in a comment.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def without_allowed(
 ) -> Iterator[EntryDiagnostic]:
     """The findings that no comment of the table allows, in order.
 
-    A comment is for the entry that it stands above or in, and for findings about the whole table.
-    Errors cannot be allowed.
+    A comment applies to the entry below or around it, and to findings about the whole table. Errors
+    cannot be allowed.
     """
     allowed = _allowed_codes(lines)
     for finding in findings:
@@ -34,7 +34,7 @@ def without_allowed(
 
 
 def _allowed_codes(lines: Sequence[str]) -> Mapping[int, set[str]]:
-    """Codes by the first line of the entry for which they are allowed."""
+    """Allowed codes by the first line of their entry."""
     allowed: dict[int, set[str]] = defaultdict(set)
     found = ((number, _ALLOWANCE.match(line)) for number, line in enumerate(lines, start=1))
     comments = [(number, set(re.split(r"[\s,]+", it[1]))) for number, it in found if it]

@@ -1,11 +1,11 @@
-"""BACKOFF: delays that grow from one failed attempt to the next, and where messages wait for them.
+"""BACKOFF: delays that grow from one failed attempt to the next, and where messages wait.
 
-A partition of parked messages is read in its order, so all that wait on one have to wait equally
-long. The topic of messages that wait by BACKOFF therefore has ``PARTITIONS`` partitions for each
-partition of the dead-letter queue, and the delays of a table are dealt out to them. A delay that
-gets several of them is split: on each of them messages wait a bit less long, and a bit differently
-from partition to partition of the queue. So messages that failed together do not come back
-together, and yet each comes at a time that is known when it is parked.
+A partition of parked messages is read in order, so all messages on it must wait equally long. The
+topic of messages that wait by BACKOFF therefore has ``PARTITIONS`` partitions for each partition of
+the dead-letter queue, and the delays of a table are distributed among them. A delay with several of
+them is split: on each, messages wait slightly less, and differently for each partition of the
+queue. So messages that failed together do not return together, and yet the time of each is known
+when it is parked.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Final, Self
 from zlib import crc32
 
 PARTITIONS: Final = 16
-"""Partitions for each partition of a dead-letter queue, and so the most delays that the rules of a
-table have between them. It must never change: what is parked would be read as another delay."""
+"""Partitions for each partition of a dead-letter queue, and so the maximum number of distinct
+delays of a table. It must never change: parked messages would get another delay."""
 
 JITTER: Final = 0.2
-"""The share of a delay by which a wait is shorter at most."""
+"""Maximum share of a delay by which jitter shortens a wait."""
 
 HOLDS: Final = (1, 4, 15, 60)
-"""Under ORDER(KEY), the seconds after which it is looked whether a message can go on that waits
-behind another of its key; they have partitions of their own, as the delays of the table have."""
+"""Under ORDER(KEY), the seconds after which a message that waits behind another of its key is
+checked; they have their own partitions, like the delays of the table."""
 
 _UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _GOLDEN: Final = (5**0.5 - 1) / 2
-"""Its multiples, less their whole part, never come close to each other."""
+"""The fractional parts of its multiples are evenly spread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +38,15 @@ class Backoff:
     initial: int
     """Seconds after the first one, at least 1."""
     factor: float
-    """What each further delay is multiplied by: 1, or at least 1.1, so that the cap is reached."""
+    """Factor of each further delay: 1, or at least 1.1, so that the cap is reached."""
     cap: int
-    """Seconds of the longest delay."""
+    """The longest delay in seconds."""
 
     def __str__(self) -> str:
         return f"{_format_seconds(self.initial)},{self.factor:g},{_format_seconds(self.cap)}"
 
     def delay(self, failures: int) -> int:
-        """Seconds that a message waits after so many failed attempts, jitter left out."""
+        """Seconds that a message waits after a number of failed attempts, without jitter."""
         try:
             grown = self.initial * self.factor ** (failures - 1)
         except OverflowError:
@@ -54,16 +54,16 @@ class Backoff:
         return min(self.cap, round(min(grown, float(self.cap))))
 
     def distinct(self, failures: int) -> tuple[int, ...]:
-        """The delays after so many failed attempts, each of them once, in rising order."""
+        """The distinct delays after a number of failed attempts, in ascending order."""
         return tuple(dict.fromkeys(self._growing_delays(failures)))
 
     def total(self, failures: int) -> int:
-        """Seconds of the delays after so many failed attempts taken together."""
+        """The sum in seconds of the delays after a number of failed attempts."""
         growing = list(self._growing_delays(failures))
         return sum(growing) + (failures - len(growing)) * growing[-1] if growing else 0
 
     def _growing_delays(self, failures: int) -> Iterator[int]:
-        """The delays up to the first of those that are all alike."""
+        """The delays up to the first that no longer changes."""
         for failure in range(1, failures + 1):
             delay = self.delay(failure)
             yield delay
@@ -72,7 +72,7 @@ class Backoff:
 
 
 class BackoffPartitions:
-    """Where messages wait for the delays of a table, of which at most ``PARTITIONS`` differ."""
+    """Where messages wait for the delays of a table, at most ``PARTITIONS`` distinct ones."""
 
     def __init__(self, delays: Iterable[int], *, is_exact: bool = False) -> None:
         self._delays: list[int] = sorted({*delays, *(HOLDS if is_exact else ())})
@@ -90,7 +90,7 @@ class BackoffPartitions:
         return cls(delays, is_exact=is_exact)
 
     def partition(self, source: int, delay: int, jitter: int) -> int:
-        """The partition on which a message waits for so many seconds.
+        """The partition on which a message waits for a delay in seconds.
 
         ``source`` is its partition on the dead-letter queue, ``jitter`` its ``jitter_of``.
         """
@@ -98,11 +98,11 @@ class BackoffPartitions:
         return source * PARTITIONS + first + jitter % self._each
 
     def longest_within(self, seconds: float) -> int:
-        """The longest delay that is not longer; the shortest one if all are longer."""
+        """The longest delay up to a limit; the shortest one if all are longer."""
         return max((one for one in self._delays if one <= seconds), default=self._delays[0])
 
     def seconds(self, partition: int) -> float:
-        """How long messages wait on a partition; 0 on one that no delay has."""
+        """How long messages wait on a partition; 0 on an unused one."""
         source, place = divmod(partition, PARTITIONS)
         if not self._each or place >= len(self._delays) * self._each:
             return 0.0
@@ -114,8 +114,8 @@ class BackoffPartitions:
 def jitter_of(identity: str, failures: int) -> int:
     """A number that chooses among the partitions of a delay.
 
-    It differs with ``identity``, the ``topic:partition:offset`` where Redrive saw the message
-    first, and with each failed attempt, so that a message always meets others.
+    It depends on ``identity``, the ``topic:partition:offset`` where Redrive first saw the message,
+    and on the number of failed attempts, so that a message waits with different ones each time.
     """
     return crc32(f"{identity}#{failures}".encode())
 

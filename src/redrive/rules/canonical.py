@@ -30,7 +30,7 @@ from redrive.rules.rule import Action, Control, Rule
 from redrive.rules.syntax import BARE_IN_KAFKA
 
 LINE_LENGTH: Final = 72
-"""Significant characters of a line that every platform reads (convention 7)."""
+"""Significant characters of a line that every platform reads."""
 
 _INDENT: Final = "  "
 _BARE: Final = re.compile(r"[A-Z0-9./_%*?]+")
@@ -39,7 +39,7 @@ _ALWAYS_WRITTEN: Final = {
     *("ACTION", "FWDQ", "FWDT", "TO", "BACKOFF", "TRANSFORM"),
 }
 _BARE_VALUES: Final = {Value.BACKOFF, Value.LABEL}
-"""Kinds of values that are written without quotes whatever their letters."""
+"""Kinds of values that are never quoted."""
 _DEFAULTS: Final = {**Control().keywords(), **Rule(action=Action.FWD).keywords()}
 
 
@@ -61,17 +61,17 @@ def write_clause(name: str, pattern: Pattern) -> str:
     if isinstance(pattern, StringPattern):
         return _clause(name, _without_repeated(pattern.text))
     if not isinstance(pattern, NumberPattern):
-        raise TypeError(f"{name}({pattern}) is no pattern of IBM's language")
+        raise TypeError(f"{name}({pattern}) is not a pattern of IBM's language")
     return _clause(name, "*" if pattern.value is None else _number(name, pattern.value))
 
 
 def write_action(rule: Rule) -> str:
-    """What a rule does as a table writes it, such as ``ACTION(RETRY) RETRY(5)``."""
+    """The action of a rule in a table, such as ``ACTION(RETRY) RETRY(5)``."""
     return " ".join(_settings(rule.keywords()))
 
 
 def write_rule(rule: Rule) -> str:
-    """A rule in one line, as a table writes it: its patterns, and what it does."""
+    """A rule in one line: its patterns, and its action."""
     return " ".join([*_patterns(rule), write_action(rule)])
 
 
@@ -101,13 +101,13 @@ def _alternatives(pattern: Pattern) -> str:
 
 def _alternative(pattern: Pattern) -> str:
     if isinstance(pattern, RegexPattern):
-        # A backslash and what follows it stay as they are.
+        # A backslash and the next character stay as they are.
         slashed = re.sub(r"\\.|/", lambda it: r"\/" if it[0] == "/" else it[0], pattern.text)
         return f"/{slashed}/"
     if isinstance(pattern, ComparisonPattern):
         return f"{pattern.operator}{pattern.number}"
     if not isinstance(pattern, StringPattern):
-        raise TypeError(f"{pattern} is no pattern of DIALECT(KAFKA)")
+        raise TypeError(f"{pattern} is not a pattern of DIALECT(KAFKA)")
     text = _without_repeated(pattern.text)
     return text if BARE_IN_KAFKA.fullmatch(text) and not text.startswith("/") else _quote(text)
 
@@ -122,7 +122,7 @@ def _quote(text: str) -> str:
 
 
 def _settings(values: Mapping[str, object]) -> Iterator[str]:
-    """The clauses of control data or of an action; what is the default is left out."""
+    """The clauses of control data or of an action, without defaults."""
     for name, keyword in KAFKA.keywords.items():
         is_given = name in values and keyword.role is not Role.PATTERN
         if is_given and (name in _ALWAYS_WRITTEN or values[name] != _DEFAULTS[name]):
@@ -156,7 +156,7 @@ def _fill_lines(clauses: Sequence[str]) -> Iterator[str]:
 def _break_clause(clause: str) -> list[str]:
     """Break a clause that is longer than a line where its next line is not a comment.
 
-    If there is no such place, the line is longer.
+    Without such a place, the line is longer.
     """
     parts = []
     size = LINE_LENGTH - len(_INDENT) - len("-")

@@ -11,7 +11,7 @@ from redrive.rules.source import Entry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryDiagnostic(Diagnostic):
-    """A finding in a rules table: the place itself, and the entry it belongs to."""
+    """A finding in a rules table: its location, and its entry."""
 
     entry_line: int = 0
     """First physical line of the entry; 0 when the finding belongs to the whole table."""
@@ -22,7 +22,7 @@ class Reporter:
     """Collects the findings of one table."""
 
     name: str
-    """Name of the table as the user knows it."""
+    """Name of the table for the user."""
     lines: Sequence[str]
     """The physical lines."""
     findings: list[EntryDiagnostic] = field(default_factory=list)
@@ -41,8 +41,8 @@ class Reporter:
     ) -> None:
         """Report an error of a class such as ``BAD_VALUE`` at a place in an entry.
 
-        The message is one sentence without a full stop; ``expected`` would have been right, and
-        the subject is the keyword concerned.
+        The message is one sentence without a full stop; ``expected`` is what would be valid, and
+        the subject is the keyword.
         """
         finding = entry.location(offset, length).finding(
             Severity.ERROR, code, message, expected=expected, hint=hint, subject=subject
@@ -50,7 +50,7 @@ class Reporter:
         self._add(finding, entry.line)
 
     def error_in_table(self, code: str, message: str, expected: str, hint: str) -> None:
-        """Report an error that belongs to no single line."""
+        """Report an error that belongs to no line."""
         table = SourceLocation(self.name)
         self._add(table.finding(Severity.ERROR, code, message, expected=expected, hint=hint), 0)
 
@@ -64,10 +64,10 @@ class Reporter:
         subject: str = "",
         hint: str = "",
     ) -> None:
-        """Report what is legal but suspicious.
+        """Report something legal but suspicious.
 
-        A whole line is given by its number, the whole table by 0. The entry concerned is the one
-        that begins at ``where`` unless ``entry_line`` is given.
+        A whole line is given by its number, the whole table by 0. The entry is the one that begins
+        at ``where`` unless ``entry_line`` is given.
         """
         if isinstance(where, int):
             line = self.lines[where - 1] if where else ""
@@ -81,5 +81,5 @@ class Reporter:
 
 
 def one_of(words: Sequence[str]) -> str:
-    """Some words as what was expected: ``one of YES, NO``."""
+    """The expectation of one of some words: ``one of YES, NO``."""
     return words[0] if len(words) == 1 else f"one of {', '.join(words)}"

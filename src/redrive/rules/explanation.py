@@ -44,13 +44,13 @@ class Explanation:
     verdicts: tuple[RuleVerdict, ...]
     """One for each rule, in order."""
     turns: tuple[Turn, ...]
-    """Which rules get their turn, and when, if every attempt that can fail does."""
+    """The rules that apply in turn, and when, if every attempt that can fail does."""
 
 
 def explain(table: RulesTable, fields: Mapping[str, FieldValue]) -> Explanation:
     """Compare a message with every pattern of every rule; a missing field is blank or 0.
 
-    The patterns are asked one by one, without the index of ``Matcher``.
+    The patterns are evaluated one by one, without the index of ``Matcher``.
     """
     verdicts = tuple(explain_rule(table, index, fields) for index in range(len(table.rules)))
     candidates = sum(1 << verdict.index for verdict in verdicts if verdict.matches)

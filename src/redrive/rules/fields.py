@@ -1,7 +1,7 @@
-"""The fields of a message that the patterns of DIALECT(KAFKA) look at.
+"""The message fields of the patterns of DIALECT(KAFKA).
 
-Fields have the names of their patterns; a field that the message does not have is left out. Text
-is UTF-8; bytes that are not UTF-8 become U+FFFD.
+Fields have the names of their patterns; missing fields are left out. Text is UTF-8; bytes that are
+not UTF-8 become U+FFFD.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class RuleInput:
     now: int
     """Time of the attempt, in milliseconds since 1970."""
     view: DeadLetterView = NO_SCHEME
-    """The description of the failure, as far as many messages share it."""
+    """The part of the failure that many messages share."""
     error_message: str | None = None
     """The text of the exception."""
     partition: int | None = None
     """The partition of the record that failed."""
     failed_at: int | None = None
-    """When the message first failed, in milliseconds since 1970; None if it does not say."""
+    """When the message first failed, in milliseconds since 1970; None if unknown."""
     document: object = _NO_JSON
     """The value as JSON, once it was parsed; None if it is not JSON."""
 
@@ -79,7 +79,7 @@ _PLAIN: Final[Mapping[str, _Read]] = {
 
 
 class FieldReader:
-    """Reads those of some fields that DIALECT(KAFKA) adds to IBM's."""
+    """Reads those fields that DIALECT(KAFKA) adds to IBM's."""
 
     def __init__(self, names: Iterable[str]) -> None:
         found = {name: _reader_of(name) for name in sorted(names)}
@@ -91,10 +91,10 @@ class FieldReader:
         return tuple(name for name, _ in self._readers)
 
     def values(self, message: RuleInput) -> tuple[FieldValue | None, ...]:
-        """The values of ``names``; None for what the message does not have.
+        """The values of ``names``; None for missing ones.
 
-        Texts end at their first NUL, without trailing blanks (Q-12, Q-13); the last of several
-        headers of one name counts. No message makes this raise.
+        Texts end at their first NUL, without trailing blanks; the last of several headers of one
+        name counts. No message makes this raise.
         """
         found = [read(message) for _, read in self._readers]
         return tuple(

@@ -11,11 +11,10 @@ from redrive.rules.table import RulesTable
 
 
 def format_table(table: RulesTable, text: str) -> str:
-    """The canonical form of a table, with the comments of the text that it was read from.
+    """The canonical form of a table, with the comments of its source text.
 
-    Comments stay above the entry that they stand above; those between the lines of an entry are
-    moved above it. Of several blank lines one stays. Without its comments and blank lines the
-    result is ``RulesTable.canonical``.
+    Comments stay above their entry; those between the lines of an entry are moved above it. Several
+    blank lines become one. Without comments and blank lines the result is ``RulesTable.canonical``.
     """
     lines = list(_format_lines(table, physical_lines(text)))
     return "".join(f"{line}\n" for line in _without_repeated_blanks(lines))
@@ -40,7 +39,7 @@ def _format_lines(table: RulesTable, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _comments_and_blanks(lines: Sequence[str], numbers: range, data: set[int]) -> Iterator[str]:
-    """Comments without trailing blanks, and blank lines; what else there is ends an entry."""
+    """Comments without trailing blanks, and blank lines; any other line ends an entry."""
     for number in numbers:
         line = lines[number - 1].strip(BLANKS)
         if number not in data and (not line or line.startswith("*")):

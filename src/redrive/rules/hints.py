@@ -1,4 +1,4 @@
-"""What to do about a word or a character that stands where the grammar does not have it."""
+"""Hints about words and characters that the grammar does not allow in their place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from redrive.rules.keywords import IBM, KAFKA, LARGEST_NUMBER, Keyword, Value, V
 
 _QUOTES: Final = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00b4\u0060\u00ab\u00bb"
 COMMENTS: Final = "*#;/!"
-"""Characters with which people begin a comment where no clause can begin."""
+"""Characters that begin comments in other languages."""
 _KNOWN_WISHES: Final = {
     "CONVERT": "bodies are never converted; no platform has such a keyword",
     "CORRELID": "no keyword looks at message or correlation identifiers",
@@ -21,7 +21,7 @@ _KNOWN_WISHES: Final = {
 
 
 def keyword_hint(name: str, known: Vocabulary) -> str:
-    """The keyword that an unknown upper-case word probably means; empty if none."""
+    """The keyword that an unknown upper-case word probably means; empty if unknown."""
     if name in known.keywords["ACTION"].words:
         return f"write ACTION({name})"
     if known is IBM and name == "DIALECT":
@@ -32,20 +32,20 @@ def keyword_hint(name: str, known: Vocabulary) -> str:
 
 
 def character_hint(character: str) -> str:
-    """What is probably meant by a character that cannot start a clause; empty if unknown."""
+    """What a character that cannot start a clause probably means; empty if unknown."""
     if character == "$":
         return "variables of a shell are not replaced here"
     if character == "*":
-        return "a comment has a line of its own, which starts with *"
+        return "a comment needs its own line, which starts with *"
     if character in COMMENTS:
         return "a comment is a line that starts with *"
     return _look_alike(character)
 
 
 def value_hint(keyword: Keyword, text: str, at: int) -> str:
-    """What is probably meant by a character that cannot stand in a value without quotes.
+    """What a character that needs quotes in a value probably means.
 
-    It is empty if nothing is known but that quotes may help.
+    Empty if only quotes may help.
     """
     character = text[at]
     if keyword.value in {Value.COUNT, Value.COUNT_OR_WORD, Value.NUMBER} and character in "+-":
@@ -59,9 +59,9 @@ def value_hint(keyword: Keyword, text: str, at: int) -> str:
 
 
 def closing_of(text: str, start: int) -> int:
-    """Where the parenthesis is closed whose content begins at ``start``; -1 if nowhere.
+    """The offset where the parenthesis around ``start`` is closed; -1 if nowhere.
 
-    Parentheses within are taken in pairs; if they are none, the first closing one is it.
+    Inner parentheses are matched in pairs; if they do not match, the first closing one counts.
     """
     depth = 1
     for index in range(start, len(text)):
@@ -72,7 +72,7 @@ def closing_of(text: str, start: int) -> int:
 
 
 def _look_alike(character: str) -> str:
-    """The hint for a character of a word processor that looks like one of the language."""
+    """The hint for a word processor's character that looks like one of the language."""
     if character in _QUOTES:
         return "this is a typographic quote: values stand between two straight ones, '"
     if character == '"':

@@ -1,7 +1,7 @@
-"""The keywords of the rules-table language and what each of them takes.
+"""The keywords of the rules-table language and their values.
 
-The 23 keywords of IBM's handler are those of rules-table specification 2 (control), 3 (patterns)
-and 4 (actions); they are the same on all platforms and versions of MQ. A table whose first clause
+The 23 keywords of IBM's handler are for control data, patterns and actions; they are the same on
+all platforms and versions of MQ. docs/rules-language.md describes them. A table whose first clause
 is DIALECT(KAFKA) has these and more: the dialect is what it adds to them.
 """
 
@@ -16,32 +16,32 @@ from types import MappingProxyType
 from typing import Final
 
 LARGEST_NUMBER: Final = 999_999_999
-"""Upper bound of every number in a table (specification 5.1, convention 15)."""
+"""Upper bound of every number in a table."""
 
 NAME_LENGTH: Final = 48
-"""Characters of a queue or queue manager name."""
+"""Maximum characters of a queue or queue manager name."""
 
 TOPIC_LENGTH: Final = 249
-"""Characters of a topic's name; names of groups and connectors get the same."""
+"""Maximum characters of a topic's name, also used for groups and connectors."""
 
 CLUSTER_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,48}")
 """The name of another cluster, as FWDT and the settings have it."""
 
 _TEXT_LENGTH: Final = 1024
-"""Characters of a pattern for a text that is not a name, not counting asterisks."""
+"""Maximum characters of a pattern for a text that is not a name, without asterisks."""
 
 
 class Dialect(StrEnum):
-    """Whose language a table is written in."""
+    """The dialect of a table."""
 
     IBM = "IBM"
-    """That of IBM's handler: every table that does not say otherwise."""
+    """IBM's handler: the default."""
     KAFKA = "KAFKA"
-    """The same and more: DIALECT(KAFKA) comes first."""
+    """IBM's language and more, after DIALECT(KAFKA)."""
 
 
 class Role(Enum):
-    """Which part of an entry a keyword belongs to."""
+    """The part of an entry that a keyword belongs to."""
 
     CONTROL = auto()
     PATTERN = auto()
@@ -49,7 +49,7 @@ class Role(Enum):
 
 
 class Value(Enum):
-    """What stands between the parentheses."""
+    """The kind of value in parentheses."""
 
     STRING = auto()
     """A text pattern, with wildcards."""
@@ -89,19 +89,19 @@ class Keyword:
     words: tuple[str, ...] = ()
     """Words that are allowed."""
     references: tuple[str, ...] = ()
-    """The special names that stand for a field of the message."""
+    """The special names for a field of the message."""
     minimum: int = 0
     """Lower bound of a number."""
     argument: str = ""
-    """What stands in front of the value and a comma, such as the name of a header."""
+    """The argument before the value and a comma, such as the name of a header."""
     units: tuple[tuple[str, int], ...] = ()
-    """Letters that may follow a number, and what they multiply it by."""
+    """Letters that may follow a number, and their factors."""
     is_varied: bool = False
-    """Whether nearly every message has another value, so that none is worth remembering."""
+    """Whether nearly every message has a different value, so that caching is useless."""
 
 
 def _by_name(keywords: Iterable[Keyword]) -> Mapping[str, Keyword]:
-    """Keywords in the order in which a canonical table writes them."""
+    """Keywords in canonical order."""
     first = ("DIALECT", "ACTION", "FWDT", "TO")
     ordered = sorted(keywords, key=lambda it: (it.role.value, it.name not in first))
     return MappingProxyType({keyword.name: keyword for keyword in ordered})
@@ -154,7 +154,7 @@ _number_in_kafka = partial(_pattern, value=Value.NUMBERS)
 _INSERTS: Final = ("&TOPIC", "&GROUP", "&CONNECTOR")
 _CHANGED: Final = (
     replace(KEYWORDS["ACTION"], words=(*KEYWORDS["ACTION"].words, "QUARANTINE")),
-    # Queues are topics on Kafka, and their names as long as Kafka's.
+    # Queues are topics on Kafka, with Kafka's maximum length.
     *(replace(KEYWORDS[it], length=TOPIC_LENGTH) for it in ("INPUTQ", "DESTQ", "REPLYQ", "FWDQ")),
 )
 _ADDED: Final = (
@@ -186,13 +186,13 @@ class Vocabulary:
 
     dialect: Dialect
     keywords: Mapping[str, Keyword]
-    """Those that take a value, by name, in the order in which a canonical table writes them."""
+    """Keywords with a value, by name, in canonical order."""
     with_argument: Mapping[str, Keyword]
-    """Those that take an argument, a comma and a value; HEADER is one of each kind."""
+    """Keywords with an argument, a comma and a value; HEADER is in both."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of all keywords, each of them once."""
+        """The names of all keywords."""
         return tuple(dict.fromkeys([*self.keywords, *self.with_argument]))
 
 
@@ -211,14 +211,14 @@ KAFKA_PATTERNS: Final = _by_name(
     for it in (*KAFKA.keywords.values(), *KAFKA.with_argument.values())
     if it.role is Role.PATTERN
 )
-"""The keywords of patterns in DIALECT(KAFKA), IBM's 13 among them."""
+"""The keywords of patterns in DIALECT(KAFKA), including IBM's 13."""
 
 _ORDER: Final = {name: index for index, name in enumerate(KAFKA_PATTERNS)}
 _DIALECT_FIRST: Final = re.compile(r"[ \t,]*DIALECT[ \t]*\(", re.IGNORECASE)
 
 
 def vocabulary_of(entry: str) -> Vocabulary:
-    """The vocabulary of the table whose first entry this is."""
+    """The vocabulary of a table by its first entry."""
     return KAFKA if _DIALECT_FIRST.match(entry) else IBM
 
 
@@ -234,15 +234,15 @@ def split_field(name: str) -> tuple[str, str]:
 
 
 def pattern_keyword(name: str) -> Keyword:
-    """The keyword of a field, whichever dialect has it.
+    """The keyword of a field, in any dialect.
 
     Raises:
-        KeyError: No pattern looks at a field of this name.
+        KeyError: No pattern has a field of this name.
     """
     return KAFKA_PATTERNS[split_field(name)[0]]
 
 
 def field_order(name: str) -> tuple[int, str]:
-    """Sorts the fields of a rule as a canonical table writes them."""
+    """Sort key for fields in canonical order."""
     keyword, argument = split_field(name)
     return _ORDER[keyword], argument

@@ -1,7 +1,7 @@
-"""Warnings: what is legal in a rules table but probably not meant.
+"""Warnings: legal but probably unintended text in a rules table.
 
 Every table gets warnings about its lines; only a table without errors gets warnings about its
-rules. ``redrive.rules.analysis`` finds what rules do to each other.
+rules. ``redrive.rules.analysis`` finds how rules interact.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from redrive.rules.targets import inserts, known_names
 # MQ's characters of object names, and those that Kafka adds for topics.
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._/%-]")
 _CLOSE: Final = 5
-"""Seconds of RETRYINT below which rounds follow each other closely."""
+"""Seconds of RETRYINT below which rounds are frequent."""
 _LOWER_CASE: Final = re.compile(r"[a-z]")
 
 
 def lint_entry(entry: Entry, clauses: Sequence[Clause], report: Reporter, dialect: Dialect) -> None:
-    """Warn about the writing of one entry, as far as it could be read.
+    """Warn about the text of one entry, as far as it could be read.
 
     Lines may be long in DIALECT(KAFKA), because IBM's handlers do not read it.
     """
@@ -43,7 +43,7 @@ def lint_entry(entry: Entry, clauses: Sequence[Clause], report: Reporter, dialec
                 f"the line has {length} characters, not all platforms read more than {LINE_LENGTH}",
                 replace(line, column=LINE_LENGTH + 1, length=length - LINE_LENGTH),
                 entry_line=entry.line,
-                hint="end the line with + and go on in the next one",
+                hint="end the line with + and continue in the next one",
             )
     if entry.dangling:
         report.warning(
@@ -79,10 +79,10 @@ def _value_warnings(clause: Clause) -> Iterator[tuple[str, str, str]]:
 def lint_table(
     table: RulesTable, report: Reporter, *, input_queue: str, schemes: Collection[str] | None
 ) -> None:
-    """Warn about rules that do something else than what they say.
+    """Warn about rules that do something other than they seem to.
 
-    The table has no errors and has the line numbers of the text; its INPUTQ counts if
-    ``input_queue`` is not known. ``schemes`` are those of the settings; None if they are not known.
+    The table has no errors and has the line numbers of the text; its INPUTQ is used if
+    ``input_queue`` is unknown. ``schemes`` are those of the settings; None if unknown.
     """
     if not table.control.written_interval:
         report.warning(
@@ -114,7 +114,7 @@ def _rule_warnings(rule: Rule, queue: str, control: Control) -> _Warnings:
             message = f"{name} has no effect with ACTION({rule.action})"
             yield "NO_EFFECT", name, message, f"remove {name}"
     if rule.backoff is not None and rule.action is Action.FWD and rule.retry == 1:
-        message = "the rule has a BACKOFF and tries once: there is one delay, before the next rule"
+        message = "the rule has a BACKOFF and one attempt: its only delay is before the next rule"
         yield "SINGLE_ATTEMPT", "BACKOFF", message, "write how often to try: RETRY(10)"
     if (
         control.dialect is Dialect.KAFKA
@@ -125,21 +125,21 @@ def _rule_warnings(rule: Rule, queue: str, control: Control) -> _Warnings:
     ):
         readers = "every consumer of its topic" if rule.to is RetryTo.TOPIC else "its group"
         message = (
-            f"a message that goes on failing is processed {rule.retry} times,"
+            f"a message that keeps failing is processed {rule.retry} times,"
             f" {control.retry_interval} s apart, by {readers}"
         )
-        yield "CLOSE_ROUNDS", "RETRY", message, "add delays that grow: BACKOFF(30s,2,10m)"
+        yield "CLOSE_ROUNDS", "RETRY", message, "add growing delays: BACKOFF(30s,2,10m)"
     if rule.forward_queue == "&REPLYQ" and _may_be_blank(rule, "REPLYQ"):
         message = "the put fails for messages without a reply queue"
         yield "BLANK_REPLY_QUEUE", "FWDQ", message, "add REPLYQ(?*) to the pattern"
     for name in inserts(rule):
         if _may_be_blank(rule, name):
-            message = f"the put fails for messages that tell no {name}"
+            message = f"the put fails for messages without {name}"
             yield "BLANK_INSERT", "FWDT", message, f"add {name}(?*) to the pattern"
     if queue and _target(rule) in {(queue, ""), (queue, control.input_queue_manager)}:
         subject = "FWDT" if rule.forward_topic else "FWDQ" if rule.forward_queue else "ACTION"
-        message = f"the rule puts messages back on {queue}, the queue they come from"
-        hint = "IBM's handler would loop for ever; here such an attempt fails"
+        message = f"the rule puts messages back on {queue}, their own queue"
+        hint = "IBM's handler would loop forever; here such an attempt fails"
         yield "TARGET_IS_INPUT_QUEUE", subject, message, hint
 
 
@@ -155,7 +155,7 @@ def _scheme_warnings(rule: Rule, schemes: Sequence[str]) -> _Warnings:
 
 
 def _group_warnings(rule: Rule, schemes: Sequence[str], control: Control) -> _Warnings:
-    """The warnings about TO(GROUP) and ORDER(KEY) for schemes of which none names a group."""
+    """The warnings about TO(GROUP) and ORDER(KEY) for schemes without consumer groups."""
     if rule.action is not Action.RETRY or not (rule.to is RetryTo.GROUP or control.is_ordered):
         return
     pattern = rule.patterns["SCHEME"]
@@ -180,7 +180,7 @@ def _may_be_blank(rule: Rule, name: str) -> bool:
 
 
 def _target(rule: Rule) -> tuple[str, str] | None:
-    """Queue and queue manager that the table fixes for a rule, else None."""
+    """Queue and queue manager of a rule if the table determines them, else None."""
     if not rule.action.can_fail:
         return None
     if rule.forward_topic:
@@ -190,7 +190,7 @@ def _target(rule: Rule) -> tuple[str, str] | None:
 
 
 def _line_of_interval(report: Reporter) -> int:
-    """The line of RETRYINT; 0 if the keyword is broken over two lines."""
+    """The line of RETRYINT; 0 if the keyword is split over two lines."""
     for number, line in enumerate(report.lines, start=1):
         if "RETRYINT" in line.upper() and not line.lstrip(BLANKS).startswith("*"):
             return number

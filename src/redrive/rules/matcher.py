@@ -1,15 +1,13 @@
 """Which rules match: a bitset index over the rules of a table.
 
-For each field that some rule looks at there is an index from a value to an integer whose bit i
-says that rule i accepts this value. The rules that match a message are the AND of these integers,
-so the cost grows slowly with the number of rules. Wildcards and regular expressions are evaluated
-once for each distinct value.
+Each field has an index from a value to an integer whose bit i says that rule i accepts this value.
+The rules that match a message are the AND of these integers, so the cost grows slowly with the
+number of rules. Wildcards and regular expressions are evaluated once for each distinct value.
 
-The first rule that matches is mostly one of the first in the table. These have an index of their
-own, with small integers, and the index of the whole table is asked only if none of them matches.
-
-Of a field that has another value in nearly every message, such as the text of an error, nothing is
-remembered, and what cannot be looked up is asked only of the rules whose other patterns match.
+The first rule that matches is usually near the top of the table. The first rules have their own
+index, with small integers, and the index of the whole table is used only if none of them matches.
+Fields whose value differs in nearly every message, such as the text of an error, are not cached,
+and patterns that cannot be looked up are evaluated only for rules whose other patterns match.
 """
 
 from __future__ import annotations
@@ -35,22 +33,22 @@ from redrive.rules.patterns import (
 from redrive.rules.table import RulesTable
 
 MEMO_LIMIT: Final = 100_000
-"""Distinct values of one field that are remembered at most.
+"""Maximum cached values of one field.
 
-Senders choose the values, so their number has no bound; a full memory is emptied.
+Senders choose the values, so their number is unbounded; a full cache is cleared.
 """
 
 FIRST_RULES: Final = 1_000
-"""Rules at the beginning of a table that have an index of their own.
+"""Number of rules at the top of a table with their own index.
 
-The AND of so many bits takes little longer than a look-up, that of 10,000 several times as long.
+The AND of this many bits takes little longer than a lookup, that of 10,000 several times as long.
 """
 
 
 class Matcher:
     """Finds the rules of a table that match a message.
 
-    Not safe for use by several threads at once, because it remembers the values that it has seen.
+    Not thread-safe, because it caches the values it has seen.
     """
 
     def __init__(self, table: RulesTable) -> None:
@@ -66,7 +64,7 @@ class Matcher:
         self._unsure = sum(self._left)
         self._all = _Index(indexed, len(table.rules))
         self._parts = [(self._all.rules, self._all)]
-        """Rules, as bits, with the index that ``first_of`` finds them by."""
+        """Rules, as bits, with the index that ``first_of`` uses for them."""
         if len(table.rules) > FIRST_RULES:
             first = _Index(indexed, FIRST_RULES)
             self._parts = [(first.rules, first), (self._all.rules ^ first.rules, self._all)]
@@ -89,7 +87,7 @@ class Matcher:
     def first_of(self, fields: Mapping[str, FieldValue]) -> int | None:
         """The index of the first rule that matches one message; None if no rule matches.
 
-        Patterns of the rules behind it are not evaluated.
+        Patterns of later rules are not evaluated.
         """
         for rules, index in self._parts:
             candidates = index.matching(fields, rules)
@@ -117,9 +115,9 @@ def _can_be_looked_up(pattern: Pattern) -> bool:
 
 
 class IntervalIndex:
-    """Which rules accept a number: between two neighbouring bounds the same rules accept all.
+    """Which rules accept a number: between adjacent bounds the same rules accept all.
 
-    It is built from rules, as bits, with their intervals; those of one rule have no common number.
+    Built from rules, as bits, with their intervals; those of one rule are disjoint.
     """
 
     def __init__(self, intervals: Iterable[tuple[int, Interval]]) -> None:
@@ -145,7 +143,7 @@ class IntervalIndex:
 
 @dataclass(slots=True)
 class _Head:
-    """The patterns with the same text before the first wildcard, for values that begin with it."""
+    """The patterns with the same text before the first wildcard, for values that start with it."""
 
     length: int
     tails: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -175,14 +173,14 @@ class _Head:
 
 
 class _Index:
-    """The index of the first rules of a table, ``size`` of them."""
+    """The index of the first ``size`` rules of a table."""
 
     def __init__(self, patterns: Mapping[str, Mapping[int, Pattern]], size: int) -> None:
         """Build it from the patterns of each field by the index of their rule."""
         self.rules = (1 << size) - 1
         self.fields: list[tuple[str, _FieldIndex]] = []
         self.varied: list[tuple[str, _FieldIndex]] = []
-        """Fields whose values are not remembered."""
+        """Fields whose values are not cached."""
         for name in sorted(patterns, key=field_order):
             own = {index: it for index, it in patterns[name].items() if index < size}
             fields = self.varied if pattern_keyword(name).is_varied else self.fields
@@ -190,7 +188,7 @@ class _Index:
                 fields.append((name, _FieldIndex(self.rules, own)))
 
     def matching(self, fields: Mapping[str, FieldValue], rules: int) -> int:
-        """Those of some rules, as bits, that match a message as far as it can be looked up."""
+        """The rules among some, as bits, that match a message as far as it can be looked up."""
         value_of = fields.get
         for name, accepting in self.fields:
             rules &= accepting[value_of(name)]
@@ -200,17 +198,17 @@ class _Index:
 
 
 class _FieldIndex(dict[FieldValue | None, int]):
-    """Value of one field -> the rules that accept it; None stands for a field that is not there.
+    """Value of one field -> the rules that accept it; None stands for a missing field.
 
-    Values are evaluated when they are first asked for. ``every`` has the bits of all rules.
+    Values are evaluated on first use. ``every`` has the bits of all rules.
     """
 
     def __init__(self, every: int, patterns: Mapping[int, Pattern]) -> None:
         super().__init__()
         self._answers: dict[int, int] = {}
-        """Keeps equal integers once, as those of all values that no rule names."""
+        """Interns equal integers, such as that of all values that no rule names."""
         self._default = next(iter(patterns.values())).default
-        """The value of a message that does not have the field."""
+        """The value of a message without the field."""
         self._indifferent = every & ~sum(1 << index for index in patterns)
         """Rules that accept any value."""
         self._literal: dict[str, int] = {}
@@ -249,7 +247,7 @@ class _FieldIndex(dict[FieldValue | None, int]):
         return rules
 
     def rules_for(self, value: FieldValue | None) -> int:
-        """The rules that accept a value, which is not remembered."""
+        """The rules that accept a value, without caching it."""
         if value is None:
             value = self._default
         if isinstance(value, int):
@@ -257,7 +255,7 @@ class _FieldIndex(dict[FieldValue | None, int]):
         value = value.rstrip(" ")
         rules = self._indifferent | self._literal.get(value, 0)
         for length, heads in self._heads.items():
-            # A head may end in blanks, and those of the padding match too.
+            # A head may end in blanks, which the padding matches.
             head = heads.get(value[:length].ljust(length))
             if head is not None:
                 rules |= head.rules_for(value)

@@ -1,8 +1,9 @@
-"""Reading a rules table: text to ``RulesTable``, with every finding at once.
+"""Reading a rules table: text to ``RulesTable``, with all findings.
 
-Checks run per entry in the order of rules-table specification 5.2: syntax; duplicates; class,
-range and length of values; combination. Then over the table: one control entry and only at the
-start, at least one rule. A table with any error is refused (specification 5.2, D-PROC-3).
+Checks run per entry: syntax; duplicates; class, range and length of values; combination. Then over
+the
+table: one control entry and only at the start, at least one rule. A table with any error is
+refused.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from redrive.rules.values import Setting, ValueReader
 
 @dataclass(frozen=True, slots=True)
 class ParseResult:
-    """What came of reading a table."""
+    """The result of reading a table."""
 
     table: RulesTable | None
     """The table; None if there was any error."""
     diagnostics: tuple[EntryDiagnostic, ...]
-    """Errors and warnings in the order of the entries they belong to."""
+    """Errors and warnings in the order of their entries."""
     dialect: Dialect = Dialect.IBM
-    """Whose language the table is written in, whether it has errors or not."""
+    """The dialect of the table, whether it has errors or not."""
 
     def required(self) -> RulesTable:
         """The table.
@@ -74,8 +75,8 @@ def parse(
     """Read a rules table.
 
     Args:
-        text: The table, as read from its file; never raises, whatever it holds.
-        name: How the user knows the table, for findings.
+        text: The table, as read from its file; no content makes this raise.
+        name: The name of the table in findings.
         strict: Whether clauses must be separated by a blank or comma, as on AIX, Linux, Windows
             and IBM i; z/OS reads them without.
         input_queue: The dead-letter queue if it is known, for the warning about rules that forward
@@ -97,7 +98,7 @@ def parse(
     if table is not None:
         lint_table(table, report, input_queue=input_queue, schemes=schemes)
     findings = without_allowed(report.findings, lines)
-    # What belongs to the whole table comes last.
+    # Findings about the whole table come last.
     ordered = sorted(findings, key=lambda finding: finding.entry_line or float("inf"))
     return ParseResult(table, tuple(ordered), vocabulary.dialect)
 
@@ -105,10 +106,10 @@ def parse(
 _SECOND_CONTROL: Final = (
     "there is a second control entry",
     "one control entry, before all rules",
-    "end the line before with + to go on with the control entry",
+    "end the previous line with + to continue the control entry",
 )
 _MISPLACED_CONTROL: Final = (
-    "control data stand behind a rule",
+    "control data after a rule",
     "one control entry, before all rules",
     "move it to the start of the table",
 )
@@ -125,7 +126,7 @@ _CONFLICT_HINTS: Final = {
 
 
 class _TableReader:
-    """Reads entries one after the other and builds the table."""
+    """Reads entries in order and builds the table."""
 
     def __init__(self, report: Reporter, vocabulary: Vocabulary, *, strict: bool) -> None:
         self._report = report
@@ -161,13 +162,13 @@ class _TableReader:
         delays = {delay for backoff, retry in backoffs for delay in backoff.distinct(retry)}
         holds = set(HOLDS) - delays if self._control.is_ordered else set[int]()
         most = PARTITIONS - len(holds)
-        # Messages wait apart for each delay, and there is not room for any number of them.
+        # Each delay needs its own partitions, whose number is limited.
         if len(delays) > most:
             self._report.error_in_table(
                 "TOO_MANY_DELAYS",
                 f"the BACKOFFs of the table have {len(delays)} different delays",
                 f"at most {most} between all rules" + " under ORDER(KEY)" * bool(holds),
-                "take a larger factor, a shorter longest delay, a smaller RETRY, or the same"
+                "use a larger factor, a shorter longest delay, a smaller RETRY, or the same"
                 " BACKOFF for several rules",
             )
         if has_errors(self._report.findings):
@@ -212,10 +213,10 @@ class _TableReader:
         *,
         complete: bool,
     ) -> None:
-        """Report what is missing, conflicting or misplaced (specification 4).
+        """Report what is missing, conflicting or misplaced.
 
-        If not all of the entry could be read, what seems to be missing may stand in the part that
-        was not understood. The action is None if there is none that could be read.
+        If part of the entry could not be read, what seems to be missing may be in that part. The
+        action is None if none could be read.
         """
         for name, clause in clauses.items():
             if clause.keyword.role is Role.CONTROL:
@@ -224,7 +225,7 @@ class _TableReader:
                 hint = f"move {name} to the first entry of the table"
                 self._conflict(entry, clause, message, expected, hint)
             elif name == "TRANSFORM" and action is not None and not Action(str(action)).can_fail:
-                message = f"TRANSFORM goes with RETRY and FWD only, not with ACTION({action})"
+                message = f"TRANSFORM is only for RETRY and FWD, not with ACTION({action})"
                 hint = "only a message that is put somewhere can be changed"
                 self._conflict(entry, clause, message, "ACTION(RETRY) or ACTION(FWD)", hint)
             elif name not in _ONLY_WITH or action is None:
@@ -234,7 +235,7 @@ class _TableReader:
                 hint = _CONFLICT_HINTS.get((str(action), name), "")
                 self._conflict(entry, clause, message, f"ACTION({needed})", hint)
             elif name in {"FWDQ", "FWDQM"} and "FWDT" in clauses:
-                message = f"{name} and FWDT cannot stand together: a message goes to one place"
+                message = f"{name} and FWDT exclude each other: a message goes to one place"
                 expected = "FWDT(topic), or FWDQ(queue) with or without FWDQM"
                 hint = "FWDT names a topic of Kafka, FWDQ and FWDQM names of a topology"
                 self._conflict(entry, clause, message, expected, hint)
@@ -254,7 +255,7 @@ class _TableReader:
 
     def _missing_action(self, entry: Entry, *, has_retry: bool) -> None:
         actions = (f"ACTION({word})" for word in self._vocabulary.keywords["ACTION"].words)
-        hint = "a rule that goes on in the next line ends in + or -"
+        hint = "a line that continues in the next one ends in + or -"
         if has_retry:
             hint = "RETRY(n) is only the number of tries, the action is ACTION(RETRY)"
         self._report.error(
@@ -277,7 +278,7 @@ class _TableReader:
         subject: str = "",
         length: int = 0,
     ) -> None:
-        """Report that a clause cannot stand where it does."""
+        """Report a clause that is not allowed in its place."""
         subject = subject or clause.keyword.name
         length = length or len(subject)
         self._report.error(entry, clause.offset, *about, code=code, subject=subject, length=length)

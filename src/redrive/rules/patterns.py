@@ -1,6 +1,6 @@
 """Patterns: conditions of a rule on one field of a message.
 
-IBM's patterns are texts with wildcards and numbers, and follow rules-table specification 5.3.
+IBM's patterns are texts with wildcards and numbers: see "Patterns" in docs/rules-language.md.
 DIALECT(KAFKA) adds regular expressions, comparisons, lists, and NOT.
 """
 
@@ -22,7 +22,7 @@ FieldValue: TypeAlias = str | int
 """A match field: text without trailing blanks and NUL, or a number."""
 
 ABSENT: Final = -1
-"""The value of a number that a message does not have: no comparison holds for it."""
+"""The value of a missing number: no comparison holds for it."""
 
 # Stands for the blanks that pad a value to the length of its field. No value contains it, because
 # the first NUL ends a value, so "behind the last non-blank" is one character class.
@@ -31,9 +31,9 @@ _NOT_PLAIN: Final = frozenset(f"*? {_PADDING}")
 """Characters of a pattern that do not stand for themselves alone."""
 
 _REGEX_MEMORY: Final = 1 << 20
-"""Bytes that one expression may take for its states."""
+"""Maximum bytes for the states of one expression."""
 _LARGE_REGEX: Final = 1_000
-"""Instructions of an expression whose states surely fit into this memory."""
+"""Maximum instructions of an expression whose states certainly fit."""
 
 
 class Pattern(ABC):
@@ -42,7 +42,7 @@ class Pattern(ABC):
     __slots__ = ()
 
     default: ClassVar[FieldValue] = ""
-    """The value of a field that a message does not have."""
+    """The value of a missing field."""
 
     @property
     def matches_anything(self) -> bool:
@@ -52,7 +52,7 @@ class Pattern(ABC):
     @property
     @abstractmethod
     def meaning(self) -> object:
-        """Input of the hash of a table: equal for patterns that mean the same."""
+        """Input of a table's hash: equal for patterns that mean the same."""
 
     @abstractmethod
     def matches(self, value: FieldValue) -> bool:
@@ -65,7 +65,7 @@ def members_of(pattern: Pattern) -> Sequence[Pattern]:
 
 
 def intervals_of(pattern: Pattern) -> Sequence[Interval]:
-    """The numbers that a pattern matches; none for ``*`` of IBM and for texts."""
+    """The numbers that a pattern matches; empty for IBM's ``*`` and for texts."""
     return pattern.intervals if isinstance(pattern, NumberPattern | RangePattern) else ()
 
 
@@ -73,15 +73,15 @@ def intervals_of(pattern: Pattern) -> Sequence[Interval]:
 class StringPattern(Pattern):
     """A text pattern: ``?`` stands for one character, ``*`` for any number of them.
 
-    Trailing blanks mean nothing, neither in the pattern nor in the value (convention 13).
+    Trailing blanks are ignored in both the pattern and the value.
     """
 
     text: str = field(compare=False)
-    """The value as the table gives it, folded and without quotes."""
+    """The value in the table, folded and without quotes."""
     length: int
     """Characters of the field, to which values are padded with blanks."""
     normal: str = field(init=False)
-    """The text without what makes no difference: trailing blanks, repeated asterisks."""
+    """The text without trailing blanks and repeated asterisks, which do not matter."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "normal", re.sub(r"\*+", "*", self.text.rstrip(" ")))
@@ -116,7 +116,7 @@ class StringPattern(Pattern):
         return tail if is_enough else None
 
     def matches(self, value: FieldValue) -> bool:
-        """Whether a field with this value, padded to its length, matches (specification 5.3)."""
+        """Whether a field with this value, padded to its length, matches."""
         value = str(value).rstrip(" ")
         if self.is_literal:
             return value == self.normal
@@ -128,11 +128,11 @@ class StringPattern(Pattern):
 class RegexPattern(Pattern):
     """A regular expression of RE2, found anywhere in the value.
 
-    RE2 takes time linear in the value whatever the expression is. Values come from outside, and
-    so no other kind of expression is offered.
+    RE2 takes time linear in the value for any expression. Values come from outside, so there is no
+    other kind of expression.
 
     Raises:
-        ValueError: RE2 does not read the expression; the text says why.
+        ValueError: RE2 does not accept the expression; the text says why.
     """
 
     text: str
@@ -149,8 +149,8 @@ class RegexPattern(Pattern):
             why = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
             raise ValueError(why) from None
         search: Callable[[bytes], object] = compiled.search
-        # A set of one expression tells only whether it is there, in half the time. It has no way
-        # out where its states do not fit into memory, so a large expression is searched for.
+        # A set of one expression only reports whether it matches, in half the time. It fails if its
+        # states do not fit into memory, so large expressions use a search.
         if compiled.programsize <= _LARGE_REGEX:
             alone = re2.Set.SearchSet(_re2_options())
             alone.Add(source)
@@ -181,7 +181,7 @@ class ComparisonPattern(Pattern):
     operator: str
     """One of ``>``, ``>=``, ``<``, ``<=`` and ``=``."""
     number: str
-    """Decimal digits without needless zeros, so that equal numbers are equal texts."""
+    """Decimal digits without redundant zeros, so that equal numbers are equal texts."""
     _compare: Callable[[Decimal, Decimal], bool] = field(init=False, repr=False, compare=False)
     _number: Decimal = field(init=False, repr=False, compare=False)
 
@@ -207,7 +207,7 @@ TextPattern: TypeAlias = StringPattern | RegexPattern | ComparisonPattern
 
 @dataclass(frozen=True, slots=True)
 class ListPattern(Pattern):
-    """Several alternatives, of which one has to match: ``(a|b)``."""
+    """Several alternatives, one of which must match: ``(a|b)``."""
 
     members: tuple[TextPattern, ...]
 
@@ -217,7 +217,7 @@ class ListPattern(Pattern):
 
     @property
     def meaning(self) -> list[object]:
-        """What the members mean; their order makes no difference."""
+        """The meanings of the members; their order does not matter."""
         return sorted((member.meaning for member in self.members), key=str)
 
     def matches(self, value: FieldValue) -> bool:
@@ -240,7 +240,7 @@ class NotPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The numbers from ``low`` to ``high``, both of them included."""
+    """The numbers from ``low`` to ``high``, inclusive."""
 
     low: int
     high: int | None
@@ -267,7 +267,7 @@ class NumberPattern(Pattern):
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
-        """The number as an interval; none for ``*``."""
+        """The number as an interval; empty for ``*``."""
         return () if self.value is None else (Interval(self.value, self.value),)
 
     @property
@@ -284,21 +284,21 @@ class NumberPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class RangePattern(Pattern):
-    """Numbers and comparisons, of which one has to hold.
+    """Numbers and comparisons, one of which must hold.
 
-    A number that the message does not have is ``ABSENT``, which ``*`` and NOT match.
+    A missing number is ``ABSENT``, which ``*`` and NOT match.
     """
 
     default: ClassVar[FieldValue] = ABSENT
 
     intervals: tuple[Interval, ...]
-    """In order and apart from each other."""
+    """Sorted and disjoint."""
     written: str = field(default="", compare=False)
-    """The value as the table has it."""
+    """The value in the table."""
 
     @classmethod
     def of(cls, intervals: Iterable[Interval], written: str = "") -> RangePattern:
-        """The pattern for some intervals in any order, empty and overlapping ones too."""
+        """The pattern for intervals in any order, which may be empty or overlap."""
         joined: list[Interval] = []
         for one in sorted(intervals, key=lambda it: it.low):
             if one.high is not None and one.high < one.low:
@@ -311,7 +311,7 @@ class RangePattern(Pattern):
         return cls(tuple(joined), written)
 
     def complement(self, written: str = "") -> RangePattern:
-        """The pattern for what this one does not match."""
+        """The pattern for all numbers that this one does not match."""
         lows = (ABSENT, *(None if it.high is None else it.high + 1 for it in self.intervals))
         highs = (*(it.low - 1 for it in self.intervals), None)
         gaps = zip(lows, highs, strict=True)
@@ -319,7 +319,7 @@ class RangePattern(Pattern):
 
     @property
     def matches_anything(self) -> bool:
-        """Whether every number matches, and a missing one too."""
+        """Whether every number matches, and a missing one."""
         return self.intervals[:1] == (Interval(ABSENT, None),)
 
     @property
@@ -337,9 +337,9 @@ class RangePattern(Pattern):
 def _compiled(normal: str) -> re.Pattern[str]:
     """A pattern as a regular expression over the padded value.
 
-    Each asterisk but the last takes as little as it can and never gives back (an atomic group):
-    what follows it may as well start early, because the next asterisk takes up the rest. So the
-    cost grows with value times pattern, never with a power of the number of asterisks.
+    Each asterisk but the last matches as little as it can and never backtracks (an atomic group):
+    the text after it may start early, because the next asterisk matches the rest. So the cost grows
+    with value times pattern, never with a power of the number of asterisks.
     """
     first, *rest = ["".join(map(_expression, part)) for part in normal.split("*")]
     middle = "".join(f"(?>.*?{part})" for part in rest[:-1])

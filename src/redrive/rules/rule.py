@@ -1,4 +1,4 @@
-"""Control data and rules as values (rules-table specification 2 to 4), defaults filled in."""
+"""Control data and rules as values, with defaults filled in."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from redrive.rules.keywords import Dialect
 from redrive.rules.patterns import NumberPattern, Pattern, StringPattern
 
 DEFAULT_RETRY_INTERVAL: Final = 60
-"""RETRYINT if the table does not say, in seconds."""
+"""Default of RETRYINT in seconds."""
 
 _BLANK: Final = " "
-"""How a table writes "no name": INPUTQ(' '), FWDQM(' ')."""
+""""No name" in a table: INPUTQ(' '), FWDQM(' ')."""
 
 
 class Action(StrEnum):
-    """What a rule does with a message (specification 4.1 to 4.4)."""
+    """What a rule does with a message."""
 
     DISCARD = "DISCARD"
     """Delete it."""
@@ -34,12 +34,12 @@ class Action(StrEnum):
 
     @property
     def can_fail(self) -> bool:
-        """Whether it puts something, which can be refused."""
+        """Whether it puts the message, which can be refused."""
         return self in {Action.RETRY, Action.FWD}
 
     @property
     def keeps(self) -> bool:
-        """Whether it leaves the message; rules behind it are never reached by that message."""
+        """Whether it leaves the message, so that later rules are not reached."""
         return self in {Action.IGNORE, Action.QUARANTINE}
 
 
@@ -49,28 +49,28 @@ class RetryTo(StrEnum):
     TOPIC = "TOPIC"
     """To its original destination, where every consumer group sees it again."""
     GROUP = "GROUP"
-    """To the topic of the rounds of the consumer group that failed."""
+    """To the topic of the consumer group that failed."""
 
 
 class Authority(StrEnum):
-    """Whose authority the put is made with (PUTAUT, specification 4.7)."""
+    """Whose authority the put is made with (PUTAUT)."""
 
     DEF = "DEF"
     """The handler's own."""
     CTX = "CTX"
-    """That of the user identifier in the message's context."""
+    """The user identifier's in the message's context."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What to do once there is nothing more to process (WAIT, specification 2 and 6.6)."""
+    """What to do when there is nothing left to process (WAIT)."""
 
     value: str | int = "YES"
     """``YES``, ``NO``, or seconds."""
 
     @property
     def seconds(self) -> int | None:
-        """Seconds to wait for new work before ending; None for ever. WAIT(0) is WAIT(NO)."""
+        """Seconds to wait for new work before ending; None for no limit. WAIT(0) is WAIT(NO)."""
         if isinstance(self.value, int):
             return self.value
         return None if self.value == "YES" else 0
@@ -78,10 +78,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """The control data of a table (specification 2)."""
+    """The control data of a table."""
 
     input_queue: str = ""
-    """The dead-letter queue; empty for the one the queue manager names."""
+    """The dead-letter queue; empty for that of the queue manager."""
     input_queue_manager: str = ""
     """The queue manager; empty for the default one."""
     written_interval: int = DEFAULT_RETRY_INTERVAL
@@ -89,7 +89,7 @@ class Control:
     wait: Wait = field(default_factory=Wait)
     dialect: Dialect = Dialect.IBM
     is_ordered: bool = False
-    """ORDER(KEY): whether messages of one key are placed in the order of their arrival."""
+    """ORDER(KEY): whether messages of one key are placed in order of arrival."""
 
     @property
     def retry_interval(self) -> int:
@@ -97,9 +97,9 @@ class Control:
         return max(1, self.written_interval)
 
     def keywords(self) -> dict[str, str | int]:
-        """The control data under the keywords of the language, defaults filled in.
+        """The control data by keyword, defaults filled in.
 
-        DIALECT and ORDER are among them only if the table has them.
+        DIALECT and ORDER are included only if the table has them.
         """
         own = {} if self.dialect is Dialect.IBM else {"DIALECT": self.dialect.value}
         if self.is_ordered:
@@ -115,10 +115,10 @@ class Control:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule: which messages, what to do, how often to try."""
+    """One rule: its patterns, its action, its attempts."""
 
     line: int = field(default=0, compare=False)
-    """First physical line of the rule, by which messages and the ledger name it (Q-38)."""
+    """First physical line of the rule, by which messages and the ledger name it."""
     patterns: Mapping[str, Pattern] = field(default_factory=dict)
     """Pattern keyword -> pattern; a message matches if all of them do."""
     action: Action
@@ -127,7 +127,7 @@ class Rule:
     forward_queue_manager: str = ""
     """FWDQM: a queue manager name, ``&DESTQM`` or ``&REPLYQM``; empty for the local one."""
     forward_topic: str = ""
-    """FWDT: a topic's name with inserts such as ``&TOPIC``, behind ``cluster:`` if it is a topic of
+    """FWDT: a topic's name with inserts such as ``&TOPIC``, after ``cluster:`` if it is a topic of
     another cluster; empty unless it is given."""
     to: RetryTo = RetryTo.TOPIC
     """TO: where RETRY puts the message."""
@@ -135,11 +135,11 @@ class Rule:
     """HEADER: whether FWD leaves the dead-letter header on the message."""
     authority: Authority = Authority.DEF
     retry: int = 1
-    """RETRY: how often to try, the first time included."""
+    """RETRY: number of attempts, including the first."""
     backoff: Backoff | None = None
     """BACKOFF: how long to wait after each failed attempt; None for RETRYINT."""
     transform: str = ""
-    """TRANSFORM: what changes the message before the put, by its name in the settings."""
+    """TRANSFORM: name in the settings of what changes the message before the put."""
 
     @property
     def selective(self) -> dict[str, Pattern]:
@@ -152,10 +152,10 @@ class Rule:
         return self.forward_topic.rpartition(":")[0]
 
     def keywords(self) -> dict[str, object]:
-        """The rule under the keywords of the language, defaults filled in.
+        """The rule by keyword, defaults filled in.
 
         Patterns are under ``pattern``, names of constants as numbers; FWD has FWDQ and FWDQM, or
-        FWDT, and HEADER. TO is among them only if it is not the default.
+        FWDT, and HEADER. TO is included only if it is not the default.
         """
         action: dict[str, object] = {"ACTION": self.action.value}
         if self.action is Action.FWD:
@@ -178,22 +178,22 @@ class Rule:
         }
 
     def wait_before(self, tried: int, interval: int) -> int:
-        """Seconds to wait for the attempt that follows so many of this rule, jitter left out.
+        """Seconds to wait for the attempt after ``tried`` attempts of this rule, without jitter.
 
-        A BACKOFF of RETRY begins with the first attempt, as the processing has failed before it;
-        that of FWD begins with the second, and is not shorter where another rule failed before.
+        A BACKOFF of RETRY begins with the first attempt, since processing has already failed; that
+        of FWD begins with the second, and is not shorter after another rule failed.
         """
         return interval if self.backoff is None else self.backoff.delay(self._delays(tried))
 
     def seconds_to(self, tried: int, interval: int) -> int:
-        """Seconds from the first attempt of this rule to the one that follows so many."""
+        """Seconds from the first attempt of this rule to the one after ``tried`` attempts."""
         if self.backoff is None:
             return tried * interval
         first = self._delays(0) if self.action is Action.RETRY else 0
         return self.backoff.total(tried + first) - self.backoff.total(first)
 
     def _delays(self, tried: int) -> int:
-        """The number of the delay, from 1, before the attempt that follows so many."""
+        """The number of the delay, from 1, before the attempt after ``tried`` attempts."""
         return tried + 1 if self.action is Action.RETRY else max(1, tried)
 
 

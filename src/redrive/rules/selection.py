@@ -1,4 +1,4 @@
-"""Which rule applies to a message, and when its attempts happen (specification 6.1 and 6.2).
+"""Which rule applies to a message, and when its attempts happen.
 
 The rules that match a message are ``candidates``: bit i is set if rule i matches.
 """
@@ -17,7 +17,7 @@ class Turn(NamedTuple):
     """A rule's turn on a message whose attempts all fail."""
 
     seconds: int
-    """Time of its first attempt, from the first sight of the message, or its first failure."""
+    """Time of its first attempt, since the message was first seen or first failed."""
     rule: int | None
     """Index of the rule; None when no rule is left and the message remains."""
     attempts: int
@@ -25,7 +25,7 @@ class Turn(NamedTuple):
 
 
 def rules_of(candidates: int) -> Iterator[int]:
-    """The indexes of the bits that are set, lowest first: ``rules_of(0b101)`` gives 0 and 2."""
+    """The indexes of set bits in ascending order: ``rules_of(0b101)`` gives 0 and 2."""
     while candidates:
         lowest = candidates & -candidates
         yield lowest.bit_length() - 1
@@ -33,14 +33,13 @@ def rules_of(candidates: int) -> Iterator[int]:
 
 
 def select_rule(table: RulesTable, candidates: int, failures: int) -> int | None:
-    """The rule that applies to a message after so many failed attempts; None if no rule is left.
+    """The rule that applies to a message after some failed attempts; None if no rule is left.
 
     Walk the rules that match: IGNORE ends the walk, and so does QUARANTINE; otherwise each rule's
-    RETRY is added to a total, and the first rule whose total exceeds the failures applies
-    (specification 6.1).
+    RETRY is added to a total, and the first rule whose total exceeds the failures applies.
     """
     total = 0
-    while candidates:  # as rules_of, written out: this is asked once for every dead letter
+    while candidates:  # rules_of inlined, because this runs once for every dead letter
         lowest = candidates & -candidates
         index = lowest.bit_length() - 1
         rule = table.rules[index]
@@ -52,9 +51,9 @@ def select_rule(table: RulesTable, candidates: int, failures: int) -> int | None
 
 
 def select_untried(table: RulesTable, candidates: int, failed: Mapping[int, int]) -> int | None:
-    """The first rule that matches and was tried less often than its RETRY says.
+    """The first matching rule with attempts left.
 
-    As long as the same rules match, this is the rule of ``select_rule``. If others come to match,
+    As long as the same rules match, this is the rule of ``select_rule``. If others begin to match,
     as with AGE, each of them has its own attempts: ``failed`` has the failed attempts by rule.
     """
     for index in rules_of(candidates):
@@ -65,13 +64,13 @@ def select_untried(table: RulesTable, candidates: int, failed: Mapping[int, int]
 
 
 def turns(table: RulesTable, candidates: int) -> Iterator[Turn]:
-    """The rules that apply to a message one after the other if every attempt fails.
+    """The rules that apply to a message in turn if every attempt fails.
 
-    The next rule is tried at the next interval, or after the delay of its BACKOFF, not at once
-    (specification 6.2). In DIALECT(KAFKA) a RETRY has failed when the message comes back: it waits
-    for its first attempt too, and what follows its last does not wait. Jitter, and the time of the
-    processing, are left out. A rule that cannot fail has one attempt and is the last turn; if there
-    is none, the last turn has no rule.
+    The next rule is tried at the next interval, or after the delay of its BACKOFF, not at once. In
+    DIALECT(KAFKA) a RETRY has failed when the message comes back: it also waits for its first
+    attempt, and the rule after its last attempt does not wait. Jitter and processing times are left
+    out. A rule that cannot fail has one attempt and is the last turn; without one, the last turn
+    has no rule.
     """
     seconds, has_to_wait = 0, False
     interval = table.control.retry_interval
@@ -86,6 +85,6 @@ def turns(table: RulesTable, candidates: int) -> Iterator[Turn]:
             return
         yield Turn(seconds, index, rule.retry)
         seconds += rule.seconds_to(rule.retry - 1, interval)
-        has_to_wait = not is_round  # a dead letter that comes back is decided about at once
-    # The last failure leaves the message at once: there is nothing to wait for.
+        has_to_wait = not is_round  # a dead letter that comes back is decided at once
+    # After the last failure there is nothing to wait for.
     yield Turn(seconds, None, 0)

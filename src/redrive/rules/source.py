@@ -1,7 +1,7 @@
 """From the lines of a file to the entries of a table: comments, blank lines, continuation.
 
-Steps 1 to 4 of rules-table specification 5.2. An entry remembers where each of its characters
-stood, so that every finding can point at the physical line and column.
+"Lines and entries" in docs/rules-language.md. An entry remembers the position of each of its
+characters, so that every finding has a physical line and column.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Entry:
     text: str
     """The joined text, without continuation signs."""
     pieces: tuple[tuple[int, SourceLocation], ...]
-    """For each physical line the offset of what it adds to ``text``, and where that stands."""
+    """For each physical line the offset of its part of ``text``, and its position."""
     dangling: bool = False
-    """Whether the last line ends in a continuation sign with nothing to follow."""
+    """Whether the last line ends in a continuation sign with nothing after it."""
 
     @property
     def line(self) -> int:
-        """The number of the first physical line, by which the entry is known (Q-38)."""
+        """The number of the first physical line, which identifies the entry."""
         return self.pieces[0][1].line
 
     @property
@@ -42,7 +42,7 @@ class Entry:
         return tuple(location for _, location in self.pieces)
 
     def location(self, offset: int, length: int = 1) -> SourceLocation:
-        """Where some characters stood, up to the end of the physical line."""
+        """The location of some characters, up to the end of the physical line."""
         return location_in(self.pieces, offset, length)
 
 
@@ -58,7 +58,7 @@ class _Draft:
     in_quotes: bool = False
 
     def add(self, line: str, file: str, number: int) -> None:
-        """Append one physical line, without its continuation sign (step 3)."""
+        """Append one physical line, without its continuation sign."""
         text = line.rstrip(BLANKS)
         indent = len(text) - len(text.lstrip(BLANKS))
         start = indent if self.sign == _JOIN_AT_FIRST_NON_BLANK else 0
@@ -72,19 +72,19 @@ class _Draft:
         self.in_quotes ^= body.count("'") % 2 == 1
 
     def finished(self) -> Iterator[Entry]:
-        """The entry, unless it holds nothing but blanks."""
+        """The entry, unless it is blank."""
         text = "".join(self.parts)
         if text.strip(BLANKS):
             yield Entry(text, tuple(self.pieces), dangling=bool(self.sign))
 
 
 def encoding_of(data: bytes) -> str:
-    """The code page of a table file, by the name that Python has for it.
+    """The encoding of a table file, as Python names it.
 
     Tables are UTF-8, with or without a byte order mark, or UTF-16, as some editors of Windows
     write. UTF-16 without a mark is recognised by the first character, which is ASCII in every
-    table. Older tables may have comments in any code page; they are read byte by byte (ISO 8859-1),
-    which is right for all that is ASCII.
+    table. Older tables may have comments in any code page; they are read as ISO 8859-1, which is
+    right for ASCII.
     """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
@@ -103,7 +103,7 @@ def decode_source(data: bytes) -> str:
 
 
 def physical_lines(text: str) -> list[str]:
-    """The lines of a text without their ends, LF or CR LF (step 1)."""
+    """The lines of a text without their ends, LF or CR LF."""
     return [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
 
 
@@ -111,8 +111,8 @@ def entries_of(lines: Sequence[str], file: str) -> Iterator[Entry]:
     """Join physical lines, without their ends, to entries.
 
     Comments and blank lines are dropped, also between continued lines, unless a quoted value is
-    open: there they are data (questions Q-03 and Q-04). A continuation sign on the last line is
-    dropped and what there is stands (step 4). An entry of blanks is left out.
+    open: there they are data. A continuation sign on the last line is dropped, and blank entries
+    are left out.
     """
     draft = _Draft()
     for number, line in enumerate(lines, start=1):
@@ -126,6 +126,6 @@ def entries_of(lines: Sequence[str], file: str) -> Iterator[Entry]:
 
 
 def is_comment_or_blank(line: str) -> bool:
-    """Whether a line that no quoted value goes on in belongs to no entry (Q-02)."""
+    """Whether a line outside a continued quoted value belongs to no entry."""
     text = line.lstrip(BLANKS)
     return not text or text.startswith(_COMMENT)

@@ -1,6 +1,6 @@
-r"""From the text of an entry to its clauses, with every syntax error on the way.
+r"""From the text of an entry to its clauses, with all syntax errors.
 
-The grammar of rules-table specification 5.2:
+The grammar:
 
     entry  = sep* clause { sep+ clause } sep*          sep = " " | TAB | ","
     clause = KEYWORD ws* "(" ws* value ws* ")"         ws  = " " | TAB
@@ -40,7 +40,7 @@ class Alternative:
     text: str
     """The text without quotes, the expression without slashes, the number of a comparison."""
     offset: int
-    """Where in the text of the entry it begins."""
+    """Its offset in the text of the entry."""
     length: int
     """Characters with quotes, slashes and comparison."""
     operator: str = ""
@@ -59,22 +59,22 @@ class Clause:
 
     keyword: Keyword
     offset: int
-    """Where the keyword starts in the text of the entry."""
+    """Offset of the keyword in the text of the entry."""
     value: str | None
     """Folded to upper case, or without its quotes; None if the syntax was wrong."""
     raw: str = ""
-    """The value as it stands in the text, quotes included."""
+    """The value in the text, with quotes."""
     value_offset: int = 0
     argument: str = ""
-    """What stands in front of the value and a comma."""
+    """The argument before the value and a comma."""
     alternatives: tuple[Alternative, ...] = ()
     """DIALECT(KAFKA): the value of a pattern."""
     is_negated: bool = False
-    """DIALECT(KAFKA): whether NOT stands in front of the alternatives."""
+    """DIALECT(KAFKA): whether NOT precedes the alternatives."""
 
     @property
     def name(self) -> str:
-        """What an entry can have once: the keyword, with its argument if it takes one."""
+        """What an entry can have only once: the keyword, with its argument if it has one."""
         return field_name(self.keyword, self.argument)
 
 
@@ -83,13 +83,13 @@ BARE_IN_KAFKA: Final = re.compile(r"[^\s'(),|&<>=]+")
 
 _SEPARATORS: Final = re.compile(r"[ \t,]*")
 _BLANKS: Final = re.compile(r"[ \t]*")
-# A keyword is letters only; more is taken along so that a misspelt one is shown as a whole.
+# A keyword is letters only; more is matched so that a misspelt one is shown as a whole.
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.]*")
 _QUOTED: Final = re.compile(r"'((?:[^']|'')*)'")
 _BARE: Final = re.compile(r"[A-Za-z0-9./_%*?&]+")
 _REGEX: Final = re.compile(r"/((?:[^/\\]|\\.)*)/")
 _COMPARISON: Final = re.compile(r">=|<=|>|<|=")
-# A text of these three letters has nothing or a bar behind it.
+# As a text, these three letters are followed by nothing or a bar.
 _NOT: Final = re.compile(r"NOT(?:[ \t]*(?=\()|[ \t]+(?=[^ \t)|]))", re.IGNORECASE)
 _ARGUMENT: Final = re.compile(r"[ \t]*(?:'((?:[^']|'')*)'|([^\s'(),|]+))[ \t]*,[ \t]*")
 _CLAUSE_START: Final = re.compile(r"([A-Za-z]+)[ \t]*\(")
@@ -103,15 +103,14 @@ _VERBATIM: Final = {
 """Values without quotes whose letters are not folded."""
 _EXAMPLES: Final = {"path": "$.order.id", "name": "x-tenant"}
 _CLOSE_THE_VALUE: Final = (
-    "close the value with '; a quote inside a value is written twice; "
-    "a line that goes on ends in + or -"
+    "close the value with '; write a quote inside a value twice; end a continued line in + or -"
 )
 _CLOSE_THE_EXPRESSION: Final = (
-    r"close the expression with /; a slash inside it is written \/; "
-    "a text that begins with a slash is quoted"
+    r"close the expression with /; write a slash inside it as \/, "
+    "and quote a text that starts with a slash"
 )
 _WRITE_PARENTHESES: Final = (
-    "write the value between parentheses; a rule that goes on in the next line ends in + or -"
+    "write the value between parentheses; a line that continues in the next one ends in + or -"
 )
 
 
@@ -120,10 +119,10 @@ class _UnreadableError(Exception):
 
 
 class ClauseReader:
-    """Reads the clauses of one entry and goes on after every error.
+    """Reads the clauses of one entry and continues after every error.
 
-    Each place where the text leaves the grammar has one finding. Then reading goes on from the next
-    place from which it makes sense. Where ``strict``, clauses must be separated.
+    Each syntax error has one finding. Then reading continues from the next plausible place. If
+    ``strict``, clauses must be separated.
     """
 
     def __init__(
@@ -137,10 +136,10 @@ class ClauseReader:
         self._keyword: Keyword
         """The keyword whose value is being read."""
         self.lost = False
-        """Whether something was read that became no clause."""
+        """Whether some text did not become a clause."""
 
     def clauses(self) -> Iterator[Clause]:
-        """Yield the clauses in order, those with a wrong value included."""
+        """Yield the clauses in order, including those with an invalid value."""
         separated = True
         while True:
             start = self._at
@@ -151,12 +150,12 @@ class ClauseReader:
             if not separated and self._strict and _WORD.match(self._text, self._at):
                 self._report(
                     self._at,
-                    "two clauses stand together without a separator",
+                    "two clauses without a separator",
                     "a blank or a comma",
                     "separate the clauses; z/OS alone reads them without",
                 )
             clause = self._clause()
-            # After an error the place to read on is a guess: no second finding for it.
+            # After an error the place to continue is a guess: no second finding for it.
             separated = clause is None or clause.value is None
             if clause is not None:
                 yield clause
@@ -172,7 +171,7 @@ class ClauseReader:
             self._report(self._at, message, "a keyword", character_hint(character))
             self.lost = True
             if character in COMMENTS:
-                self._at = len(self._text)  # what follows is meant for people
+                self._at = len(self._text)  # the rest is meant as a comment
             self._resume()
             return None
         keyword = self._keyword_of(word)
@@ -193,7 +192,7 @@ class ClauseReader:
         return self._value(keyword, word.start())
 
     def _keyword_of(self, word: re.Match[str]) -> Keyword | None:
-        """The keyword that a word is; of two of that name the one that the text has the form of."""
+        """The keyword of a word; of two with the same name, the one that fits the text."""
         name = word.group().upper()
         plain = self._vocabulary.keywords.get(name)
         other = self._vocabulary.with_argument.get(name)
@@ -361,7 +360,7 @@ class ClauseReader:
         return found[1].replace(r"\/", "/")
 
     def _open(self, message: str, expected: str, hint: str) -> _UnreadableError:
-        """Report a value that is never closed; the rest of the entry belongs to it."""
+        """Report a value that is never closed; it extends to the end of the entry."""
         at, self._at = self._at, len(self._text)
         self.lost = True
         return self._unreadable(at, message, expected, hint, length=self._at - at)
@@ -375,10 +374,9 @@ class ClauseReader:
         return self._unreadable(offset, *about, code="EMPTY_VALUE", length=length)
 
     def _close(self, where: str, raw: str | None = None) -> None:
-        """Read the closing parenthesis; report what stands in its place.
+        """Read the closing parenthesis, or report what is in its place.
 
-        ``where`` is the place in words; ``raw`` is a value without quotes, None behind a quoted
-        one.
+        ``where`` describes the place; ``raw`` is a value without quotes, None after a quoted one.
         """
         end = self._at
         if self._takes(")"):

@@ -23,17 +23,17 @@ class RulesTable:
     def canonical(self) -> str:
         """The table in its canonical layout, which reads back as an equal table.
 
-        One rule to an entry, keywords in a fixed order, numbers by their symbolic names, defaults
-        left out, lines of at most 72 characters.
+        One rule in each entry, keywords in a fixed order, numbers by their symbolic names, no
+        defaults, lines of at most 72 characters.
         """
         return "".join(f"{line}\n" for line in write_entries(self.control, self.rules))
 
     @cached_property
     def asked(self) -> frozenset[str]:
-        """The fields of a message that determine its decision, as patterns name them.
+        """The fields of a message that determine its decision, named as in patterns.
 
-        Those that no rule asks for are left out, and so are patterns that match anything. What a
-        rule inserts into a topic's name is among them, and the group of TO(GROUP).
+        Fields that no rule uses and patterns that match anything are left out. Fields that a rule
+        inserts into a topic's name are included, and the group of TO(GROUP).
         """
         named = {"GROUP"} if self.has_groups else set[str]()
         asked = (name for rule in self.rules for name in (*rule.selective, *inserts(rule)))
@@ -46,12 +46,12 @@ class RulesTable:
 
     @property
     def has_backoff(self) -> bool:
-        """Whether messages wait apart by their delays: a BACKOFF's, or those of ORDER(KEY)."""
+        """Whether messages wait by their delays: those of a BACKOFF, or of ORDER(KEY)."""
         return self.control.is_ordered or any(rule.backoff is not None for rule in self.rules)
 
     @cached_property
     def backoff_partitions(self) -> BackoffPartitions:
-        """Where messages wait whose rule has a BACKOFF."""
+        """The partitions of messages whose rule has a BACKOFF."""
         return BackoffPartitions.of(
             ((rule.backoff, rule.retry) for rule in self.rules if rule.backoff is not None),
             is_exact=self.control.is_ordered,
@@ -59,10 +59,10 @@ class RulesTable:
 
     @property
     def hash(self) -> str:
-        """SHA-256 of what the table means, as 64 hexadecimal digits.
+        """SHA-256 of the table's meaning, as 64 hexadecimal digits.
 
-        Comments, layout, line numbers, the order of keywords and the spelling of values make no
-        difference; the order of rules does.
+        Comments, layout, line numbers, the order of keywords and the spelling of values do not
+        matter; the order of rules does.
         """
         control = {
             **self.control.keywords(),

@@ -1,4 +1,4 @@
-"""Names that a table leaves open: where a rule puts a message, which queue is worked on."""
+"""Names that depend on the message or the command: where a rule puts, which queue is handled."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from redrive.rules.rule import Action, Control, RetryTo, Rule
 _INSERT: Final = re.compile("&([A-Z]+)")
 
 GROUP_TOPIC: Final = "{topic}.{group}.retry"
-"""The name of the topic of a group's rounds, if the settings do not say."""
+"""The default form of the name of a group's topic."""
 _TOPIC_NAME: Final = re.compile(rf"(?!\.\.?$)[A-Za-z0-9._-]{{1,{TOPIC_LENGTH}}}")
 
 
 class Target(NamedTuple):
-    """Where a put goes, in names."""
+    """The names of a put."""
 
     queue: str
     queue_manager: str
@@ -33,13 +33,12 @@ def original_target(fields: Mapping[str, FieldValue]) -> Target:
 
 
 def resolve_target(rule: Rule, fields: Mapping[str, FieldValue], form: str = GROUP_TOPIC) -> Target:
-    """Where a rule puts a message (specification 4.3 and 4.4).
+    """Where a rule puts a message.
 
-    RETRY goes to the original destination, or with TO(GROUP) to the topic of the group's rounds,
-    which has this form of name (see ``group_topic``) and is blank if the group is unknown. FWD
-    goes to FWDQ on FWDQM, each name by itself: a blank FWDQM is the local queue manager also when
-    FWDQ is ``&DESTQ`` or ``&REPLYQ``. In DIALECT(KAFKA) it may go to FWDT, in which fields of the
-    message are inserted.
+    RETRY goes to the original destination, or with TO(GROUP) to the topic of the group, whose name
+    has this form (see ``group_topic``) and is blank if the group is unknown. FWD goes to FWDQ on
+    FWDQM, independently: a blank FWDQM is the local queue manager even if FWDQ is ``&DESTQ`` or
+    ``&REPLYQ``. In DIALECT(KAFKA) it may go to FWDT, into which fields of the message are inserted.
 
     The queue is blank if the field of the message is, and then the put fails.
 
@@ -71,7 +70,7 @@ def known_names(rule: Rule) -> tuple[str | None, str | None]:
 
 
 def _known_name(rule: Rule, name: str) -> str | None:
-    """A name itself, or the only value of the field that it stands for."""
+    """A literal name, or the only value of its field; None if it varies."""
     if not name.startswith("&"):
         return name
     pattern = rule.patterns.get(name[1:])
@@ -86,22 +85,22 @@ def inserts(rule: Rule) -> Sequence[str]:
 
 
 def missing_insert(rule: Rule, fields: Mapping[str, FieldValue]) -> str:
-    """An insert of FWDT that a message has no value for, so that the put fails; empty if none."""
+    """An insert of FWDT without a value in the message, so that the put fails; empty if none."""
     return next((f"&{name}" for name in inserts(rule) if not fields.get(name)), "")
 
 
 def group_of(fields: Mapping[str, FieldValue]) -> str:
-    """The consumer group that failed, by the fields of a message; empty if unknown."""
+    """The consumer group that failed, from the fields of a message; empty if unknown."""
     return consumer_group(str(fields.get("GROUP", "")), str(fields.get("CONNECTOR", "")))
 
 
 def group_topic(form: str, *, topic: str, group: str) -> str:
-    """The topic of the rounds of a consumer group: where ``ACTION(RETRY) TO(GROUP)`` puts.
+    """The topic of a consumer group, to which ``ACTION(RETRY) TO(GROUP)`` puts.
 
     Args:
-        form: What names have in common, with ``{topic}`` and ``{group}``.
-        topic: The topic that the group failed on. If that is such a topic of the group, it is the
-            answer: its rounds need no other.
+        form: The form of names, with ``{topic}`` and ``{group}``.
+        topic: The topic that the group failed on. If that already is the group's topic, it is the
+            answer.
         group: The consumer group.
     """
     before, after = (part.replace("{group}", group) for part in form.split("{topic}"))
@@ -116,10 +115,10 @@ def is_topic_name(name: str) -> bool:
 
 
 def input_queue(arguments: Sequence[str], control: Control, dead_letter_queue: str) -> str:
-    """The queue to work on: argument, else INPUTQ, else the queue manager's dead-letter queue.
+    """The queue to handle: argument, else INPUTQ, else the queue manager's dead-letter queue.
 
     Arguments are those of the command: none, the queue, or the queue and queue manager. A blank one
-    stands for the queue manager's queue and hides INPUTQ (specification 2).
+    stands for the queue manager's queue and overrides INPUTQ.
     """
     named = arguments[0] if arguments else control.input_queue
     longest = NAME_LENGTH if control.dialect is Dialect.IBM else TOPIC_LENGTH
@@ -127,13 +126,13 @@ def input_queue(arguments: Sequence[str], control: Control, dead_letter_queue: s
 
 
 def input_queue_manager(arguments: Sequence[str], control: Control, default: str = "") -> str:
-    """The queue manager to work on: argument, else INPUTQM, else the default one."""
+    """The queue manager to use: argument, else INPUTQM, else the default one."""
     named = arguments[1] if len(arguments) > 1 else control.input_queue_manager
     return _name(named) or default
 
 
 def _name(text: str, longest: int = NAME_LENGTH) -> str:
-    """A name, which ends at the first blank or NUL and at 48 characters (specification 2)."""
+    """A name, which ends at the first blank or NUL and after 48 characters."""
     return re.split(r"[ \0]", text, maxsplit=1)[0][:longest]
 
 

@@ -1,7 +1,7 @@
-"""From the text of a value to what it means: class, range and length (specification 5.2).
+"""From the text of a value to its meaning: class, range and length.
 
-Each check reports at most one error for a value, in the order class, range, length; of a list of
-alternatives, one for each of them.
+A value has at most one error, checked in the order class, range, length; in a list of alternatives,
+one for each.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
 _FACTOR: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,2})?")
 _SLOWEST: Final = 1.1
-"""The least factor above 1: a smaller one has too many delays before it comes to anything."""
+"""The smallest factor above 1; a smaller one would need too many delays."""
 _STEEPEST: Final = 100
 _SHOWN_DIGITS: Final = 12
 
 
 class _WrongValueError(Exception):
-    """A value has no meaning, and an error is reported."""
+    """A value is invalid, and an error was reported."""
 
 
 class ValueReader:
@@ -68,10 +68,10 @@ class ValueReader:
     def __init__(self, entry: Entry, report: Reporter) -> None:
         self._error = partial(report.error, entry)
         self._clause: Clause
-        """The clause whose value is being read."""
+        """The current clause."""
 
     def pattern(self, clause: Clause) -> Pattern | None:
-        """The value of a pattern keyword; None when an error was reported instead."""
+        """The value of a pattern keyword; None if an error was reported."""
         readers: Mapping[Value, Callable[[str], Pattern]] = {
             Value.STRING: self._string,
             Value.NUMBER: self._number,
@@ -81,7 +81,7 @@ class ValueReader:
         return self._read(clause, readers[clause.keyword.value])
 
     def setting(self, clause: Clause) -> Setting | None:
-        """The value of a control or action keyword; None when an error was reported instead.
+        """The value of a control or action keyword; None if an error was reported.
 
         A blank name is an empty text; references such as ``&DESTQ`` are in upper case.
         """
@@ -113,11 +113,8 @@ class ValueReader:
         used = len(value) - value.count("*")
         if used <= length:
             return StringPattern(value, length)
-        message = (
-            f"{name} looks at a field of {length} characters, "
-            f"this value has {used} besides asterisks"
-        )
-        expected = f"at most {length} characters, asterisks not counted"
+        message = f"{name} has {length} characters, this value has {used} without asterisks"
+        expected = f"at most {length} characters without asterisks"
         raise self._wrong(message, expected, place=place, code="TOO_LONG")
 
     def _number(self, value: str) -> NumberPattern:
@@ -141,7 +138,7 @@ class ValueReader:
         hint = did_you_mean(name, known)
         if value is not None:
             taken = " or ".join(f"{family}_" for family in families)
-            message = f"{self._keyword.name} takes {taken} names, {name} is none of them"
+            message = f"{self._keyword.name} takes {taken} names, and {name} is not one"
         elif constant_family(name) in families:
             message = f"no constant of MQ {MQ_VERSION} is called {name}"
             hint = hint or "a constant of a newer MQ can be written as its number"
@@ -153,7 +150,7 @@ class ValueReader:
     def _texts(self, _: str) -> Pattern:
         try:
             self._check_argument()
-        finally:  # a wrong argument hides no wrong value
+        finally:  # report a wrong value even after a wrong argument
             members = self._each(self._text)
         pattern = members[0] if len(members) == 1 else ListPattern(tuple(members))
         self._check_negation(pattern, f"{self._keyword.name}(' ')")
@@ -169,7 +166,7 @@ class ValueReader:
         return pattern.complement(f"NOT ({written})" if is_list else f"NOT {written}")
 
     def _each(self, read: Callable[[Alternative], _T]) -> list[_T]:
-        """Read all alternatives, so that each of them has its error."""
+        """Read all alternatives, to report the errors of each."""
         found = []
         for one in self._clause.alternatives:
             with suppress(_WrongValueError):
@@ -193,7 +190,7 @@ class ValueReader:
         try:
             JsonPath.of(clause.argument)
         except ValueError as problem:
-            message = f"{clause.argument} is no path: {problem}"
+            message = f"{clause.argument} is not a path: {problem}"
             expected = "a path such as $.order.items[0].sku or $['a name']"
             place = clause.offset, len(self._keyword.name)
             raise self._wrong(message, expected, place=place) from problem
@@ -210,7 +207,7 @@ class ValueReader:
             raise self._wrong(message, expected, hint, (one.offset, len(one.operator)))
         found = _DECIMAL.fullmatch(one.text)
         if found is None:
-            message = f"{one.text} is no number to compare with"
+            message = f"{one.text} is not a number"
             expected = f"digits, with or without a decimal point: {one.operator}99.5"
             raise self._wrong(message, expected, hint, one.place)
         sign, whole, fraction = found.groups()
@@ -239,11 +236,11 @@ class ValueReader:
             hint = (known if units else f"{keyword.name} has no units") if found else ""
             measure = f" with or without {units}" if units else ""
             expected = f"digits{measure}, a comparison such as >=3, or *"
-            message = f"{keyword.name} is a number, {one.text} is none"
+            message = f"{keyword.name} is a number, {one.text} is not"
             raise self._wrong(message, expected, hint, one.place)
         number = self._in_range(found[1], one.place) * factor
         if keyword.name == "AGE" and one.operator in {"", "="}:
-            message = "no message has an age of exactly so many seconds when it is looked at"
+            message = "a message has an exact age for one second only"
             expected = f"a comparison: >{one.text} or <{one.text}"
             raise self._wrong(message, expected, place=one.place)
         bounds = {
@@ -262,9 +259,9 @@ class ValueReader:
         code, hint = "BAD_VALUE", ""
         expected = f"{' or '.join(keyword.references)}, or a name"
         if keyword.name == "FWDQ" and not name:
-            message = "FWDQ needs a queue name, blank is none"
+            message = "FWDQ needs a queue name, not a blank one"
             expected = "a queue name, &DESTQ or &REPLYQ"
-            hint = "a blank FWDQM stands for the local queue manager, a blank FWDQ for nothing"
+            hint = "a blank FWDQM stands for the local queue manager, a blank FWDQ has no meaning"
         elif is_reference and name.upper() not in keyword.references:
             message = f"{name} is not a special name of {keyword.name}"
             hint = did_you_mean(name, keyword.references)
@@ -291,7 +288,7 @@ class ValueReader:
             message = f"{unknown} is not a field of the message that {keyword.name} can insert"
             expected = f"one of {', '.join(keyword.references)}"
             hint = (
-                "a letter behind an insert belongs to its name: put a dot or a hyphen between them"
+                "a letter after an insert belongs to its name: put a dot or a hyphen between them"
             )
         elif colon and not CLUSTER_NAME.fullmatch(cluster):
             message = f"{cluster!r} is not the name of a cluster"
@@ -302,7 +299,7 @@ class ValueReader:
             expected = "letters, digits, dot, hyphen, underscore and inserts"
             hint = "FWDT takes no wildcards" if wrong[0] in "*?" else ""
         elif topic in {"", ".", ".."}:
-            message, expected = f"no topic can be called {topic!r}", "a topic's name"
+            message, expected = f"{topic!r} is not a valid topic name", "a topic's name"
         elif len(text) > keyword.length:
             code, expected = "TOO_LONG", f"at most {keyword.length} characters"
             message = f"a topic's name has {expected}, this one has {len(text)}"
@@ -315,7 +312,9 @@ class ValueReader:
         wrong = _NOT_IN_LABELS.search(value)
         if value and wrong is None and len(value) <= length:
             return value
-        problem = f"{wrong[0]!r} is not part of such a name" if wrong else f"{value!r} is no name"
+        problem = (
+            (f"{wrong[0]!r} is not part of such a name") if wrong else f"{value!r} is not a name"
+        )
         expected = f"up to {length} letters, digits, dots, hyphens, underscores"
         raise self._wrong(problem, expected, "the settings have it as [transforms.NAME]")
 
@@ -329,10 +328,10 @@ class ValueReader:
             initial, cap = (read_number(keyword, parts[number]) for number in (0, 2))
             factor = float(parts[1]) if _FACTOR.fullmatch(parts[1]) else 0.0
             if not initial or not cap:
-                problem = f"{parts[2] if initial else parts[0]} is no delay"
-                expected = f"a number from 1 on with or without {_units(keyword)}"
+                problem = f"{parts[2] if initial else parts[0]} is not a delay"
+                expected = f"a number of at least 1 with or without {_units(keyword)}"
             elif factor != 1 and not _SLOWEST <= factor <= _STEEPEST:
-                problem = f"{parts[1]} is no factor for delays"
+                problem = f"{parts[1]} is not a factor for delays"
                 expected = f"1, or {_SLOWEST} to {_STEEPEST} with two decimal places at most"
             elif cap < initial:
                 problem = f"the longest delay {parts[2]} is less than the first one {parts[0]}"
@@ -365,7 +364,7 @@ class ValueReader:
     def _in_range(self, digits: str, place: tuple[int, int] | None = None) -> int:
         minimum = self._keyword.minimum
         significant = digits.lstrip("0") or "0"
-        # The length is looked at first: Python reads no integer of thousands of digits.
+        # Check the length first: Python does not parse thousands of digits.
         if len(significant) <= len(str(LARGEST_NUMBER)) and int(significant) >= minimum:
             return int(significant)
         shown = significant[:_SHOWN_DIGITS] + "..." * (len(significant) > _SHOWN_DIGITS)
@@ -403,7 +402,7 @@ class ValueReader:
 
 
 def read_number(keyword: Keyword, text: str) -> int | None:
-    """A number with a unit of its keyword, as ``AGE`` has ``2h``; None if it is none."""
+    """A number with a unit of its keyword, such as ``2h`` for ``AGE``; None if it is not one."""
     found = _MEASURE.fullmatch(text)
     if found is None or len(found[1].lstrip("0")) > len(str(LARGEST_NUMBER)):
         return None
@@ -414,9 +413,9 @@ def read_number(keyword: Keyword, text: str) -> int | None:
 def _without_quotes(expression: str) -> str:
     r"""The same expression with ``\x27`` for each single quote.
 
-    In a line that goes on, one alone would be taken for the beginning of a quoted value.
+    In a continued line, a single one would start a quoted value.
     """
-    if r"\Q" in expression:  # up to \E everything stands for itself
+    if r"\Q" in expression:  # up to \E everything is literal
         return expression
     return re.sub(r"\\?'", r"\\x27", expression)
 

@@ -1,11 +1,10 @@
 """Settings: from ``redrive.toml`` and options to the configuration of a job.
 
 read_settings(path)       -> Settings, or a ConfigurationError with every finding
-read_settings_for_lookup(path) -> Settings also if rules tables are broken
-settings_of(document)     -> the same for options without a file
-topology_of(document)     -> its queue managers
+read_settings_for_lookup(path) -> Settings, even if rules tables are broken settings_of(document)
+-> the same for options without a file topology_of(document)     -> its queue managers
 with_environment(document, environ) -> the document with settings from variables
-WatchedFiles.of(path, options) -> the files that they are read from, by their content
+WatchedFiles.of(path, options) -> the content of all files of the settings
 """
 
 from redrive.settings.document import Document, Option

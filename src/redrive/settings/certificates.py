@@ -1,4 +1,4 @@
-"""A client's certificate and key in PEM: what would fail in one of the clients is found here."""
+"""A client's certificate and key in PEM: finds what would fail in one of the clients."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CERTIFICATE: Final = re.compile(
     "-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL
 )
 _KEY: Final = re.compile(r"-----BEGIN (ENCRYPTED )?PRIVATE KEY-----(.*?)-----END", re.DOTALL)
-"""PKCS #8, the one form that all clients read."""
+"""PKCS #8, the only form that all clients read."""
 _CONVERT: Final = "openssl pkcs8 -topk8 -v2 aes-256-cbc -in OLD -out NEW converts it"
 _PBKDF2: Final = bytes.fromhex("2a864886f70d01050c")
 _AES: Final = bytes.fromhex("6086480165030401")
-"""Object identifiers, of AES the beginning, without which Java can't decrypt a key."""
+"""Object identifiers (for AES the prefix) that Java needs to decrypt a key."""
 _VERSION: Final = 0xA0
 _SHORT_TIME: Final = 0x17
 """Tags in a certificate: its version, which is optional, and a time with a year of two digits."""
@@ -30,7 +30,7 @@ _VALIDITY: Final = 3
 
 
 def check_certificate(section: Section, certificate: Path, key: Path, password: str) -> None:
-    """Report a certificate or key that a client can't use, and a pair that does not match.
+    """Report a certificate or key that a client cannot use, and a pair that does not match.
 
     Both files exist. The password is empty if there is none or it could not be read.
     """
@@ -40,7 +40,7 @@ def check_certificate(section: Section, certificate: Path, key: Path, password: 
         section.error(
             "ssl_key_file",
             "UNREADABLE_FILE",
-            f"{key} holds no key in PKCS #8 that can be read",
+            f"{key} has no readable key in PKCS #8",
             expected="a PEM file with BEGIN PRIVATE KEY or BEGIN ENCRYPTED PRIVATE KEY",
             hint=_CONVERT,
         )
@@ -48,7 +48,7 @@ def check_certificate(section: Section, certificate: Path, key: Path, password: 
     is_encrypted = match[1] is not None
     _check_password_is_due(section, key, is_encrypted=is_encrypted)
     if is_encrypted and not _java_decrypts(match[2]):
-        message = f"the key in {key} is encrypted in a way that Java can't read"
+        message = f"the key in {key} is encrypted in a way that Java cannot read"
         section.error("ssl_key_file", "UNREADABLE_FILE", message, hint=_CONVERT)
     elif is_readable and is_encrypted == bool(password):
         _check_match(section, certificate, key, password)
@@ -64,7 +64,7 @@ def _text(path: Path) -> str:
 def _check_password_is_due(section: Section, key: Path, *, is_encrypted: bool) -> None:
     names = [name for name in ("ssl_key_password", "ssl_key_password_file") if section.has(name)]
     if is_encrypted and not names:
-        example = "the path of a file that holds the password"
+        example = "the path of a file with the password"
         section.missing("ssl_key_password_file", "the key is encrypted", example)
     for name in () if is_encrypted else names:
         message = f"{key} is not encrypted"
@@ -82,7 +82,7 @@ def _java_decrypts(key: str) -> bool:
 def _check_match(section: Section, certificate: Path, key: Path, password: str) -> None:
     context = ssl.create_default_context()
     try:
-        # With a function that returns the password OpenSSL never asks for it on the terminal.
+        # With a function for the password, OpenSSL never asks on the terminal.
         context.load_cert_chain(certificate, key, lambda: password)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
@@ -93,15 +93,15 @@ def _check_match(section: Section, certificate: Path, key: Path, password: str) 
         section.error("ssl_key_file", "UNREADABLE_FILE", f"the key in {key} is damaged{wrong}")
         return
     if not password.isascii():
-        message = "Java takes only ASCII characters in the password of a key"
+        message = "Java accepts only ASCII characters in the password of a key"
         section.error("ssl_key_file", "UNREADABLE_FILE", message, hint=_CONVERT)
 
 
 def _check_dates(section: Section, path: Path) -> bool:
-    """Whether a certificate can be read; an expired one is reported too."""
+    """Whether a certificate can be read; reports an expired one."""
     match = _CERTIFICATE.search(_text(path))
     if match is None:
-        message = f"{path} holds no certificate in PEM that can be read"
+        message = f"{path} has no readable certificate in PEM"
         section.error("ssl_certificate_file", "UNREADABLE_FILE", message)
         return False
     try:
@@ -125,7 +125,7 @@ def _end_of(certificate: bytes) -> datetime:
 
     Raises:
         ValueError: It is damaged.
-        IndexError: It is cut short.
+        IndexError: It is truncated.
     """
     [(_, content)] = _elements(certificate)
     [(_, body), *_] = _elements(content)

@@ -29,11 +29,11 @@ _OAUTH_KEYS: Final = (
     "oauth_token_function",
 )
 _NO_KERBEROS: Final = (
-    "GSSAPI (Kerberos) is not supported: librdkafka has it only when it is built with Cyrus SASL,"
-    " and the packages of confluent-kafka are not"
+    "GSSAPI (Kerberos) is not supported: librdkafka needs Cyrus SASL for it, which the packages"
+    " of confluent-kafka lack"
 )
 _INSTEAD_OF_KERBEROS: Final = (
-    "use a listener of the brokers with SCRAM-SHA-512, OAUTHBEARER or client certificates"
+    "use a listener with SCRAM-SHA-512, OAUTHBEARER or client certificates"
 )
 _TLS_KEYS: Final = (
     "ssl_ca_file",
@@ -45,7 +45,7 @@ _TLS_KEYS: Final = (
 
 
 class _Tls(TypedDict, total=False):
-    """The fields of a connection that TLS uses."""
+    """The fields of a connection for TLS."""
 
     ssl_ca_file: str
     ssl_certificate_file: str
@@ -54,7 +54,7 @@ class _Tls(TypedDict, total=False):
 
 
 class _ClientCredentials(TypedDict, total=False):
-    """The fields by which an OAuth server issues tokens."""
+    """The fields for tokens from an OAuth server."""
 
     oauth_endpoint: str
     oauth_client_id: str
@@ -64,7 +64,7 @@ class _ClientCredentials(TypedDict, total=False):
 
 
 class _SignIn(_ClientCredentials, total=False):
-    """The fields of a connection that SASL uses."""
+    """The fields of a connection for SASL."""
 
     sasl_mechanism: str
     sasl_username: str
@@ -73,7 +73,7 @@ class _SignIn(_ClientCredentials, total=False):
 
 
 def read_connection(section: Section) -> Connection:
-    """The connection that a [kafka] table describes; errors are reported in the section."""
+    """The connection of a [kafka] table; errors are reported in the section."""
     protocol = section.text("security_protocol") or "PLAINTEXT"
     uses_tls = protocol.endswith("SSL")
     for key in () if uses_tls else _TLS_KEYS:
@@ -119,7 +119,7 @@ def _oauth(section: Section) -> _SignIn:
             section.error_at_key(key, "WITHOUT_EFFECT", message, hint=hint)
         function = section.function("oauth_token_function")
         return _SignIn(sasl_mechanism="OAUTHBEARER", oauth_token_function=function)
-    where = "that is where tokens come from, or oauth_token_function"
+    where = "the URL of the OAuth server, or set oauth_token_function"
     tokens = _client_credentials(section, where)
     return cast("_SignIn", {"sasl_mechanism": "OAUTHBEARER", **tokens})
 
@@ -154,21 +154,21 @@ def read_clusters(section: Section, application: str) -> dict[str, Connection]:
 
 
 def read_registry(section: Section) -> RegistryAccess | None:
-    """The schema registry that a [schema_registry] table describes; None if there is none."""
+    """The schema registry of a [schema_registry] table; None if there is none."""
     if not section.data:
         return None
     if not section.has("url"):
-        section.missing("url", "that is where the registry is")
+        section.missing("url", "the URL of the registry")
         return None
     password, tokens = "", _ClientCredentials()
     if section.has("username"):
         password = read_secret(section, "password", "a user needs a password")
     given = [key for key in _OAUTH_KEYS[:-1] if section.has(key)]
     if given and section.has("username"):
-        message = "a registry takes a user's password or a client's token, not both"
+        message = "a registry accepts a user's password or a client's token, not both"
         section.error_at_key(given[0], "CONFLICT", message, expected="username or oauth_...")
     elif given:
-        tokens = _client_credentials(section, "that is where tokens come from")
+        tokens = _client_credentials(section, "the URL of the OAuth server")
     return RegistryAccess(
         url=section.text("url"),
         username=section.text("username"),
@@ -179,16 +179,16 @@ def read_registry(section: Section) -> RegistryAccess | None:
 
 
 def _properties(section: Section) -> dict[str, str]:
-    """The client properties that all clients can be given; the others are reported."""
+    """The client properties that all clients support; others are reported."""
     properties = {}
     for name, value in section.data.items():
         known = PROPERTIES.get(name)
         if known is None:
-            reason = refusal(name) or "Redrive's clients have no property of this name in common"
+            reason = refusal(name) or "not a property of all of Redrive's clients"
             section.error_at_key(
                 name,
                 "REFUSED_PROPERTY",
-                f"{name} can't be set: {reason}",
+                f"{name} cannot be set: {reason}",
                 hint=did_you_mean(name, PROPERTIES),
             )
         elif known.takes(value):
@@ -225,7 +225,7 @@ def _tls(section: Section) -> _Tls:
     if section.has("ssl_key_password") or section.has("ssl_key_password_file"):
         password = read_secret(section, "ssl_key_password", "")
         if not section.has("ssl_key_file"):
-            section.missing("ssl_key_file", "that is the key that the password decrypts")
+            section.missing("ssl_key_file", "the key that the password decrypts")
     if certificate and key:
         check_certificate(section, certificate, key, password)
     return _Tls(
@@ -237,7 +237,7 @@ def _tls(section: Section) -> _Tls:
 
 
 def _existing_file(section: Section, key: str) -> Path | None:
-    """The path of a file; None if none is named, or there is none."""
+    """The path of a file; None if it is not set or does not exist."""
     path = section.file(key)
     if path is None or path.is_file():
         return path
@@ -272,7 +272,7 @@ def read_secret(section: Section, key: str, purpose: str) -> str:
     if in_file:
         return _password_from_file(section, key_of_file)
     if not here:
-        section.missing(key_of_file, purpose, f"the path of a file that holds the {word}")
+        section.missing(key_of_file, purpose, f"the path of a file with the {word}")
         return ""
     written = section.written(key)
     if written and not _VARIABLE_ALONE.fullmatch(written):
@@ -281,7 +281,7 @@ def read_secret(section: Section, key: str, purpose: str) -> str:
             "SECRET_IN_FILE",
             f"a {word} does not belong in the settings file",
             expected=f'{key} = "${{NAME}}" for an environment variable',
-            hint=f"or put it in a file of its own and name that as {key_of_file}",
+            hint=f"or put it in its own file and set {key_of_file}",
         )
         return ""
     return section.text(key)
@@ -298,7 +298,7 @@ def _password_from_file(section: Section, key: str) -> str:
         section.error(key, "MISSING_FILE", f"there is no file {path}")
         return ""
     except OSError as error:
-        password, problem = "", f"{path} can't be read: {error.strerror}"
+        password, problem = "", f"{path} cannot be read: {error.strerror}"
     except UnicodeDecodeError:
         password, problem = "", f"{path} is not UTF-8"
     if problem:

@@ -28,7 +28,7 @@ _SECRET: Final = re.compile(
     r"(?:pas+|psw|pwd|secret|token|credential|jaas)(?!\w*_(?:file|function)\b)", re.IGNORECASE
 )
 _NAMES_FUNCTION: Final = re.compile(r"\s*oauth_token_function\s*=")
-"""The beginning of a line whose value may speak of tokens, and is the name of a function."""
+"""The start of a line whose value may mention tokens, but is the name of a function."""
 _HIDDEN: Final = "..."
 
 
@@ -56,7 +56,7 @@ class Document:
     name: str
     """The file as the user named it."""
     directory: Path
-    """What relative paths in the file are relative to."""
+    """The base of relative paths in the file."""
     data: Mapping[str, Any]
     keys: Mapping[KeyPath, SourceLocation] = field(repr=False)
     values: Mapping[KeyPath, SourceLocation] = field(repr=False)
@@ -67,7 +67,7 @@ class Document:
 
         Raises:
             UsageError: There is no such file.
-            ConfigurationError: It can't be read, or is not TOML.
+            ConfigurationError: It cannot be read, or is not TOML.
         """
         return cls.from_text(_read(path), name=str(path), directory=path.parent)
 
@@ -98,19 +98,19 @@ class Document:
         return cls(name=COMMAND_LINE, directory=Path(), data={}, keys={}, values={})
 
     def with_options(self, command: str, options: Sequence[Option]) -> Document:
-        """The document with the options of a command such as ``redrive run``, which win."""
+        """The document overridden by the options of a command such as ``redrive run``."""
         values = [(option.path, option.value) for option in options]
         return self._with(values, _option_places(command, options))
 
     def with_variable(self, name: str, path: KeyPath, value: str | float) -> Document:
-        """The document with a setting from the environment variable ``name``, which wins."""
+        """The document overridden by a setting from the environment variable ``name``."""
         written = shlex.quote(str(value))
         column = len(f"{name}=") + 1
         place = SourceLocation(ENVIRONMENT, 1, column, len(written), f"{name}={written}")
         return self._with([(path, value)], {path: place})
 
     def with_values(self, values: Mapping[KeyPath, Any]) -> Document:
-        """The document with values that the program chooses, and so without locations."""
+        """The document with values set by the program, which have no locations."""
         return self._with(values.items(), {})
 
     def _with(
@@ -175,12 +175,12 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         raise UsageError(
             f"there is no settings file {path}",
-            hint="name one with -c FILE; docs/operations.md shows what it may hold",
+            hint="name one with -c FILE; docs/operations.md describes it",
         ) from None
     except IsADirectoryError:
         raise UsageError(f"{path} is a folder, not a settings file") from None
     except OSError as error:
-        raise ConfigurationError(f"settings file {path} can't be read: {error.strerror}") from None
+        raise ConfigurationError(f"settings file {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigurationError(
             f"settings file {path} is not UTF-8 at byte {error.start}", hint="save it as UTF-8"
@@ -201,12 +201,12 @@ def _syntax_error(message: str, text: str, name: str) -> Diagnostic:
         Severity.ERROR,
         "SYNTAX",
         reason[:1].lower() + reason[1:],
-        hint='a setting is written name = value, text in quotes: name = "orders"',
+        hint='write a setting as name = value, and text in quotes: name = "orders"',
     )
 
 
 class _Lines:
-    """The lines of a text, to turn offsets into locations; secrets in them are hidden."""
+    """Converts offsets in a text into locations, with secrets hidden."""
 
     def __init__(self, text: str, name: str) -> None:
         self._name = name
@@ -241,7 +241,7 @@ def without_value(key: SourceLocation) -> SourceLocation:
 
 
 def _without_secret(line: str) -> str:
-    """A line, cut behind a name that looks like that of a secret."""
+    """A line, truncated after a name that looks like that of a secret."""
     match = _SECRET.search(line)
     if match is None or _NAMES_FUNCTION.match(line):
         return line
@@ -266,7 +266,7 @@ def _put(data: Any, path: KeyPath, value: Any) -> None:  # noqa: ANN401 - a tabl
 
 
 def _option_places(command: str, options: Sequence[Option]) -> dict[KeyPath, SourceLocation]:
-    """Locations in the command line as it could have been typed, environment variables first."""
+    """Locations in a reconstructed command line, environment variables first."""
     text = ""
     columns: dict[KeyPath, tuple[int, int]] = {}
     variables = [option for option in options if option.is_variable]

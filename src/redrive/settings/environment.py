@@ -25,12 +25,12 @@ class _Setting(NamedTuple):
 
 
 def with_environment(document: Document, environ: Mapping[str, str]) -> Document:
-    """The document with the settings of environment variables, which win over the file.
+    """The document overridden by environment variables.
 
     A variable is named after table and key, in capitals, with two underscores between them; every
-    character that is not a letter or digit becomes an underscore. It holds one text, number or
-    boolean; tables with names of their own, such as [clusters.eu], have to be in the document. An
-    empty variable counts as not set. A secret stays in its variable: the document refers to it.
+    character that is not a letter or digit becomes an underscore. It has one text, number or
+    boolean; named tables, such as [clusters.eu], must be in the document. An empty variable counts
+    as not set. A secret stays in its variable: the document refers to it.
     """
     settings = _settings(document)
     for name, value in _variables(environ):
@@ -42,7 +42,7 @@ def with_environment(document: Document, environ: Mapping[str, str]) -> Document
 
 
 def unknown_variables(document: Document, environ: Mapping[str, str]) -> Iterator[Diagnostic]:
-    """A finding for each variable whose name has the form of a setting but names none."""
+    """A finding for each variable that has the form of a setting but names none."""
     settings = _settings(document)
     for name, _ in _variables(environ):
         if name not in settings:
@@ -50,7 +50,7 @@ def unknown_variables(document: Document, environ: Mapping[str, str]) -> Iterato
                 Severity.ERROR,
                 "UNKNOWN_KEY",
                 f"the environment variable {name} does not name a setting",
-                expected="a setting of one value; named tables have to be in the file",
+                expected="a setting of one value; named tables must be in the file",
                 hint=did_you_mean(name, settings),
                 subject=name,
             )
@@ -99,7 +99,7 @@ def _scalars(
 
 
 def _typed(text: str, kind: str) -> str | float:
-    """A value in its type; what does not fit stays text, for which the schema has a finding."""
+    """A value in its type; others stay text, for which the schema has a finding."""
     try:
         match kind:
             case "integer":

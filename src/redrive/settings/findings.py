@@ -29,16 +29,16 @@ class Findings:
         self.diagnostics: list[Diagnostic] = []
 
     def error(self, path: KeyPath, code: str, message: str, **more: str) -> None:
-        """Reports that a value is wrong."""
+        """Report an invalid value."""
         self._add(self.document.at_value(path), Severity.ERROR, path, code, message, **more)
 
     def error_at_key(self, path: KeyPath, code: str, message: str, **more: str) -> None:
-        """Reports that a key is wrong or missing; its value, which may be secret, is not shown."""
+        """Report an invalid or missing key; its value, which may be secret, is not shown."""
         location = without_value(self.document.at_key(path))
         self._add(location, Severity.ERROR, path, code, message, **more)
 
     def warning(self, path: KeyPath, code: str, message: str, **more: str) -> None:
-        """Reports that a value is legal but probably not meant."""
+        """Report a value that is legal but probably unintended."""
         self._add(self.document.at_value(path), Severity.WARNING, path, code, message, **more)
 
     def _add(
@@ -48,7 +48,7 @@ class Findings:
         self.diagnostics.append(location.finding(severity, *about, subject=subject, **more))
 
     def flaw(self, flaw: Flaw) -> None:
-        """Reports a departure from the schema."""
+        """Report a deviation from the schema."""
         report = self.error_at_key if flaw.concerns_key else self.error
         report(flaw.path, flaw.code, flaw.message, expected=flaw.expected, hint=flaw.hint)
 
@@ -64,7 +64,7 @@ class Findings:
             self.error(path, "BAD_VALUE", message, expected=expected)
 
     def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
-        """Adds findings of others, such as the parser of rules tables."""
+        """Add findings of others, such as the parser of rules tables."""
         self.diagnostics.extend(diagnostics)
 
     def in_order(self) -> tuple[Diagnostic, ...]:
@@ -91,7 +91,7 @@ class Section:
     ) -> Section:
         """The whole document, checked against a schema; ``environ`` replaces ``${NAME}``."""
         findings = Findings(document)
-        # A table that is not there is an empty one, and lacks what is required in it.
+        # A missing table counts as empty, and so lacks its required keys.
         tables: dict[str, Any] = {
             name: {} for name, one in schema.definition["properties"].items() if "$ref" in one
         }
@@ -123,11 +123,11 @@ class Section:
         )
 
     def with_value(self, key: str, value: object) -> Section:
-        """This table with another value of a key; findings still point to what is written."""
+        """This table with another value of a key; findings still point to the written one."""
         return Section(self.findings, self.path, {**self.data, key: value})
 
     def has(self, key: str) -> bool:
-        """Whether the key is given, be its value right or wrong."""
+        """Whether the key is set, with a valid value or not."""
         return self.findings.document.has((*self.path, key))
 
     def text(self, key: str) -> str:
@@ -144,7 +144,7 @@ class Section:
         return path_of((*self.path, key), self.text(key)) if key in self.data else None
 
     def function(self, key: str, *, hint: str = "") -> str:
-        """The name of a function, or empty; one that can't be imported is reported."""
+        """The name of a function, or empty; reports one that cannot be imported."""
         name = self.text(key)
         if name:
             try:
@@ -154,7 +154,7 @@ class Section:
         return name
 
     def error(self, key: str, code: str, message: str, **more: str) -> None:
-        """Reports that the value of a key is wrong."""
+        """Report an invalid value of a key."""
         self.findings.error((*self.path, key), code, message, **more)
 
     def error_at_key(self, key: str, code: str, message: str, **more: str) -> None:
@@ -162,19 +162,19 @@ class Section:
         self.findings.error_at_key((*self.path, key), code, message, **more)
 
     def warning(self, key: str, code: str, message: str, **more: str) -> None:
-        """Reports that the value of a key is probably not meant."""
+        """Report a value of a key that is probably unintended."""
         self.findings.warning((*self.path, key), code, message, **more)
 
     def bad_value(self, key: str, message: str, **more: str) -> None:
-        """Reports that the value of a key is not one that it takes."""
+        """Report a value that the key does not accept."""
         self.error(key, "BAD_VALUE", message, **more)
 
     def without_effect(self, key: str, message: str, **more: str) -> None:
-        """Reports that the value of a key changes nothing, because of others."""
+        """Report a value of a key without effect, because of others."""
         self.warning(key, "WITHOUT_EFFECT", message, **more)
 
     def missing(self, key: str, purpose: str, example: str = "") -> None:
-        """Reports that a key is missing which only some documents need."""
+        """Report a missing key that only some documents need."""
         names = [step for step in self.path if isinstance(step, str)]
         header = f"[{'.'.join(names)}]" if len(names) == len(self.path) else f"[[{names[0]}]]"
         message = f"{header} needs {key}: {purpose}"
@@ -187,7 +187,7 @@ def _with_variables(
     environ: Mapping[str, str],
     unset: dict[KeyPath, str],
 ) -> Any:  # noqa: ANN401 - a TOML value
-    """A copy with environment variables filled in; ``unset`` takes those that are missing."""
+    """A copy with environment variables filled in; missing ones are added to ``unset``."""
     match value:
         case dict():
             return {
@@ -213,4 +213,4 @@ def _remove(data: Any, path: KeyPath) -> None:  # noqa: ANN401 - a table or a li
     if isinstance(data, dict):
         data.pop(path[-1], None)
     else:
-        data[path[-1]] = None  # the other elements keep their numbers
+        data[path[-1]] = None  # the other elements keep their indexes

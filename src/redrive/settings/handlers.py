@@ -33,7 +33,7 @@ _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
 
 @dataclass(slots=True)
 class HandlersReader:
-    """Reads all handlers, which must differ in queue and in name."""
+    """Reads all handlers, which must have different queues and names."""
 
     root: Section
     application: str
@@ -41,7 +41,7 @@ class HandlersReader:
     lenient_rules: bool
     allow_context_authority: bool
     rules: RulesSource | None = None
-    """A table that is already read, for handlers that name no file."""
+    """A table already read, for handlers without a file."""
     without_tables: bool = False
     """Whether a table that ignores every message replaces those of the files."""
     _first_use: dict[tuple[str, str], KeyPath] = field(default_factory=dict)
@@ -76,12 +76,12 @@ class HandlersReader:
             section.bad_value(
                 "name",
                 "several queues can't share a name",
-                expected="no name: each handler has that of its queue",
+                expected="no name: each handler has the name of its queue",
             )
         if is_open and self.topology.has_files:
             section.bad_value(
                 "queue",
-                "an expression is for topics, and the topology says which queues there are",
+                "expressions are only for topics, and the topology defines the queues",
                 expected="names of local queues",
             )
         for key in ("exclude", "max_topics"):
@@ -89,7 +89,7 @@ class HandlersReader:
                 section.without_effect(
                     key,
                     "the handler names its queues",
-                    hint=r"an expression finds them: queue = '/.*\.dlq/'",
+                    hint=r"use an expression: queue = '/.*\.dlq/'",
                 )
         for key, written in (("queue", queues), ("exclude", section.data.get("exclude", ()))):
             for one in filter(None, map(expression_of, filter(None, written))):
@@ -165,7 +165,7 @@ class HandlersReader:
         if not named and len(names) == 1:
             return names[0]
         if not named and not section.has("queue_manager"):
-            purpose = "the topology has several, and the dead-letter queue belongs to one"
+            purpose = "the topology has several, of which one has the dead-letter queue"
             section.missing("queue_manager", purpose, f"one of {', '.join(names)}")
         elif named and named not in names:
             section.error(
@@ -194,14 +194,14 @@ class HandlersReader:
             hint = similar_file(path)
             section.error("rules", "MISSING_FILE", f"there is no file {path}", hint=hint)
         except OSError as error:
-            section.error("rules", "UNREADABLE_FILE", f"{path} can't be read: {error.strerror}")
+            section.error("rules", "UNREADABLE_FILE", f"{path} cannot be read: {error.strerror}")
         return None
 
     def _is_local_queue(self, section: Section, queue: str, manager: str) -> bool:
-        """Whether the definitions have the queue; an error if not."""
+        """Whether the definitions have the queue; reports it if not."""
         definitions = self.topology.definitions
         if definitions is None or not manager:
-            return False  # reported before
+            return False  # already reported
         binding = definitions.bindings.queue_managers.get(manager)
         if binding and binding.bootstrap_servers:
             section.error(
@@ -237,7 +237,7 @@ class HandlersReader:
                 "queue",
                 "RESERVED",
                 f"topic {queue} belongs to Redrive or to Kafka itself",
-                hint="name the topic that your dead letters arrive on",
+                hint="name the topic of your dead letters",
             )
         else:
             self._check_unique(section, "queue", queue)
@@ -245,7 +245,7 @@ class HandlersReader:
 
     def _identity(self, section: Section, queue: str, manager: str) -> HandlerIdentity:
         is_defined = self.topology.has_files
-        # No queue manager's and no queue's name holds an @, so that names differ by default too.
+        # No name of a queue manager or queue has an @, so that default names differ.
         default = f"{queue}@{manager}" if is_defined else queue
         name = section.text("name") or default
         is_good = queue and (
@@ -276,7 +276,7 @@ class HandlersReader:
         section.error(
             key,
             "DUPLICATE",
-            f"{key} {full_name} has a handler already, the one at line {line}",
+            f"{key} {full_name} already has a handler, at line {line}",
             expected="one handler for each queue, each with its own name",
         )
 
@@ -300,13 +300,13 @@ def _breaker(section: Section) -> BreakerSettings | None:
 
 
 def _held_keys(section: Section, control: Control) -> bool:
-    """Whether the keys that wait are written to a topic; an error if no key ever waits."""
+    """Whether waiting keys are written to a topic; reports it if no key ever waits."""
     is_wanted = bool(section.data.get("held_keys", False))
     if is_wanted and section.has("rules") and not control.is_ordered:
         section.error(
             "held_keys",
             "NEEDS_ORDER",
-            "no key waits, as the rules table has no ORDER(KEY)",
+            "no key ever waits, as the rules table has no ORDER(KEY)",
             expected="DIALECT(KAFKA) ORDER(KEY) in the control entry of the table",
         )
     return is_wanted

@@ -1,7 +1,7 @@
 """The offsets of keys and values in a TOML text, which ``tomllib`` does not report.
 
-The scanner reads a text that ``tomllib`` has accepted, so it checks nothing: it follows the
-structure of TOML 1.0 just closely enough to know where keys and values begin and end.
+The scanner reads a text that ``tomllib`` has accepted, so it checks nothing: it only follows the
+structure of TOML 1.0 to find where keys and values begin and end.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Place:
     key: Span
     """The key itself, or the name in a table's header."""
     value: Span
-    """The value; of a table its header."""
+    """The value; for a table its header."""
 
 
 def find_places(text: str) -> dict[KeyPath, Place]:
     """The place of every key, table and list element of a text that ``tomllib.loads`` accepts.
 
-    A table without a header of its own, such as ``a`` in ``[a.b]``, has the place of its name.
+    A table without its own header, such as ``a`` in ``[a.b]``, has the place of its name.
     """
     scanner = _Scanner(text)
     scanner.scan()
@@ -89,7 +89,7 @@ class _Scanner:
             self._lengths[path] = self._lengths.get(path, -1) + 1
             path = self._current(path)
             self._note(path, span, header)
-        self.places[path].value = header  # it may have been known by a part of another header
+        self.places[path].value = header  # it may be known from part of another header
         return path
 
     def _entry(self, table: KeyPath) -> None:
@@ -102,7 +102,7 @@ class _Scanner:
         self._value(path)
 
     def _keys(self) -> list[tuple[str, Span]]:
-        """A key with its dotted parts; stops before what follows: ``=`` or ``]``."""
+        """A key with its dotted parts; stops before ``=`` or ``]``."""
         names = []
         while True:
             start = self._skip(_BLANK)
@@ -158,7 +158,7 @@ class _Scanner:
             self._at += 1
 
     def _current(self, path: KeyPath) -> KeyPath:
-        """The path with the number of the list element that is being written, if it is a list."""
+        """The path, with the current element's index if it is a list."""
         return (*path, self._lengths[path]) if path in self._lengths else path
 
     def _note(self, path: KeyPath, key: Span, value: Span) -> None:

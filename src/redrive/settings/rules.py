@@ -22,16 +22,16 @@ from redrive.rules import (
 )
 
 _LINTED_INPUT_QUEUE: Final = "TARGET_IS_INPUT_QUEUE"
-"""The warning of ``redrive.rules`` that is an error here, where the queue is certain."""
+"""The warning of ``redrive.rules`` that is an error here, where the queue is known."""
 
 _SECTIONS: Final = {
     "TRANSFORM": ("transforms", "transform", 'json_patch = "fix.json"'),
     "FWDT": ("clusters", "cluster", 'bootstrap_servers = "broker:9092"'),
 }
-"""By keyword, the section that has what a rule names, the word for it, and an example."""
+"""By keyword, the section of the named thing, the word for it, and an example."""
 
 _Place: TypeAlias = Callable[[str], SourceLocation]
-"""From a keyword to where it stands in one rule."""
+"""From a keyword to its location in one rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class RulesSource:
 
     text: str
     name: str
-    """How the user knows it."""
+    """The name for the user."""
     strict: bool = True
     """Whether clauses must be separated."""
 
@@ -65,7 +65,7 @@ class RulesSource:
 
 
 def separated(text: str) -> str:
-    """A table with a blank behind every closing parenthesis outside quotes."""
+    """A table with a blank after every closing parenthesis outside quotes."""
     lines = []
     in_quotes = False
     for line in text.split("\n"):
@@ -91,13 +91,13 @@ def check_rules(
     transforms: Collection[str] = (),
     clusters: Collection[str] = (),
 ) -> tuple[Diagnostic, ...]:
-    """The findings of the parser, and those about the table and the settings together.
+    """The findings of the parser, and those from comparing the table with the settings.
 
     Args:
         source: The table as text.
         result: The parsed table.
         queue: The handler's own dead-letter queue.
-        queue_managers: Names of queue managers that are local; None if all are.
+        queue_managers: Names of local queue managers; None if all are.
         allow_context_authority: Whether PUTAUT(CTX) may be treated as PUTAUT(DEF).
         transforms: Names of ``[transforms]``.
         clusters: Names of ``[clusters]``.
@@ -178,7 +178,7 @@ def _context_authority(place: _Place) -> Diagnostic:
     return place("PUTAUT").finding(
         Severity.ERROR,
         "CONTEXT_AUTHORITY",
-        "PUTAUT(CTX) cannot be honoured: Kafka does not let a client act as another user",
+        "PUTAUT(CTX) cannot be honoured: Kafka clients cannot act as another user",
         expected="PUTAUT(DEF), which is the default",
         hint="allow_context_authority = true in [job] puts with the job's own authority "
         "and records CTX in the ledger",

@@ -1,4 +1,4 @@
-"""Schemes of one's own: ``[schemes.NAME]`` (specification of dead-letter schemes)."""
+"""User-defined schemes: ``[schemes.NAME]``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def read_schemes(section: Section) -> tuple[OwnScheme, ...]:
     assumed = [one.name for one in schemes if one.is_assumed]
     for name in assumed[1:]:
         section.section(name).error(
-            "assume", "DUPLICATE", f"{assumed[0]} already takes every message of no other scheme"
+            "assume",
+            "DUPLICATE",
+            f"{assumed[0]} already recognises every message of no other scheme",
         )
     return schemes
 
@@ -38,7 +40,7 @@ def _scheme(section: Section, name: str) -> OwnScheme:
         )
     if section.has("recognise") == section.has("assume"):
         message = f"[schemes.{name}] needs either recognise or assume"
-        hint = "recognise names the header, or the path in the value, of every such dead letter"
+        hint = "recognise names a header, or a path in the value, of every such dead letter"
         section.findings.error_at_key(section.path, "MISSING", message, hint=hint)
     _check(section, ("recognise",), PartPlace.parse)
     _check(section, ("payload",), payload_reader)
@@ -48,7 +50,7 @@ def _scheme(section: Section, name: str) -> OwnScheme:
         section.error(
             "drops_headers",
             "MISSING",
-            "the record that failed has to be found, and origin does not say where it is",
+            "the failed record must be found, and origin does not say where it is",
             expected="origin with topic, partition and offset",
         )
     for part in parts:
@@ -64,7 +66,7 @@ def _scheme(section: Section, name: str) -> OwnScheme:
 
 
 def _parts(section: Section) -> Iterator[tuple[str, str]]:
-    """The place of each part, by its name in the normalised view."""
+    """The source of each part, by its name in the normalised view."""
     for key, place in section.data.items():
         if key in _NO_PARTS:
             continue

@@ -1,4 +1,4 @@
-"""From a settings document to the configuration of a job: every error at once."""
+"""From a settings document to the configuration of a job, with all errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from redrive.settings.values import FIELDS, LogFormat, LogLevel, LogSettings, Se
 from redrive.topology.put import QueueLimits
 
 DEFAULT_DIRECTORY: Final = ".redrive"
-"""Beside the settings file: where the folders of applications are, if no other is named."""
+"""Default parent of applications' folders, next to the settings file."""
 
 _STORE: Final = ("endpoint", "region", "allow_http")
 """Keys of [ledger] for an object store, and their names in the library."""
@@ -48,7 +48,7 @@ _SIGN_IN: Final = "credentials come from the environment or from the files of th
 _TRANSFORM_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,48}")
 
 _ANSWER: Final = 5.0
-"""Seconds that the cluster has to name its topics."""
+"""Seconds that the cluster has to list its topics."""
 
 _CONVERSIONS: Final[Mapping[str, Callable[[str], object]]] = {
     "conflict": Conflict,
@@ -71,9 +71,9 @@ def read_settings(
 
     Args:
         path: The file.
-        options: Options of ``redrive run`` that win over it.
+        options: Options of ``redrive run`` that override it.
         environ: Environment variables, for ``${NAME}`` in values, and for settings.
-        asks: Whether the cluster is asked for the topics of subscriptions, if there are any. If it
+        asks: Whether to ask the cluster for the topics of subscriptions, if there are any. If it
             does not answer, their handlers are missing.
 
     Raises:
@@ -84,9 +84,9 @@ def read_settings(
 
 
 def read_settings_for_lookup(path: Path, *, options: Sequence[Option] = ()) -> Settings:
-    """The settings for a command that asks about a job and decides no message.
+    """The settings for a command that asks about a job and decides no messages.
 
-    Errors in rules tables are accepted, to look for an earlier table when the present one is
+    Errors in rules tables are accepted, to find an earlier table when the current one is
     broken: tables that ignore every message then replace them. Otherwise as ``read_settings``.
     """
     try:
@@ -101,7 +101,7 @@ def read_settings_for_lookup(path: Path, *, options: Sequence[Option] = ()) -> S
 
 
 def _with_topics(settings: Settings) -> Settings:
-    """With a handler for each topic of subscriptions, if the cluster answers."""
+    """The settings with a handler for each topic of subscriptions, if the cluster answers."""
     if not settings.job.subscriptions:
         return settings
     from redrive.kafka.cluster import Cluster  # noqa: PLC0415 - only subscriptions need a client
@@ -133,7 +133,7 @@ def settings_of(
     Args:
         document: The document.
         environ: Environment variables.
-        rules: A table that is already read, for handlers that name no file.
+        rules: A table already read, for handlers without a file.
         without_tables: Whether tables that ignore every message replace those of the files.
     """
     root = Section.whole(document, environ)
@@ -151,7 +151,7 @@ def settings_of(
 
 
 def topology_of(document: Document) -> TopologySettings:
-    """What a document says of queue managers; its errors are left to ``settings_of``."""
+    """The queue managers of a document; their errors are left to ``settings_of``."""
     return read_topology(Section.whole(document, {}).section("topology"))
 
 
@@ -209,7 +209,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
 
 
 def _converted(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by the names and in the types of the fields that they become."""
+    """Settings by the names and in the types of their fields."""
     named = {FIELDS.get(key, key): value for key, value in values.items()}
     return {
         key: _CONVERSIONS[key](value) if key in _CONVERSIONS else value
@@ -220,7 +220,7 @@ def _converted(values: Mapping[str, Any]) -> dict[str, Any]:
 def _share(section: Section) -> Share:
     written = section.text("instance")
     if written == AUTO and section.has("on_conflict"):
-        why = 'with instance = "auto" a share is taken over when its instance is gone'
+        why = 'with instance = "auto" a share is taken over when its instance ends'
         section.without_effect("on_conflict", f"on_conflict has no effect: {why}")
     try:
         return Share.parse("1/1" if written in {"", AUTO} else written)
@@ -239,7 +239,7 @@ def _limits(section: Section, topology: TopologySettings) -> dict[str, QueueLimi
             section.path,
             "WITHOUT_EFFECT",
             "[queues] has no effect with a topology from files",
-            hint="PUT, MAXMSGL and MAXDEPTH of definitions hold, consumer_group of bindings",
+            hint="PUT, MAXMSGL and MAXDEPTH of definitions apply, and consumer_group of bindings",
         )
     return {queue: _queue_limits(section.section(queue)) for queue in section.data}
 
@@ -248,8 +248,8 @@ def _queue_limits(section: Section) -> QueueLimits:
     if "max_depth" in section.data and not section.has("consumer_group"):
         section.without_effect(
             "max_depth",
-            "the queue is never full, because the offsets of its consumer are not known",
-            hint="name the consumer group that reads the queue as consumer_group",
+            "the queue is never full, because its consumer's offsets are unknown",
+            hint="set consumer_group to the group that reads the queue",
         )
     limits = dict(section.data)
     return QueueLimits(put_enabled=limits.pop("put", "enabled") == "enabled", **limits)
@@ -276,7 +276,7 @@ def _patch(section: Section) -> bytes:
         patch = path.read_bytes()
         JsonPatch.of(read_json(patch))
     except OSError as error:
-        section.bad_value("json_patch", f"{path} can't be read: {error.strerror}")
+        section.bad_value("json_patch", f"{path} cannot be read: {error.strerror}")
     except ValueError as error:
         problem = str(error).replace("the value", "the file", 1)
         hint = 'such as [{"op": "replace", "path": "/currency", "value": "EUR"}]'
@@ -295,7 +295,7 @@ def _ledger(section: Section, directory: Path) -> LedgerConfiguration:
         return LedgerConfiguration(**values)
     scheme, _, rest = url.partition("://")
     if scheme not in _STORES:
-        section.bad_value("path", f"{scheme} is no object store", expected=_STORES_TEXT)
+        section.bad_value("path", f"{scheme} is not an object store", expected=_STORES_TEXT)
     elif "?" in rest or ("@" in rest and not scheme.startswith("abfs")):
         section.error_at_key("path", "BAD_VALUE", "path of [ledger] has credentials", hint=_SIGN_IN)
     if not scheme.startswith("s3"):
@@ -330,6 +330,6 @@ def _mask(section: Section) -> Mask:
             section.bad_value(
                 "patterns",
                 f"invalid pattern {pattern!r}: {problem}",
-                expected="regular expressions of RE2 that find something",
+                expected="regular expressions of RE2 that match some text",
             )
     return Mask(patterns, tuple(section.data.get("headers", ())))

@@ -19,7 +19,7 @@ from redrive.topology.mqe import objects as mqe
 
 _EXAMPLE: Final = '["qm1.mqsc", "QM2=other.mqsc", "bindings.yaml"]'
 _OF_KAFKA: Final = ("queue_managers", "dead_letter_queue")
-"""Keys that only topologies without definitions need."""
+"""Keys only for topologies without definitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +27,15 @@ class TopologySettings:
     """The table [topology]."""
 
     queue_managers: tuple[str, ...] | None = None
-    """Of kind ``kafka``, the names that count as local; None for all."""
+    """For kind ``kafka``, the names that count as local; None for all."""
     dead_letter_queue: str = ""
-    """Of kind ``kafka``, the queue manager's own dead-letter queue (DEADQ)."""
+    """For kind ``kafka``, the queue manager's own dead-letter queue (DEADQ)."""
     texts: tuple[SourceText, ...] = ()
-    """The content of the files of definitions; none for the kind ``kafka``."""
+    """The content of the definition files; empty for the kind ``kafka``."""
     has_files: bool = False
     """Whether queue managers are defined in files, even with errors."""
     on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
-    """What a channel does with a message that can be put nowhere."""
+    """What a channel does with an undeliverable message."""
     definitions: Topology | None = None
     """The definitions; None for the kind ``kafka``, and if they have errors."""
 
@@ -52,7 +52,7 @@ class TopologySettings:
 
 
 def local_queues(topology: Topology, queue_manager: str) -> list[str]:
-    """The queues of a manager that applications read, transmission queues left out."""
+    """The queues of a manager that applications read, without transmission queues."""
     manager = topology.mq.queue_managers.get(queue_manager)
     if manager is None:
         queues = _queues_in_mqe(topology, queue_manager)
@@ -70,7 +70,7 @@ def _queues_in_mqe(topology: Topology, queue_manager: str) -> Sequence[mqe.Queue
 
 
 def read_topology(section: Section) -> TopologySettings:
-    """The topology that a table describes; errors, also of its files, go to the section."""
+    """The topology of a table; errors, also in its files, are reported in the section."""
     kind = section.text("kind")
     if not section.has("files"):
         if kind in {"mq", "mqe"}:
@@ -86,12 +86,12 @@ def read_topology(section: Section) -> TopologySettings:
         section.error(
             "kind",
             "CONFLICT",
-            "queue managers of kind kafka have no definitions, and there are files of them",
+            "queue managers of kind kafka have no definitions, but files are given",
             hint="remove kind: the files define it",
         )
     for key in _OF_KAFKA:
         if section.has(key):
-            hint = "the definitions contain it"
+            hint = "the definitions have it"
             section.without_effect(key, f"{key} has no effect with files", hint=hint)
     texts = tuple(_texts(section))
     result = read_definitions(texts)
@@ -151,7 +151,7 @@ def _sources(findings: Findings, path: KeyPath, written: str) -> Iterable[Source
 
 
 def similar_file(path: Path) -> str:
-    """A hint with the file that may be meant instead of ``path``."""
+    """A hint with a similar file that may be meant instead of ``path``."""
     folder = path.parent
     if not folder.is_dir():
         return f"there is no folder {folder} either"

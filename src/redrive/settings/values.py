@@ -15,14 +15,14 @@ from redrive.settings.findings import SCHEMA
 from redrive.topology.files import Topology
 
 FIELDS: Final = {"on_conflict": "conflict", "on_data_loss": "data_loss", "put": "put_enabled"}
-"""Fields that have other names than their settings."""
+"""Fields with other names than their settings."""
 _SECRETS: Final = frozenset({"sasl_password", "ssl_key_password", "oauth_client_secret"})
 _MISSING: Final = object()
-"""The setting is not a field: a path of a secret, or used while the settings are read."""
+"""Marks a setting that is not a field: the path of a secret, or only used while reading."""
 
 
 class LogFormat(StrEnum):
-    """How a line of the log is written."""
+    """The format of a log line."""
 
     TEXT = "text"
     """For people."""
@@ -31,7 +31,7 @@ class LogFormat(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """The least severe lines that are written."""
+    """The lowest level of written lines."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -48,7 +48,7 @@ class LogSettings:
     file: Path | None = None
     """None for standard error."""
     mask: Mask = NO_MASK
-    """What the log is not to hold."""
+    """What to hide in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +56,20 @@ class Settings:
     """Settings without errors."""
 
     name: str
-    """The file they are from, or the command line."""
+    """Their file, or the command line."""
     job: JobConfiguration
     topology: Topology | None = None
     """The definitions of queue managers; None for the kind ``kafka``."""
     log: LogSettings = field(default_factory=LogSettings)
     mask: Mask = NO_MASK
-    """What no command is to show of a message."""
+    """What commands must not show of a message."""
     registry: RegistryAccess | None = None
     """The schema registry by which bodies are shown; None if there is none."""
     warnings: tuple[Diagnostic, ...] = ()
-    """What is legal but probably not meant, in the settings and in the rules tables."""
+    """Warnings about the settings and the rules tables."""
 
     def describe(self) -> dict[str, Any]:
-        """The settings as JSON takes them, defaults filled in, secrets left out."""
+        """The settings for JSON, defaults filled in, secrets left out."""
         job = self.job
         handlers = [
             {
@@ -106,7 +106,7 @@ class Settings:
 
 
 def _described(section: str, values: object) -> dict[str, Any]:
-    """The keys that the schema has for a section, with the values that they became."""
+    """The keys of a section in the schema, with their values."""
     described = {}
     for key in SCHEMA.definition["$defs"][section]["properties"]:
         value = getattr(values, FIELDS.get(key, key), _MISSING)

@@ -1,7 +1,7 @@
-"""The content of all files that a job's settings are read from, as one digest.
+"""A digest of the content of all files of a job's settings.
 
-A folder that Kubernetes mounts from a ConfigMap changes by a symbolic link that is swapped: names
-and times of its files say nothing, so the content is compared.
+A folder that Kubernetes mounts from a ConfigMap changes when a symbolic link is swapped, while
+names and times of its files do not, so the content is compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MISSING = b"missing"
 
 @dataclass(frozen=True, slots=True)
 class WatchedFiles:
-    """The settings file, and what it names: rules tables, definitions and patches of messages."""
+    """The settings file and the files it names: rules tables, definitions and patches."""
 
     path: Path | None
     """The settings file; None if there are only options."""
@@ -38,7 +38,7 @@ class WatchedFiles:
         return cls(path, options, os.environ)
 
     def digest(self) -> bytes:
-        """Stands for the content of all files; another one for each content."""
+        """A digest of the content of all files."""
         digest = hashlib.blake2b(digest_size=16)
         for path in self._files():
             try:
@@ -52,7 +52,7 @@ class WatchedFiles:
         document = Document.empty()
         if self.path is not None:
             yield self.path
-            # A broken file names nothing: it is the one that has to change.
+            # A broken file names nothing, and is the one that has to change.
             with suppress(RedriveError):
                 document = Document.from_file(self.path)
         document = with_environment(document, self.environ)
@@ -60,7 +60,7 @@ class WatchedFiles:
 
 
 def _named(document: Document, environ: Mapping[str, str]) -> Iterator[Path]:
-    """The files that a document names, also those that are not there."""
+    """The files that a document names, including missing ones."""
     root = Section.whole(document, environ)
     transforms, topology = root.section("transforms"), root.section("topology")
     named = [one.file("rules") for one in root.sections("handlers")]

@@ -30,7 +30,7 @@ def kafka_options(spark: SparkSession, connection: Connection) -> dict[str, str]
     try:
         settings = dict(connection.java())
     except OSError as error:
-        raise TransientFault(f"{error.filename} can't be read: {error.strerror}") from error
+        raise TransientFault(f"{error.filename} cannot be read: {error.strerror}") from error
     if connection.uses_oauth:
         java: Any = spark.sparkContext._jvm  # noqa: SLF001 - it has no public name
         java.System.setProperty(_ALLOWED_ENDPOINTS, connection.oauth_endpoint)

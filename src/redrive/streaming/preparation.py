@@ -485,5 +485,5 @@ def no_folder(configuration: JobConfiguration, error: OSError) -> EnvironmentFau
     """The fault of a job's folder that can't be written."""
     return EnvironmentFault(
         f"the job's folder {configuration.directory} can't be written: {error.strerror}",
-        hint="make room there, or give the job another folder; nothing is lost meanwhile",
+        hint="free disk space there, or give the job another folder; nothing is lost meanwhile",
     )

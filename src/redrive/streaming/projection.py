@@ -422,7 +422,7 @@ def _starting_offsets(
     extents = cluster.extents(cluster.lanes([topic]))
     if not extents:
         raise EnvironmentFault(
-            f"the outcomes topic {topic} does not exist", hint="`redrive run` makes it"
+            f"the outcomes topic {topic} does not exist", hint="`redrive run` creates it"
         )
     return {lane.partition: _start(lane, positions, extents[lane]) for lane in extents}
 

@@ -1,5 +1,5 @@
 """Queue managers, their objects, and the resolution of a put's names to a queue.
 
-A pure library: it knows neither Spark nor a Kafka client. ``redrive.topology.mq`` and
-``redrive.topology.mqe`` are imported when their queue managers are.
+A pure library without Spark or a Kafka client. ``redrive.topology.mq`` and ``redrive.topology.mqe``
+are imported when their queue managers are.
 """

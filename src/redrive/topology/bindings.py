@@ -1,6 +1,6 @@
-"""Bindings: which existing topic a queue lives on, and where a queue manager's topics are.
+"""Bindings: the existing topics of queues, and the clusters of queue managers' topics.
 
-A YAML file that an administrator writes beside the definitions; ``bindings.json`` is its schema::
+An administrator writes a YAML file next to the definitions; ``bindings.json`` is its schema::
 
     kind: bindings
     queue_managers:
@@ -27,10 +27,10 @@ _SCHEMA = Schema.load("redrive.topology", "bindings.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueBinding:
-    """What the file says about one queue."""
+    """The binding of one queue."""
 
     topic: str = ""
-    """Existing topic; empty for the topic that the names give."""
+    """Existing topic; empty for the topic derived from the names."""
     consumer_group: str = ""
     """Consumer group whose lag is the queue's depth; empty for a queue that is never full."""
     location: SourceLocation = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
@@ -38,7 +38,7 @@ class QueueBinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueManagerBinding:
-    """What the file says about one queue manager."""
+    """The bindings of one queue manager."""
 
     bootstrap_servers: str = ""
     """Kafka cluster that holds its topics; empty for the job's own."""
@@ -60,7 +60,7 @@ class Bindings:
         return manager.queues.get(queue) if manager else None
 
     def topic(self, *, queue: str, queue_manager: str) -> str:
-        """The topic of a queue: the one it is bound to, or the one its names give."""
+        """The topic of a queue: the bound one, or the one derived from its names."""
         binding = self.queue(queue=queue, queue_manager=queue_manager)
         return (binding and binding.topic) or topic_name(queue=queue, queue_manager=queue_manager)
 
@@ -71,12 +71,12 @@ class Bindings:
 
 
 NO_BINDINGS = Bindings()
-"""Every queue lives on the topic its names give."""
+"""No bindings: every queue is on the topic derived from its names."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindingsResult:
-    """What reading a bindings file gave."""
+    """The result of reading a bindings file."""
 
     bindings: Bindings | None
     """The bindings; None if anything is an error."""
@@ -84,7 +84,7 @@ class BindingsResult:
 
 
 def read_bindings(text: str, name: str = "<input>") -> BindingsResult:
-    """Read a bindings file; there are none if anything is wrong, which becomes a finding."""
+    """Read a bindings file; errors become findings, and then there are no bindings."""
     document = read_document(text, name)
     findings = list(document.diagnostics) or [
         document.flaw(one) for one in _SCHEMA.flaws(document.data)
@@ -123,7 +123,7 @@ def _queue_manager(
 
 
 def _topic_findings(bindings: Bindings, document: Document) -> Iterator[Diagnostic]:
-    """Reserved topics, and two queues on one topic of one cluster: both would read it."""
+    """Reserved topics, and two queues on one topic of a cluster, which both would read."""
     seen: dict[tuple[str, str], str] = {}
     for name, manager in bindings.queue_managers.items():
         for queue, binding in manager.queues.items():
@@ -138,7 +138,7 @@ def _topic_findings(bindings: Bindings, document: Document) -> Iterator[Diagnost
                     expected="an existing topic",
                 )
             this = f"{queue}@{name}"
-            # Kafka takes names that differ in . and _ only for the same.
+            # Kafka treats names that differ only in . and _ as the same.
             key = (manager.bootstrap_servers, binding.topic.replace("_", "."))
             if key in seen:
                 yield binding.location.finding(

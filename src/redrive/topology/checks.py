@@ -1,4 +1,4 @@
-"""Findings about queue managers of both kinds together, and about the bindings of all of them."""
+"""Findings about queue managers of both kinds, and about their bindings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redrive.topology.mqe import objects as mqe
 def check_together(
     network: Network, everyplace: mqe.Network | None, bindings: Bindings
 ) -> list[Diagnostic]:
-    """Check a whole topology whose files are sound; errors are what a job must not start with."""
+    """Check a whole topology whose files have no errors; a job does not start with errors."""
     managers = everyplace.queue_managers if everyplace else ()
     findings = [
         *check_topology(network, others=[manager.name for manager in managers]),
@@ -35,8 +35,8 @@ def _error(at: SourceLocation, code: str, message: str, hint: str = "") -> Diagn
 def _duplicates(network: Network, managers: tuple[mqe.QueueManager, ...]) -> Iterator[Diagnostic]:
     for manager in managers:
         if manager.name in network:
-            message = f"queue manager {manager.name!r} is one of IBM MQ already"
-            hint = "give one of the two another name"
+            message = f"queue manager {manager.name!r} is already one of IBM MQ"
+            hint = "rename one of the two"
             yield _error(manager.location, "DUPLICATE_QUEUE_MANAGER", message, hint)
 
 
@@ -54,14 +54,14 @@ def _binding_findings(
     for name, bound in bindings.queue_managers.items():
         manager = network.queue_managers.get(name)
         if manager is None and name not in local:
-            message = f"bindings name queue manager {name}, which no definition has"
+            message = f"bindings name queue manager {name}, which is not defined"
             yield _error(bound.location, "UNKNOWN_QUEUE_MANAGER", message)
             continue
         for queue, binding in bound.queues.items():
             is_local = manager is not None and isinstance(manager.queue(queue), mq.LocalQueue)
             if not is_local and queue not in local.get(name, ()):
                 message = f"bindings name {queue}, which is not a local queue of {name}"
-                hint = "only local queues can be bound; other definitions lead to one"
+                hint = "only local queues can be bound"
                 yield _error(binding.location, "UNKNOWN_QUEUE", message, hint)
 
 
@@ -74,7 +74,7 @@ def _depth_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic
             by_depth = queue.trigger_type is not mq.TriggerType.EVERY
             if by_depth and not group and not trigger_problem(manager, queue):
                 message = f"TRIGTYPE({queue.trigger_type}) of {queue} causes no trigger message:"
-                message += " the bindings name no consumer group that tells its depth"
+                message += " the bindings name no consumer group for its depth"
                 hint = "name the group in the bindings (consumer_group), or use TRIGTYPE(EVERY)"
                 yield queue.location.finding(Severity.WARNING, "NO_TRIGGER", message, hint=hint)
 
@@ -87,7 +87,7 @@ def _topic_findings(
     for manager, queue, kind in _local_queues(network, managers):
         bound = bindings.queue_managers.get(manager)
         topic = bindings.topic(queue=queue.name, queue_manager=manager)
-        # Kafka takes names that differ in . and _ only for the same.
+        # Kafka treats names that differ only in . and _ as the same.
         key = (bound.bootstrap_servers if bound else "", topic.replace("_", "."))
         this = f"{kind}@{manager}"
         if seen.setdefault(key, this) != this:
@@ -99,7 +99,7 @@ def _topic_findings(
 def _local_queues(
     network: Network, managers: tuple[mqe.QueueManager, ...]
 ) -> Iterator[tuple[str, mq.LocalQueue | mqe.LocalQueue, str]]:
-    """Each local queue with the name of its manager, and as its definition is called."""
+    """Each local queue with the name of its manager, and the name of its definition."""
     shared: set[tuple[str, str]] = set()
     for name, manager in network.queue_managers.items():
         for queue in manager.queues.values():
@@ -112,7 +112,7 @@ def _local_queues(
                 shared.add((group, queue.name))
                 yield group, queue, str(queue)
     for one in managers:
-        # A manager whose name is taken is a mistake of its own.
+        # A manager with a duplicate name is reported elsewhere.
         for definition in () if one.name in network else one.queues:
             if isinstance(definition, mqe.LocalQueue):
                 yield one.name, definition, definition.name

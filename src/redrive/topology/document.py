@@ -1,9 +1,9 @@
-"""YAML text as plain data that remembers where everything stands.
+"""YAML text as plain data with the position of every value.
 
-The reader works on the parser's events, not on its object constructors: it builds only text,
-whole numbers, truth values, lists and mappings, refuses anchors (which can grow without bound) and
-deep nesting, and notices keys that are written twice. Nothing here can be null, so the words
-``null``, ``NO`` and ``on`` are text.
+The reader works on the parser's events, not on its object constructors: it builds only text, whole
+numbers, truth values, lists and mappings, refuses anchors (which can grow without bound) and deep
+nesting, and reports duplicate keys. Nothing here can be null, so the words ``null``, ``NO`` and
+``on`` are text.
 """
 
 from __future__ import annotations
@@ -33,40 +33,40 @@ _UNPRINTABLE = re.compile(
 
 @dataclass(slots=True)
 class Document:
-    """A text, what it says, and where."""
+    """A text, its data, and their positions."""
 
     file: str
     lines: list[str]
     data: Data = None
-    """What it says; as far as it could be read."""
+    """The data, as far as it could be read."""
     values: dict[KeyPath, SourceLocation] = field(default_factory=dict)
-    """Where each value stands."""
+    """The position of each value."""
     keys: dict[KeyPath, SourceLocation] = field(default_factory=dict)
-    """Where each key of a mapping stands, by the path of its value."""
+    """The position of each key of a mapping, by the path of its value."""
     diagnostics: list[Diagnostic] = field(default_factory=list)
-    """What is wrong with the text itself."""
+    """Errors in the text itself."""
 
     def at(self, line: int, column: int, length: int = 1) -> SourceLocation:
-        """A stretch of the text; line and column count from 1."""
+        """A span of the text; line and column count from 1."""
         source_line = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
         return SourceLocation(self.file, line, column, length, source_line)
 
     def flaw(self, flaw: Flaw) -> Diagnostic:
-        """The error about a departure from the schema."""
+        """The error about a deviation from the schema."""
         key = self.keys.get(flaw.path) if flaw.concerns_key else None
         return (key or self.location(flaw.path)).finding(
             Severity.ERROR, flaw.code, flaw.message, expected=flaw.expected, hint=flaw.hint
         )
 
     def location(self, path: KeyPath) -> SourceLocation:
-        """Where a value stands, or the nearest one that would contain it."""
+        """The position of a value, or of the nearest one that would contain it."""
         while path not in self.values and path:
             path = path[:-1]
         return self.values.get(path, self.at(1, 1))
 
 
 def read_document(text: str, name: str) -> Document:
-    """Read YAML text; what is wrong becomes a finding. The data is None if the text is not YAML."""
+    """Read YAML text; errors become findings. The data is None if the text is not YAML."""
     document = Document(name, _LINE_END.split(text))
     unprintable = _UNPRINTABLE.search(text)
     if unprintable:
@@ -93,11 +93,11 @@ def _syntax_error(document: Document, problem: yaml.MarkedYAMLError) -> Diagnost
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     message = " ".join(part for part in (problem.context, problem.problem) if part)
     where = document.at(line, column)
-    return where.finding(Severity.ERROR, "SYNTAX", message or "this is not YAML")
+    return where.finding(Severity.ERROR, "SYNTAX", message or "not YAML")
 
 
 class _TooDeepError(Exception):
-    """The text is nested deeper than anything a network needs."""
+    """The text is nested too deep."""
 
     def __init__(self, where: SourceLocation) -> None:
         super().__init__(where)
@@ -105,7 +105,7 @@ class _TooDeepError(Exception):
 
 
 class _Builder:
-    """Turns parser events into data and places."""
+    """Turns parser events into data with positions."""
 
     def __init__(self, document: Document, events: Iterator[yaml.Event]) -> None:
         self._document = document
@@ -151,7 +151,7 @@ class _Builder:
             key = self._key(event, path)
             path_of_value = (*path, key)
             if key in items:
-                self._error("KEY_TWICE", f"key {key!r} is written twice", event)
+                self._error("KEY_TWICE", f"duplicate key {key!r}", event)
                 path_of_value = (*path, f"{key} (again)")
             self._document.keys[path_of_value] = self._where(event)
             value = self._value(next(self._events), path_of_value)

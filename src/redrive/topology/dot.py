@@ -1,7 +1,7 @@
-"""A topology as a graph in DOT, the language of Graphviz: ``dot -Tsvg`` makes a picture of it.
+"""A topology as a graph in DOT, the language of Graphviz (``dot -Tsvg``).
 
-Each queue manager is a table with a row for each queue and each channel; an edge leads from the row
-of a definition to what it names. The same topology always gives the same text.
+Each queue manager is a table with a row for each queue and channel; an edge leads from the row of a
+definition to its target. The output is deterministic.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from itertools import cycle
 from redrive.topology.overview import Overview, QueueManagerOverview, QueueOverview
 
 DEFAULT_QUEUES = 15
-"""Most queues that are listed in one queue manager unless more are asked for."""
+"""Default for the maximum queues to list in one queue manager."""
 
 _HEAD = """digraph topology {
   rankdir=LR
   node [shape=plain, fontname=monospace, fontsize=11]
   edge [color="#37474f"]"""
-# Colours that people who see few colours can tell apart (Okabe and Ito).
+# Colours that colour-blind people can distinguish (Okabe and Ito).
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442")
 _UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -95,5 +95,5 @@ def _edges(
 
 
 def _text(text: str) -> str:
-    """A text for a label; what no picture can show becomes the replacement character."""
+    """A text for a label; what cannot be drawn becomes the replacement character."""
     return html.escape(_UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)) or " "

@@ -1,4 +1,4 @@
-"""Topologies from files: MQSC scripts, MQ Everyplace networks and bindings, all at once."""
+"""Topologies from files: MQSC scripts, MQ Everyplace networks and bindings together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ YAML_SUFFIXES = (".yaml", ".yml")
 CONFIGURATION_SUFFIX = ".ini"
 JSON_SUFFIX = ".json"
 SUFFIXES = (".mqsc", CONFIGURATION_SUFFIX, JSON_SUFFIX, *YAML_SUFFIXES)
-"""What the names of definition files end in; others in a folder are passed over."""
+"""Suffixes of definition files; others in a folder are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +33,31 @@ class Source:
 
     path: Path
     queue_manager: str = ""
-    """The queue manager of a script; empty for what the script's header or the file's name says."""
+    """The queue manager of a script; empty for that of the script's header or the file's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSources:
-    """The files that ``[QM=]FILE``, or the name of a folder, stands for."""
+    """The files of an argument ``[QM=]FILE`` or of a folder."""
 
     path: Path
     """The file or the folder, which may be missing."""
     sources: tuple[Source, ...]
-    """The file, or those of the folder by name; none if it holds no definitions."""
+    """The file, or those of the folder by name; empty if it holds no definitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """What one file of a topology holds: all that other processes need to read it again."""
+    """The text of one file of a topology, enough for other processes to read it again."""
 
     name: str
-    """Its name for findings and places, whose suffix is its kind."""
+    """Its name in findings and locations; the suffix is its kind."""
     data: bytes
     queue_manager: str = ""
 
     @property
     def suffix(self) -> str:
-        """What its name ends in, in lower case."""
+        """The suffix of its name, in lower case."""
         return Path(self.name).suffix.lower()
 
 
@@ -69,11 +69,11 @@ class Topology:
     mqe: everyplace.Network | None = None
     bindings: Bindings = NO_BINDINGS
     sources: tuple[SourceText, ...] = field(default=(), compare=False, repr=False)
-    """What was read, for the next reader."""
+    """The texts that were read, for other processes."""
 
     @property
     def mqe_managers(self) -> tuple[everyplace.QueueManager, ...]:
-        """Queue managers of kind ``mqe``; none without a network."""
+        """Queue managers of kind ``mqe``; empty without a network."""
         return self.mqe.queue_managers if self.mqe else ()
 
     @property
@@ -88,15 +88,15 @@ class Topology:
         return self.bindings.topic(queue=queue, queue_manager=holder)
 
     def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Topology:
-        """The topology with PUT of some queues, named by manager and queue, changed."""
+        """The topology with PUT of some queues changed, by manager and queue."""
         return replace(self, mq=self.mq.with_put_enabled(changes)) if changes else self
 
     def with_dynamic_queues(self, opened: Collection[DynamicQueue]) -> Topology:
-        """The topology with queues that opens made from model queues (B.7)."""
+        """The topology with dynamic queues that opens created."""
         return replace(self, mq=self.mq.with_dynamic_queues(opened)) if opened else self
 
     def with_discovered(self, discovered: Iterable[Discovered]) -> Topology:
-        """The topology with remote definitions that queue discovery created (A.5)."""
+        """The topology with remote definitions that queue discovery created."""
         definitions = [
             everyplace.Discovered(
                 one.at, everyplace.RemoteQueue(name=one.queue, queue_manager=one.queue_manager)
@@ -110,19 +110,19 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class TopologyResult:
-    """What reading the files gave."""
+    """The result of reading the files."""
 
     topology: Topology | None
-    """What all files define, without the commands that failed; None if anything else is wrong, so
-    that nothing is half applied."""
+    """The definitions of all files, without failed commands; None if there are other errors, so
+    that nothing is applied in part."""
     diagnostics: tuple[Diagnostic, ...]
     """All findings, each once: file by file, then those about the files together."""
     counts: Mapping[str, CommandCounts] = field(default_factory=dict)
     failures: frozenset[Diagnostic] = frozenset()
-    """The errors that are commands which failed."""
+    """The errors about failed commands."""
 
     def accepting_failures(self) -> tuple[Diagnostic, ...]:
-        """All findings, with commands that failed as warnings."""
+        """All findings, with failed commands as warnings."""
         return tuple(
             replace(one, severity=Severity.WARNING) if one in self.failures else one
             for one in self.diagnostics
@@ -130,7 +130,7 @@ class TopologyResult:
 
 
 class _Files:
-    """Collects what the files define."""
+    """Collects the definitions of files."""
 
     def __init__(self) -> None:
         self.findings: list[Diagnostic] = []
@@ -196,14 +196,14 @@ class _Files:
         data = read_document(text, file).data
         kind = data.get("kind") if isinstance(data, dict) else None
         if kind in {"mqe", "bindings"} and str(kind) in self._first_of_kind:
-            message = f"{self._first_of_kind[str(kind)]} is of kind {kind} already"
+            message = f"{self._first_of_kind[str(kind)]} already has kind {kind}"
             self._error("SECOND_OF_KIND", message, file, hint="put both into one file")
         elif kind == "mqe":
             network = read_network(text, file)
             self.network = network.network
             self.findings += network.diagnostics
         else:
-            # Reading it as bindings says best what is wrong with a file of unknown kind.
+            # For a file of unknown kind, reading it as bindings gives the best errors.
             bindings = read_bindings(text, file)
             self.bindings = bindings.bindings
             self.findings += bindings.diagnostics
@@ -218,7 +218,7 @@ def named_sources(text: str, path_of: Callable[[str], Path] = Path) -> NamedSour
 
     Args:
         text: A file, ``QM=FILE`` for the script of a queue manager, or a folder.
-        path_of: Where to look for a name; by default in the working directory.
+        path_of: Finds the path of a name; by default in the working directory.
     """
     path, queue_manager = path_of(text), ""
     if not path.exists() and "=" in text:
@@ -227,7 +227,7 @@ def named_sources(text: str, path_of: Callable[[str], Path] = Path) -> NamedSour
     if not path.is_dir():
         return NamedSources(path, (Source(path, queue_manager),))
     found = sorted(filter(_holds_definitions, path.iterdir()))
-    # The scripts of one folder can be those of one queue manager; networks name theirs themselves.
+    # QM= may name a folder of scripts of one queue manager; networks name theirs themselves.
     sources = (
         Source(one, "" if one.suffix.lower() in YAML_SUFFIXES else queue_manager) for one in found
     )
@@ -235,21 +235,21 @@ def named_sources(text: str, path_of: Callable[[str], Path] = Path) -> NamedSour
 
 
 def _holds_definitions(path: Path) -> bool:
-    """Whether a file of a folder is meant: by its name, and JSON by what it holds."""
+    """Whether a file of a folder has definitions: by its name, and JSON by its content."""
     suffix = path.suffix.lower()
     if suffix != JSON_SUFFIX:
         return suffix in SUFFIXES
     try:
         return is_mqweb(path.read_bytes())
     except OSError:
-        return True  # reading it says what is wrong
+        return True  # reading it will report the error
 
 
 def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
     """Read and check the files of a topology.
 
-    Several scripts of one queue manager are carried out in order. There is no topology if anything
-    is wrong but commands that failed.
+    Scripts of the same queue manager run in order. There is no topology if there are errors other
+    than failed commands.
 
     Args:
         sources: MQSC scripts, the JSON of mqweb, ``qm.ini`` files with inserts for one manager or
@@ -258,7 +258,7 @@ def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
     files = _Files()
     loaded = [files.load(one) if isinstance(one, Source) else one for one in sources]
     texts = [one for one in loaded if one is not None]
-    # What a qm.ini says of inserts holds for all scripts, whatever their order.
+    # The inserts of a qm.ini apply to all scripts, whatever their order.
     for text in sorted(texts, key=lambda one: one.suffix != CONFIGURATION_SUFFIX):
         files.read(text)
     is_whole = all(
@@ -267,7 +267,7 @@ def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
     network = Network(files.managers.values())
     bindings = files.bindings or NO_BINDINGS
     together = check_together(network, files.network, bindings)
-    # Scripts stand for themselves; what a file lacks that cannot be read, others seem to lack.
+    # If a file cannot be read, its definitions seem to be missing elsewhere.
     files.findings += (one for one in together if is_whole or one.code not in _ABOUT_OTHER_FILES)
     findings = tuple(dict.fromkeys(files.findings))
     topology = Topology(mq=network, mqe=files.network, bindings=bindings, sources=tuple(texts))
@@ -278,4 +278,4 @@ def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
 
 
 _ABOUT_OTHER_FILES = frozenset({"UNKNOWN_QUEUE", "UNKNOWN_QUEUE_MANAGER", "DANGLING_RQMNAME"})
-"""Findings that a file may be the reason for which cannot be read."""
+"""Findings that an unreadable file may have caused."""

@@ -1,7 +1,7 @@
-"""The topics of a topology: which there have to be, and what the job reads of them.
+"""The topics of a topology: which it needs, and which the job reads.
 
-Local queues, transmission queues and the intakes of queue managers have topics; aliases and remote
-definitions have none, since no message stays there (resolution specification D.2).
+Local queues, transmission queues and the intakes of queue managers have topics. Aliases and remote
+definitions have none, since no message stays there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from redrive.topology.names import Names, put_topic, transmission_topic
 
 
 class TopicRole(StrEnum):
-    """What a topic is to the topology."""
+    """The role of a topic in the topology."""
 
     PUTS = "puts"
     """Intake: applications put to the queue manager by writing to it."""
@@ -33,11 +33,11 @@ class TopicRole(StrEnum):
 
 
 class Resting(NamedTuple):
-    """Why nothing moves what a transmission topic holds."""
+    """Why the messages of a transmission topic do not move."""
 
     state: str
-    """``retrying`` of a channel that finds no receiver, ``stopped`` of one that may not try again,
-    ``inactive`` if no channel of the job is concerned."""
+    """``retrying`` for a channel without a receiver, ``stopped`` for one without retries left,
+    ``inactive`` if no channel of the job is involved."""
     because: str
 
 
@@ -51,32 +51,32 @@ class QueueTopic:
     """The queue whose messages it holds; empty for an intake."""
     queue_manager: str
     to: str = ""
-    """Of a transmission topic, the manager that its messages reach next; empty if none does."""
+    """The next manager of a transmission topic's messages; empty if none."""
     resting: Resting | None = None
-    """Of a transmission topic whose messages reach no manager, why."""
+    """Why the messages of a transmission topic reach no manager."""
     channel: tuple[str, str] = ("", "")
-    """Of a transmission topic, the manager and the channel (or connection) that moves messages."""
+    """The manager and the channel (or connection) that empties a transmission topic."""
     via: tuple[tuple[str, str], ...] = ()
-    """The further connections that its messages pass: a put takes a via connection over others."""
+    """The further connections of its messages: a via connection uses others."""
     is_running: bool = True
-    """Whether that channel moves messages unless an operator started or stopped it."""
+    """Whether that channel runs unless an operator started or stopped it."""
     is_pulled: bool = False
     """Whether the receiving manager pulls (a home-server queue)."""
     is_of_cluster: bool = False
     by_priority: bool = False
     message_retries: int = 0
-    """How often the receiving end tries a failed put again (MRRTY)."""
+    """How often the receiving end retries a failed put (MRRTY)."""
     message_retry_interval: int = 0
-    """Milliseconds before each of these tries (MRTMR)."""
+    """Milliseconds before each retry (MRTMR)."""
 
     @property
     def is_read(self) -> bool:
-        """Whether the job reads it: intakes, and what some manager receives."""
+        """Whether the job reads it: intakes, and topics with a receiving manager."""
         return self.role is TopicRole.PUTS or bool(self.to)
 
     @property
     def place(self) -> str:
-        """``QUEUE@QM``, or whose intake it is."""
+        """``QUEUE@QM``, or the intake's manager."""
         if self.role is TopicRole.PUTS:
             return f"the intake of {self.queue_manager}"
         return str(Names(queue=self.queue, queue_manager=self.queue_manager))
@@ -85,8 +85,8 @@ class QueueTopic:
 def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
     """Every topic that a topology needs, each once, by queue manager.
 
-    Queues whose manager is bound to another Kafka cluster are left out: they are not ours to create
-    or to read.
+    Queues whose manager is bound to another Kafka cluster are left out: the job neither creates nor
+    reads them.
     """
     bound = topology.bindings.queue_managers.items()
     on_other_cluster = {name for name, binding in bound if binding.bootstrap_servers}
@@ -104,7 +104,7 @@ def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
 
 
 def _held_for_other_cluster(topic: QueueTopic) -> QueueTopic:
-    because = f"what {topic.queue} of {topic.queue_manager} holds leaves for another Kafka cluster"
+    because = f"messages of {topic.queue} of {topic.queue_manager} go to another Kafka cluster"
     resting = Resting("inactive", because)
     return replace(topic, to="", resting=resting, message_retries=0, message_retry_interval=0)
 
@@ -116,7 +116,7 @@ def _topics_in_mq(topology: Topology, manager: QueueManager) -> Iterator[QueueTo
     name = manager.name
     yield QueueTopic(topic=put_topic(name), role=TopicRole.PUTS, queue_manager=name)
     queues = dict(manager.every_queue)
-    # The product's own dead-letter and initiation queues need no DEFINE; its others are not used.
+    # The product's own dead-letter and initiation queues need no DEFINE; others are not used.
     used = [manager.attributes.dead_letter_queue]
     used += [
         one.initiation_queue
@@ -132,7 +132,7 @@ def _topics_in_mq(topology: Topology, manager: QueueManager) -> Iterator[QueueTo
         if queue.is_transmission_queue and (
             queue.cluster_channels or queue.name == mq.CLUSTER_TRANSMISSION_QUEUE
         ):
-            continue  # its messages are kept by receiving manager, each on a topic of its own
+            continue  # each receiving manager has its own topic
         if queue.is_transmission_queue:
             yield _transmission(topology, name, queue)
         else:
@@ -278,7 +278,7 @@ def _via(manager: mqe.QueueManager, connection: str) -> tuple[tuple[str, str], .
 def _store_and_forward_topic(
     topology: Topology, manager: mqe.QueueManager, queue: mqe.StoreAndForwardQueue, target: str
 ) -> QueueTopic:
-    """What a store-and-forward queue keeps for one target: pushed if it can be, else pulled."""
+    """The messages of a store-and-forward queue for one target: pushed if possible, else pulled."""
     pushed = _store_topic(manager, queue.name, target, queue.queue_manager)
     if any(one.name == queue.queue_manager for one in manager.connections):
         return pushed
@@ -286,7 +286,7 @@ def _store_and_forward_topic(
     for pulling in puller.queues if puller else ():
         if isinstance(pulling, mqe.HomeServerQueue) and pulling.queue_manager == manager.name:
             channel, is_running = (target, manager.name), pulling.interval > 0
-            assert puller is not None, "its queues are looked at"
+            assert puller is not None, "its kind was checked"
             return replace(
                 pushed,
                 channel=channel,
@@ -294,5 +294,5 @@ def _store_and_forward_topic(
                 is_running=is_running,
                 is_pulled=True,
             )
-    resting = Resting("inactive", f"nothing moves what {queue.name} of {manager.name} keeps")
+    resting = Resting("inactive", f"nothing moves the messages of {queue.name} of {manager.name}")
     return replace(pushed, to="", channel=("", ""), via=(), resting=resting)

@@ -1,6 +1,6 @@
-"""Names: the two of a queue, how they become the name of a topic, and which topics are ours.
+"""Names of queues, the names of their topics, and reserved topics.
 
-A queue without a binding lives on the topic ``escape(queue manager) + "--" + escape(queue)``.
+A queue without a binding is on the topic ``escape(queue manager) + "--" + escape(queue)``.
 ``escape`` keeps ``A-Z a-z 0-9 .`` and writes every other byte as ``-`` and two upper-case hex
 digits. An escaped name therefore never contains ``--``, nor a hyphen followed by a lower-case
 letter; our own topics and the tail of shortened names use exactly that gap.
@@ -33,7 +33,7 @@ _OWN_PART = re.compile(r"(?:^|--)redrive-(?![0-9A-F]{2})")
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class Names:
-    """The two names of a queue, or those that a put gives."""
+    """The two names of a queue, or of a put."""
 
     queue: str = ""
     queue_manager: str = ""
@@ -54,7 +54,7 @@ def escape(name: str) -> str:
 
 
 def unescape(escaped: str) -> str | None:
-    """Read an escaped name back; None if ``escape`` can never have written it."""
+    """Read an escaped name back; None if ``escape`` never writes it."""
     if not _UNESCAPED_NAME.fullmatch(escaped):
         return None
     parts = _ESCAPE_SEQUENCE.split(escaped)
@@ -71,7 +71,7 @@ def unescape(escaped: str) -> str | None:
 
 
 def topic_name(*, queue: str, queue_manager: str) -> str:
-    """The topic of a queue that has no binding, different for different pairs of names.
+    """The topic of a queue without a binding, different for different pairs of names.
 
     A name that would exceed 249 characters keeps a prefix and ends in a hash of the whole.
     """
@@ -79,7 +79,7 @@ def topic_name(*, queue: str, queue_manager: str) -> str:
 
 
 def shortened(full: str) -> str:
-    """A topic's name that Kafka takes: a prefix and a hash of one that is too long."""
+    """A topic's name within Kafka's limit: a prefix and a hash of a name that is too long."""
     if len(full) <= MAX_TOPIC_NAME:
         return full
     digest = hashlib.sha256(full.encode("ascii")).hexdigest()[:_HASH_DIGITS]
@@ -93,7 +93,7 @@ def put_topic(queue_manager: str) -> str:
 
 
 def transmission_topic(*, queue: str, queue_manager: str, to: str) -> str:
-    """The topic of what one queue of a manager keeps for one other manager.
+    """The topic of one queue's messages for one other manager.
 
     Queues that serve several managers - cluster transmission queues, store-and-forward queues -
     have a topic for each, so that a channel that is stopped does not delay messages for others.
@@ -106,11 +106,11 @@ def transmission_topic(*, queue: str, queue_manager: str, to: str) -> str:
 
 
 def is_reserved(topic: str) -> bool:
-    """Whether a topic belongs to Redrive or to Kafka itself, and so cannot be a queue.
+    """Whether a topic belongs to Redrive or to Kafka, and so cannot be a queue.
 
     Returns:
-        True for names that start with ``redrive-`` or ``__``, or that have a part of ours after a
-        queue manager's name; False for everything ``topic_name`` gives.
+        True for names that start with ``redrive-`` or ``__``, or that have a Redrive part after a
+        queue manager's name; False for every result of ``topic_name``.
     """
     if topic.startswith(_INTERNAL_PREFIX) or _OWN_PART.search(topic):
         return True

@@ -1,4 +1,4 @@
-"""What a topology consists of, as plain values: the same for queue managers of all kinds.
+"""The content of a topology as plain values, for queue managers of all kinds.
 
 ``redrive topology show`` prints them, ``redrive topology draw`` makes a graph of them.
 """
@@ -27,7 +27,7 @@ _Topics: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where a definition leads."""
+    """The target of a definition."""
 
     queue: str
     """Name of the queue; empty for any queue of the manager."""
@@ -44,13 +44,13 @@ class QueueOverview:
 
     name: str
     kind: str
-    """Its kind, as the queue manager writes it."""
+    """Its kind, in the queue manager's own words."""
     targets: tuple[Target, ...] = ()
-    """Where it leads, if it leads elsewhere."""
+    """Its target, if it has one."""
     topics: tuple[str, ...] = ()
     """Topics that hold its messages; several if it keeps them by receiving manager."""
     maximum_messages: int | None = None
-    """Most messages it holds; None for no limit, or for a queue that holds none."""
+    """Maximum number of messages; None for no limit, or if it cannot hold messages."""
     maximum_length: int | None = None
     """Longest message in bytes; None as above."""
     put_enabled: bool = True
@@ -67,13 +67,13 @@ class ConnectionOverview:
     queue_manager: str = ""
     """The manager to which it leads; empty if none of the topology, or for a receiving end."""
     state: str = ""
-    """``retrying``, ``stopped`` or ``inactive`` of a channel that reaches nothing; else empty."""
+    """``retrying``, ``stopped`` or ``inactive`` for a channel without a partner; else empty."""
     because: str = ""
-    """Why it reaches nothing."""
+    """Why it has no partner."""
     transmission_queue: str = ""
     """The queue whose messages it moves."""
     address: str = ""
-    """Where the other end listens, or the connection it goes via."""
+    """The address of the other end, or the connection it goes via."""
     clusters: tuple[str, ...] = ()
     location: str = ""
 
@@ -100,7 +100,7 @@ class QueueManagerOverview:
     kind: str
     """``mq`` or ``mqe``."""
     dead_letter_queue: str = ""
-    """Where it puts what it cannot deliver."""
+    """Its dead-letter queue."""
     default_transmission_queue: str = ""
     """DEFXMITQ."""
     clusters: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ class ClusterOverview:
     name: str
     queue_managers: tuple[str, ...]
     queues: tuple[str, ...]
-    """Names of the queues that are known in it."""
+    """Names of its queues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""What ``redrive topology apply`` does: the topics of a topology against those that exist.
+"""Topic plans of ``redrive topology apply``: the needed topics and the existing ones.
 
-Topics are only ever created. What exists is left as it is: a queue may hold messages, and how it is
-kept may have been changed on purpose.
+Topics are only ever created. Existing ones are not changed: a queue may hold messages, and its
+settings may have been changed on purpose.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.names import topic_name, unescape
 
 HEADER_ROOM: Final = 65_536
-"""Bytes that a topic takes above MAXMSGL: key, headers, and a binary dead-letter header."""
+"""Bytes of a record above MAXMSGL: key, headers, and a binary dead-letter header."""
 UNLIMITED_LENGTH: Final = 64 * 1024 * 1024
-"""Bytes of the longest body on a queue of MQ Everyplace without a limit of its own."""
+"""Longest body in bytes on a queue of MQ Everyplace without its own limit."""
 
 _MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 _KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -29,19 +29,19 @@ _KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.byt
 
 
 class TopicState(StrEnum):
-    """How a topic stands to the definitions."""
+    """How a topic compares with the definitions."""
 
     MISSING = "missing"
     EXISTS = "exists"
     DIFFERS = "differs"
     """It exists, with settings under which messages could be lost or refused."""
     UNKNOWN = "unknown"
-    """It is named after a queue of one of the managers, and no definition has it."""
+    """It is named after a queue of a manager, but is not in the definitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTopic:
-    """A topic that exists."""
+    """An existing topic."""
 
     partitions: int
     settings: Mapping[str, str]
@@ -49,28 +49,28 @@ class FoundTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTopic:
-    """One line of the plan."""
+    """One line of the topic plan."""
 
     topic: str
     state: TopicState
     purpose: str
-    """What it is for, in words; empty for an unknown one."""
+    """Its purpose; empty for an unknown topic."""
     partitions: int
-    """Those it has; of a missing one those it gets."""
+    """Its partitions; for a missing topic, those it gets."""
     settings: Mapping[str, str]
-    """Settings that a missing one gets."""
+    """Settings that a missing topic gets."""
     differences: tuple[str, ...] = ()
-    """What of an existing one is not as it should be."""
+    """Settings of an existing topic that differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """What exists and what has to be created."""
+    """The topics that exist and those to create."""
 
     topics: tuple[PlannedTopic, ...]
     """Those of the definitions in their order, then the unknown ones."""
     problems: tuple[Diagnostic, ...]
-    """Bindings to topics that do not exist; with one of them nothing is created."""
+    """Bindings to topics that do not exist; then nothing is created."""
 
     @property
     def missing(self) -> tuple[PlannedTopic, ...]:
@@ -85,7 +85,7 @@ def plan_topics(
 
     Args:
         topology: The definitions.
-        found: Every topic of the cluster; settings are needed of those of the topology only.
+        found: Every topic of the cluster; only topics of the topology need settings.
         partitions: Partitions of a new topic; several keep the order by key, not that of the queue.
     """
     wanted = topics_of(topology)
@@ -113,9 +113,9 @@ def plan_topics(
 
 
 def topic_settings(topology: Topology, one: QueueTopic) -> dict[str, str]:
-    """The settings of Kafka with which a topic of the topology is created.
+    """The Kafka settings of a new topic of the topology.
 
-    Nothing is deleted by age or size, and a body of MAXMSGL with its headers is not refused.
+    Nothing is deleted by age or size, and a body of MAXMSGL with its headers is accepted.
     """
     return {**_KEPT, _MAX_MESSAGE_BYTES: str(_longest_body(topology, one) + HEADER_ROOM)}
 
@@ -174,7 +174,7 @@ def _longest_body(topology: Topology, one: QueueTopic) -> int:
 
 
 def _binding(topology: Topology, one: QueueTopic) -> QueueBinding | None:
-    """The binding that brings a topic of its own, which Redrive does not create."""
+    """The binding to an existing topic, which Redrive does not create."""
     binding = topology.bindings.queue(queue=one.queue, queue_manager=one.queue_manager)
     is_default = one.topic == topic_name(queue=one.queue, queue_manager=one.queue_manager)
     return binding if binding and binding.topic == one.topic and not is_default else None

@@ -1,9 +1,9 @@
-"""Puts and where they end: the values every resolver shares.
+"""Puts and where they end: the values that all resolvers share.
 
 A put names a queue and a queue manager. A ``Resolver`` turns the two names into a ``Destination``
 (the topic to write) or a ``Refusal`` (the reason code a putting application would get). What
-depends on the message or on the moment - its length, its persistence, the depth of the queue - is
-asked afterwards with ``check_limits``, so that resolutions can be remembered.
+depends on the message or the moment - its length, its persistence, the depth of the queue - is
+checked afterwards by ``check_limits``, so that resolutions can be cached.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ PERSISTENT = 1
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """What can make a put fail although its names resolve (resolution specification B.6)."""
+    """What can make a put fail although its names resolve."""
 
     put_enabled: bool = True
     """False if any object on the path has PUT(DISABLED)."""
     max_message_length: int | None = None
-    """Longest body the queue takes, in bytes; None for no limit."""
+    """Longest body for the queue, in bytes; None for no limit."""
     max_depth: int | None = None
     """Most messages the queue holds; None for no limit."""
     consumer_group: str | None = None
     """Consumer group whose lag is the depth; a queue without one is never full."""
     queue_manager_max_message_length: int | None = None
-    """Longest body the queue manager takes, in bytes; None for no limit."""
+    """Longest body for the queue manager, in bytes; None for no limit."""
     temporary: bool = False
-    """True for a temporary dynamic queue, which takes no persistent message."""
+    """True for a temporary dynamic queue, which accepts no persistent message."""
 
     @property
     def longest(self) -> int | None:
-        """Bytes of a body that passes whatever else holds; None if more than its length counts."""
+        """Length in bytes up to which any body passes; None if other limits apply."""
         if (
             not self.put_enabled
             or self.temporary
@@ -53,16 +53,16 @@ UNLIMITED = QueueLimits()
 
 
 class Discovered(NamedTuple):
-    """A synchronous remote queue definition that queue discovery created (specification A.5)."""
+    """A synchronous remote queue definition that queue discovery created."""
 
     at: str
-    """The manager that has it now."""
+    """The manager that has it."""
     queue: str
     queue_manager: str
 
 
 class DynamicQueue(NamedTuple):
-    """A queue that an open made from a model queue (specification B.7)."""
+    """A queue that an open created from a model queue."""
 
     queue_manager: str
     queue: str
@@ -76,16 +76,16 @@ class DynamicQueue(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """Where a copy of each message goes (STREAMQ)."""
+    """Where the copy of each message goes (STREAMQ)."""
 
     queue: str
-    """A queue of the manager that takes the message: local, an alias or remote."""
+    """A queue of the same manager: local, an alias or remote."""
     is_required: bool
-    """Whether a message is not put either if its copy cannot be (STRMQOS)."""
+    """Whether a message is refused if its copy is (STRMQOS)."""
 
 
 class SubscriberCopy(NamedTuple):
-    """What one subscription gets of a publication."""
+    """The copy of a publication for one subscription."""
 
     subscription: str
     destination: Destination
@@ -97,7 +97,7 @@ class SubscriberCopy(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """What becomes of a message that is put to a topic."""
+    """A publication: the copies of a message that was put to a topic."""
 
     topic_string: str
     copies: tuple[SubscriberCopy, ...]
@@ -105,7 +105,7 @@ class Publication(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Where a message is to be written."""
+    """Where to write a message."""
 
     topic: str
     queue: str
@@ -116,25 +116,25 @@ class Destination:
     """Headers to add, such as the destination names a transmission queue carries."""
     limits: QueueLimits = UNLIMITED
     is_arrival: bool = False
-    """Whether the message is then on the queue of IBM MQ that it is for, and not on its way."""
+    """Whether the message then is on its final queue of IBM MQ, not on the way to it."""
     stream: Stream | None = None
     is_choice: bool = False
     """Whether another seed may lead to another instance of a cluster queue."""
     binds_groups: bool = False
-    """Whether the messages of one group are to go to one instance."""
+    """Whether the messages of one group go to the same instance."""
     persistence: int = 0
-    """MQPER value of a message that leaves its persistence to the queue."""
+    """MQPER value of a message that uses the queue's default."""
     priority: int = 0
-    """MQPRI value of a message that leaves its priority to the queue."""
+    """MQPRI value of a message that uses the queue's default."""
     cap_expiry: int | None = None
     """Longest Expiry that the message may have, in tenths of a second; None for no limit."""
     publication: Publication | None = None
-    """The copies to make, if the names lead to a topic. The destination itself is the intake of the
-    manager, which publishes what comes to it by these names."""
+    """The copies to make, if the names resolve to a topic. The destination itself is then the
+    intake of the manager, which publishes messages with these names."""
     discovered: tuple[Discovered, ...] = ()
-    """Remote definitions that came into being on the way, and last."""
+    """Remote definitions that were discovered, which are permanent."""
     expiry: int | None = None
-    """Milliseconds after which a message without an expiry of its own is late; None for never."""
+    """Milliseconds after which a message without an expiry expires; None for never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,30 +146,30 @@ class Refusal:
     detail: str
     """One sentence for users: the name or object, and the error."""
     is_kept: bool = False
-    """Whether the message stays where it is, and becomes no dead letter."""
+    """Whether the message stays where it is instead of becoming a dead letter."""
 
 
 class Resolver(Protocol):
-    """Turns the two names of a put into its destination."""
+    """Resolves the two names of a put to a destination."""
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
-        """Resolve names only; callers remember the answer per pair of names.
+        """Resolve names only; callers cache the result by pair of names.
 
         Args:
             queue: Name of the queue.
             queue_manager: Name of the queue manager; empty for the local one.
-            seed: Decides among equal instances of a cluster queue.
+            seed: Determines the choice among equal instances of a cluster queue.
         """
 
 
 def check_limits(
     limits: QueueLimits, length: int, depth: int | None, persistence: int
 ) -> Refusal | None:
-    """Why a message cannot be put on a queue whose names resolved; None if it can.
+    """Why a message cannot be put to a queue whose names resolved; None if it can.
 
     The order is ours, as the vendor documents none: what depends on definitions alone, then the
-    message, then the moment. A message that exactly meets a limit on length passes; a queue whose
-    depth has reached its limit is full (resolution specification B.5, B.6).
+    message, then the moment. A message of exactly the maximum length passes; a queue whose depth
+    has reached its limit is full.
 
     Args:
         limits: Limits of the destination.
@@ -181,7 +181,8 @@ def check_limits(
         return Refusal(Reason.PUT_INHIBITED, "puts are disabled on the path to the queue")
     if limits.temporary and persistence == PERSISTENT:
         return Refusal(
-            Reason.PERSISTENT_NOT_ALLOWED, "a temporary dynamic queue takes no persistent message"
+            Reason.PERSISTENT_NOT_ALLOWED,
+            "a temporary dynamic queue accepts no persistent messages",
         )
     if limits.max_message_length is not None and length > limits.max_message_length:
         return Refusal(

@@ -1,10 +1,9 @@
-"""Receiving queue managers: each takes what one topic holds, and puts it.
+"""Receiving queue managers, which put the messages of one topic each.
 
 Every topic that the job reads has one ``ReceivingQueueManager``. For an intake it is the queue
 manager to which the application is connected; for a transmission queue it is the receiving end of
-the channel, which opens the queue as an application that fills both names (resolution specification
-B.8, B.11); in MQ Everyplace it is the manager at the end of the connection, or the one that pulls
-(A.4).
+the channel, which opens the queue like an application that sets both names; in MQ Everyplace it is
+the manager at the end of the connection, or the one that pulls.
 """
 
 from __future__ import annotations
@@ -43,31 +42,31 @@ _REASONS: Final = {
     Failure.QUEUE_FULL: Reason.Q_FULL,
     Failure.RULE_VETO: Reason.PUT_INHIBITED,
 }
-"""The reason codes closest to failures of MQ Everyplace, which have no numbers; else 2087."""
+"""The closest reason codes for failures of MQ Everyplace, which have no numbers; else 2087."""
 
 
 class ReceivingQueueManager(Protocol):
-    """Puts the messages of one topic, and knows where a message goes that cannot be put."""
+    """Puts the messages of one topic, and determines where undeliverable ones go."""
 
     queue_manager: str
-    """The manager on which the puts are made."""
+    """The manager that makes the puts."""
     dead_letters: Destination | Refusal
-    """Where messages go that cannot be put, or why there is no such place."""
+    """Its dead-letter queue, or why there is none."""
     dead_letter_form: str
     """``binary`` or ``headers``."""
     keeps_refused: bool
-    """Whether a refused message stays where it waits, whatever refuses it."""
+    """Whether a refused message stays where it waits, whatever the reason."""
     takes_puts: bool
-    """Whether applications of IBM MQ put here, so that MQPUT completes their messages."""
+    """Whether IBM MQ applications put here, so that MQPUT completes their messages."""
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
-        """See ``Resolver.resolve``; the names are those that came with the message."""
+        """See ``Resolver.resolve``; the names are those of the message."""
 
     def reply_to(self, names: Names) -> Names:
-        """The reply-to names of a message as they travel on from here."""
+        """The reply-to names of a message as it travels on."""
 
     def is_lost(self, persistence: int) -> bool:
-        """Whether a message that can be put nowhere, not even as a dead letter, is discarded."""
+        """Whether an undeliverable message without a dead-letter queue is discarded."""
 
 
 def receiving_queue_managers(
@@ -76,9 +75,9 @@ def receiving_queue_managers(
     *,
     stopped: frozenset[tuple[str, str]] = frozenset(),
 ) -> Mapping[str, MqReceivingQueueManager | MqeReceivingQueueManager]:
-    """The receiver of each topic of ``sources`` that is read, by its name.
+    """The receiver of each topic in ``sources`` that is read, by topic name.
 
-    ``stopped`` are connections of MQ Everyplace that carry no put now: manager and name.
+    ``stopped`` are stopped connections of MQ Everyplace: manager and name.
     """
     network = topology.mqe
     resolver = MqeResolver(network, rules=load_rules(network)[0]) if network else None
@@ -97,7 +96,7 @@ def resolver_of(
     *,
     stopped: frozenset[tuple[str, str]] = frozenset(),
 ) -> Resolver:
-    """Resolves puts that are made on one manager; raises ``KeyError`` if there is none.
+    """Resolves puts on one manager; raises ``KeyError`` if it does not exist.
 
     ``stopped`` is as for ``receiving_queue_managers``.
     """
@@ -132,7 +131,7 @@ def _on_queue(
 
 
 class MqReceivingQueueManager:
-    """A queue manager of kind ``mq`` as it takes an application's puts, or a channel's messages."""
+    """A queue manager of kind ``mq`` that receives puts or a channel's messages."""
 
     def __init__(self, topology: Topology, source: QueueTopic) -> None:
         network, bindings = topology.mq, topology.bindings
@@ -153,7 +152,7 @@ class MqReceivingQueueManager:
         )
 
     def opened(self, *, queue: str, queue_manager: str, seed: int = 0) -> Resolution:
-        """The open with which a message is put, step by step; arguments as for ``resolve``."""
+        """The open of a message's put, step by step; arguments as for ``resolve``."""
         return self._resolver.open(
             job_request(queue, queue_manager, seed=seed, from_cluster_channel=self._is_of_cluster)
         )
@@ -187,7 +186,7 @@ class MqReceivingQueueManager:
 
 
 def _limits_in_mq(queue: Queue | None, manager: QueueManager) -> QueueLimits:
-    """What a put to a queue has to pass on its manager; without a local queue none passes."""
+    """The limits of a put to a queue on its manager; only for a local queue."""
     if not isinstance(queue, LocalQueue):
         return QueueLimits(put_enabled=False)
     return QueueLimits(
@@ -209,7 +208,7 @@ def _link(network: Network, source: QueueTopic) -> Link:
 
 
 class MqeReceivingQueueManager:
-    """A queue manager of kind ``mqe`` as it takes puts, or as its store is emptied."""
+    """A queue manager of kind ``mqe`` that receives puts, or whose store is emptied."""
 
     def __init__(
         self,
@@ -219,7 +218,7 @@ class MqeReceivingQueueManager:
         stopped: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
         self._resolver = resolver
-        # What a store sends has passed its own connections: they hold it, or a trigger freed it.
+        # A store's messages have passed its own connections, which hold them unless triggered.
         self._conditions = Conditions(down=stopped - {source.channel, *source.via})
         self._network = topology.mq
         self._bindings = bindings = topology.bindings
@@ -230,7 +229,7 @@ class MqeReceivingQueueManager:
         manager = resolver.network.queue_manager(source.queue_manager)
         queues = manager.queues if manager else ()
         self._store = next((queue for queue in queues if _stores_for(queue, source)), None)
-        # What a store cannot pass on stays there (reading O3); what is pulled is the puller's.
+        # What a store cannot pass on stays there (reading O3); a pulled message is the puller's.
         self.keeps_refused = self._store is not None and not source.is_pulled
         self.dead_letters = self._dead_letters()
 
@@ -260,7 +259,7 @@ class MqeReceivingQueueManager:
         queue_manager: str,
         seed: int = 0,  # noqa: ARG002 - as above
     ) -> MqeResolution:
-        """The resolution with which a message is put or passed on, step by step."""
+        """The resolution of a message's put or transmission, step by step."""
         names, conditions = Names(queue=queue, queue_manager=queue_manager), self._conditions
         if self._store is None:
             return self._resolver.resolve(self.queue_manager, names, conditions=conditions)
@@ -272,7 +271,7 @@ class MqeReceivingQueueManager:
     def _destination(self, end: End, names: Names) -> Destination | Refusal:
         match end:
             case Delivered(dead_letter=True):
-                detail = f"no queue of {self._source.to} takes a message for {names}"
+                detail = f"no queue of {self._source.to} accepts a message for {names}"
                 return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
             case Delivered():
                 return self._delivery_destination(end)

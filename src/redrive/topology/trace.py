@@ -1,8 +1,8 @@
 """Resolutions for display: every step, for queue managers of all kinds.
 
-``explain`` tells the steps of one put that the job makes, ``trace_open`` resolves the names of an
-application's open, and ``trace_moves`` follows what MQ Everyplace stored over moves that a person
-names. What the job does with the message is in ``redrive.engine.walk``.
+``explain`` lists the steps of one put by the job, ``trace_open`` resolves the names of an
+application's open, and ``trace_moves`` follows a stored message of MQ Everyplace over given moves.
+``redrive.engine.walk`` has what the job does with the message.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TraceStep:
     """Row of the table (``R8``) or step of the procedure (``exact``)."""
     what: str
     definition: str = ""
-    """The definition, as its kind of queue manager writes it; empty if none was used."""
+    """The definition, in the queue manager's own words; empty if none was used."""
     location: str = ""
     before: str = ""
     """Names before, as ``queue@manager``."""
@@ -46,31 +46,31 @@ class TraceStep:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What one queue manager did."""
+    """The part of a trace at one queue manager."""
 
     queue_manager: str
     names: str
     """Names with which the message arrived, as ``queue@manager``."""
     steps: tuple[TraceStep, ...]
     decision: str = ""
-    """What the job does with the message then; empty if it goes on at once, or for an open."""
+    """What the job then does with the message; empty if it continues at once, or for an open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Why a put ends badly."""
+    """Why a put fails."""
 
     code: int | None = None
     name: str = ""
     detail: str = ""
     location: str = ""
-    """File and line of the definition to look at, as far as one can be named."""
+    """File and line of the definition to check, if any."""
     advice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caused:
-    """One more message that a put causes."""
+    """A further message that a put causes."""
 
     what: str
     """``a copy (STREAMQ)``, ``a report of arrival``."""
@@ -79,7 +79,7 @@ class Caused:
     """Queue and manager where it is; empty if nowhere."""
     topic: str = ""
     detail: str = ""
-    """Why it is not where it was to go."""
+    """Why it did not reach its queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,28 +89,28 @@ class ResolutionTrace:
     visits: tuple[Visit, ...]
     end: str
     is_good: bool
-    """Whether the message gets where it was meant to go, or the open succeeds."""
+    """Whether the message reaches its queue, or the open succeeds."""
     final: str = ""
     """Queue and manager where the message is, as ``queue@manager``; empty if nowhere."""
     topic: str = ""
     """Kafka topic of that queue; empty if there is none."""
     problem: Problem | None = None
     caused: tuple[Caused, ...] = ()
-    """What is put besides: copies and reports."""
+    """Further puts: copies and reports."""
     assumed: tuple[str, ...] = ()
-    """What was taken for granted of the cluster, in sentences."""
+    """Assumptions about the cluster, as sentences."""
     moves: tuple[str, ...] = ()
-    """What lets a stored message of MQ Everyplace go on: ``push``, ``pull``, ``trigger``."""
+    """How a stored message of MQ Everyplace can move: ``push``, ``pull``, ``trigger``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The steps of one put that a receiving queue manager makes."""
+    """The steps of one put by a receiving queue manager."""
 
     visits: tuple[Visit, ...]
-    """The managers that its names reach at once."""
+    """The managers that its names reach directly."""
     failure: str = ""
-    """The failure, where the product has a name instead of a number."""
+    """The failure, if the product has a name instead of a number."""
     location: str = ""
     advice: str = ""
 
@@ -202,9 +202,9 @@ def _mq_step(step: MqStep) -> TraceStep:
 def trace_moves(
     topology: Topology, at: str, names: Names, *, length: int, moves: Sequence[str]
 ) -> ResolutionTrace:
-    """Follow a put of so many bytes in MQ Everyplace over moves of stored messages.
+    """Follow a put of ``length`` bytes in MQ Everyplace over moves of stored messages.
 
-    ``moves`` are what happens to the message once it is stored, in order; some of ``MOVES``.
+    ``moves`` are the moves of the stored message in order, from ``MOVES``.
 
     Raises:
         KeyError: No network of MQ Everyplace has a manager ``at``.
@@ -240,7 +240,7 @@ def _follow_move(
 
 
 def _visits(resolution: MqeResolution, at: str, names: Names) -> tuple[Visit, ...]:
-    """One visit for each manager that the steps name; at least that of the put."""
+    """One visit for each manager of the steps, at least that of the put."""
     grouped = groupby(resolution.steps, key=lambda one: one.queue_manager)
     visits = [
         Visit(manager, str(found[0].before), tuple(map(_mqe_step, found)))

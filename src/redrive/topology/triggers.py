@@ -1,7 +1,7 @@
-"""Triggers of a topology: which topics belong to queues with TRIGGER, and what a put there causes.
+"""Triggers of a topology: the topics of queues with TRIGGER, and what a put to them causes.
 
-A record that the job writes to the topic of such a queue is a put, whatever it was before: a
-message, a report, a copy, a dead letter, or what a rules table puts.
+Every record that the job writes to the topic of such a queue is a put: a message, a report, a copy,
+a dead letter, or the put of a rule.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from redrive.topology.receiving import BINARY, MqReceivingQueueManager
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """What puts on one queue cause."""
+    """What puts to one queue cause."""
 
     queue: str
     queue_manager: str
@@ -34,12 +34,12 @@ class Trigger:
     """The body of the trigger message, an MQTM."""
     initiation_queue: Destination
     dead_letters: Destination | Refusal
-    """Where a trigger message goes that the initiation queue refuses."""
+    """The destination of a trigger message that the initiation queue refuses."""
     dead_letter_form: Form
     lowest_priority: int
     """The lowest priority of messages that cause one (TRIGMPRI)."""
     depth: int
-    """The depth that a put has to reach: 1 for FIRST, TRIGDPTH for DEPTH, 0 for EVERY."""
+    """The depth that a put must reach: 1 for FIRST, TRIGDPTH for DEPTH, 0 for EVERY."""
     consumer_group: str
     """The consumer group whose lag is the depth; empty for EVERY, which needs none."""
 
@@ -64,7 +64,7 @@ def triggers_of(topology: Topology) -> Mapping[str, Trigger]:
 def _trigger(
     topology: Topology, receiver: MqReceivingQueueManager, queue: LocalQueue
 ) -> Trigger | None:
-    """The trigger of a queue; None if its depth is needed and nothing says it."""
+    """The trigger of a queue; None if its depth is needed and unknown."""
     name = receiver.queue_manager
     manager = topology.mq.queue_managers[name]
     holder = manager.holder_of(queue.name)

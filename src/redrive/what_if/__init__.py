@@ -1,6 +1,6 @@
-"""``redrive plan``: what another rules table would do with the messages that there are.
+"""``redrive plan``: what another rules table would do with the existing messages.
 
-Both tables are tried on every message by the code that decides in the job; nothing is written.
+Both tables are tried on every message by the job's own decision code; nothing is written.
 """
 
 from __future__ import annotations

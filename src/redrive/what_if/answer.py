@@ -13,11 +13,11 @@ from redrive.what_if.equal_messages import Disposition
 
 
 class Loss(IntEnum):
-    """Whether a change throws away a message that was kept; the worst first."""
+    """Whether a change discards a message that was kept; the worst first."""
 
     AT_ONCE = 0
     IN_THE_END = 1
-    """Once every attempt before has failed."""
+    """Once all earlier attempts have failed."""
     NONE = 2
 
 
@@ -27,7 +27,7 @@ class Cell(NamedTuple):
     old: Disposition
     new: Disposition
     is_changed: bool
-    """Whether anything becomes different for them, now or after failed attempts."""
+    """Whether anything changes for them, now or after failed attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,18 +35,18 @@ class Sample:
     """One message of a kind of change."""
 
     message: str
-    """Its identity; of history, that of one of the messages that are alike."""
+    """Its identity; for history, that of one of several equal messages."""
     fields: Mapping[str, str | int]
-    """What rules look at."""
+    """The match fields."""
     old: str
     new: str
     because: Sequence[str]
-    """Why the new table does something else, line by line."""
+    """Why the new table differs, line by line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Messages for which the same two rules decide, and something becomes different."""
+    """Messages with the same two deciding rules, for which something changes."""
 
     old: Disposition
     old_line: int
@@ -59,7 +59,7 @@ class Change:
 
 
 class RuleCount(NamedTuple):
-    """To how many messages one rule applies next."""
+    """The number of messages that one rule applies to next."""
 
     rule: str
     """Its text in one line."""
@@ -71,7 +71,7 @@ class RuleCount(NamedTuple):
 
 
 class TargetCount(NamedTuple):
-    """How many messages are put on one queue next."""
+    """The number of messages put to one queue next."""
 
     disposition: Disposition
     target: Names
@@ -81,7 +81,7 @@ class TargetCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Puts of the new table that would fail at this moment."""
+    """Puts of the new table that would fail now."""
 
     target: Names
     reason: int
@@ -91,7 +91,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """What becomes different if one table takes the place of another."""
+    """What changes if one table replaces another."""
 
     handler: str
     old_name: str
@@ -99,7 +99,7 @@ class WhatIf:
     new_name: str
     new_hash: str
     messages: Mapping[str, int]
-    """How many were looked at, by where they wait."""
+    """The number of messages, by where they wait."""
     matrix: Mapping[Cell, int]
     changes: Sequence[Change]
     """New discards first, then the most frequent."""
@@ -110,28 +110,28 @@ class WhatIf:
     """Line and text of the new table's rules that match none of the messages."""
     control: Sequence[ControlChange]
     schemes: Sequence[str]
-    """Names of schemes of dead letters that the settings define otherwise, or do not define."""
+    """Names of dead-letter schemes that differ or are missing in the settings."""
     seconds: float
-    """How long reading and deciding took."""
+    """Seconds for reading and deciding."""
     notes: Sequence[str]
-    """What was not taken into account, and why."""
+    """What was left out, and why."""
 
     @property
     def total(self) -> int:
-        """Messages that were looked at."""
+        """The number of messages tried."""
         return sum(self.messages.values())
 
     @property
     def changed(self) -> int:
-        """Messages for which something becomes different."""
+        """The number of messages for which something changes."""
         return sum(count for cell, count in self.matrix.items() if cell.is_changed)
 
     def lost(self, loss: Loss) -> int:
-        """Messages that were kept and are thrown away."""
+        """The number of kept messages that would be discarded."""
         return sum(change.count for change in self.changes if change.loss is loss)
 
     def dispositions(self, *, new: bool) -> dict[Disposition, int]:
-        """Messages by what a table does with them next."""
+        """The number of messages by what a table does with them next."""
         found = dict.fromkeys(Disposition, 0)
         for cell, count in self.matrix.items():
             found[cell.new if new else cell.old] += count

@@ -1,4 +1,4 @@
-"""The answer as a document of plain values, for programs and for the page."""
+"""The answer as plain values, for programs and for the page."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def document_of(answer: WhatIf) -> dict[str, Any]:
 
 
 def document_of_table(answer: WhatIf) -> dict[str, Any]:
-    """The results that the messages would have, if both tables of the answer are the job's."""
+    """The results of the messages, if both tables of the answer are the job's."""
     whole = document_of(answer)
     return {
         "handler": answer.handler,

@@ -1,7 +1,7 @@
-"""Decisions of a table about many messages, most of them equal; nothing is written.
+"""Decisions of a table about many mostly equal messages; nothing is written.
 
-A trial reads and decides by the engine, as the job does. What it adds is speed: messages of one
-profile with the same earlier attempts are decided once for all of them.
+A trial reads and decides by the engine, as the job does. It adds speed: messages of one profile
+with the same earlier attempts are decided once.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from redrive.rules.analysis import decide as course_of
 from redrive.topology.names import NO_NAMES, Names
 
 _STATE: Final = (own.TABLE, own.FAILURES, own.FAILED_RULES, own.HOPS)
-"""What a record says of earlier attempts, beside that it is in quarantine."""
+"""A record's fields about earlier attempts, except quarantine."""
 _ANY: Final = 1 << 62
-"""A size or a time that nothing reaches."""
+"""A size or time above all real ones."""
 _NO_ROOM: Final = -1
-"""A size that every value is above."""
+"""A size below all real ones."""
 _STAYS: Final = Course((), discarded=False)
 _REMEMBERED: Final = 50_000
-"""Decisions that a trial remembers at most."""
+"""Maximum decisions that a trial caches."""
 
 
 class Disposition(StrEnum):
@@ -49,7 +49,7 @@ class Disposition(StrEnum):
     IGNORE = "IGNORE"
     QUARANTINE = "QUARANTINE"
     REMAINS = "REMAINS"
-    """No rule applies: none matches, or each that does has been tried as often as it says."""
+    """No rule applies: none matches, or all attempts of those that do are used up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,33 +60,33 @@ class Verdict:
     line: int = 0
     """Line of the rule; 0 if none applies."""
     target: Names = NO_NAMES
-    """Where it is put, in names."""
+    """The names that it is put to."""
     course: Course = _STAYS
-    """Its further results, as long as every attempt fails."""
+    """Its further results, if every attempt fails."""
     reason: int = 0
-    """Why the attempt would fail at this moment; 0 if nothing speaks against it."""
+    """Why the attempt would fail now; 0 if it would not."""
     detail: str = ""
-    """The same in words; without a rule, why none applies."""
+    """The reason as text; without a rule, why none applies."""
 
 
 _StateKey: TypeAlias = tuple[bytes | None, bytes | None, bytes | None, bytes | None, bool]
-"""What ``_STATE`` says, and whether the record is in quarantine."""
+"""The values of ``_STATE``, and whether the record is in quarantine."""
 
 
 class BatchDecisions(NamedTuple):
     """Results of some records."""
 
     decisions: Sequence[Decision]
-    """Of all records that the trial has seen."""
+    """Those of all records of the trial."""
     codes: npt.NDArray[np.int64]
     """For each record an index into the decisions."""
 
 
 class _Kind(NamedTuple):
-    """The result of equal dead letters, and the bounds within which it holds."""
+    """The result of equal dead letters, and the limits within which it applies."""
 
     code: int
-    """Index of their decision in the trial's."""
+    """Index of their decision in the trial."""
     room: int = _ANY
     """Bytes of the longest value; ``_NO_ROOM`` if each needs its own decision."""
     earliest: int = -_ANY
@@ -95,10 +95,10 @@ class _Kind(NamedTuple):
 
 
 class _RecordState(NamedTuple):
-    """What decisions about records depend on besides their profiles."""
+    """What decisions about records depend on besides profiles."""
 
     states: Sequence[OwnHeaders]
-    """What records say of earlier attempts; without identity, origin and timestamp."""
+    """Records' fields about earlier attempts, without identity, origin and timestamp."""
     codes: npt.NDArray[np.int64]
     """For each record an index into the states."""
     timestamps: npt.NDArray[np.int64]
@@ -109,7 +109,7 @@ class _RecordState(NamedTuple):
 
 
 class SharedDecoder(DeadLetterDecoder):
-    """A decoder for several trials of the same records, which reads them once."""
+    """A decoder for several trials of the same records, which it decodes once."""
 
     _last: tuple[Records, tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]] | None = None
     _state: tuple[Records, _RecordState] | None = None
@@ -157,9 +157,9 @@ class SharedDecoder(DeadLetterDecoder):
 
 
 def _own_columns(records: Records) -> tuple[list[Sequence[bytes | None]], Sequence[bool]]:
-    """What records say of earlier attempts, time and rounds, and whether they are in quarantine.
+    """Earlier attempts, times and rounds of records, and whether they are in quarantine.
 
-    Of a repeated header the last counts.
+    The last of repeated headers counts.
     """
     grid, names = records.grid, (*_STATE, own.TIMESTAMP, own.ROUNDS)
     if grid is None:
@@ -177,7 +177,7 @@ def _own_columns(records: Records) -> tuple[list[Sequence[bytes | None]], Sequen
 
 
 class Trial:
-    """Decides by one table about records of one kind of source, part by part."""
+    """Decides records of one kind of source by one table, part by part."""
 
     def __init__(self, decider: RulesDecider, decoder: SharedDecoder, facts: SliceContext) -> None:
         self._decider = decider
@@ -191,14 +191,14 @@ class Trial:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is remembered that another trial should go on."""
+        """Whether the cache is so large that another trial should continue."""
         return len(self._decisions) > _REMEMBERED
 
     def decided(self, part: PartitionRecords) -> BatchDecisions:
         """The result of each record, in order.
 
-        What the cluster has to be asked for is left behind as questions, as in an attempt; after
-        the answers another trial has to be made.
+        Missing facts about the cluster are left as questions, as in an attempt; after the answers a
+        new trial is needed.
         """
         self._source.load(part, 0)
         if self._decider.profiles.is_varied:
@@ -218,7 +218,7 @@ class Trial:
         return BatchDecisions(self._decisions, codes)
 
     def _kinds_of(self, part: PartitionRecords) -> tuple[list[_Kind], npt.NDArray[np.int64]]:
-        """The kinds that there are among some records, and for each record an index into them."""
+        """The kinds of some records, and for each record an index into them."""
         codes, profiles = self._decoder.decode(part.records)
         if profiles is not self._kinds_are_of:  # the decoder has begun another list
             self._kinds, self._kinds_are_of = {}, profiles
@@ -235,7 +235,7 @@ class Trial:
         return kinds, of_row
 
     def _kind(self, part: PartitionRecords, profile: DeadLetterProfile, state: OwnHeaders) -> _Kind:
-        # Which row does not matter: a trial sets all copies free, or none.
+        # Any row will do: a trial releases all copies, or none.
         is_fresh = part.kind is SourceKind.DEAD_LETTERS
         attempts = NO_ATTEMPTS if is_fresh else part.attempts(0, state)
         decision = self.decide_profile(profile, attempts, state.hops)
@@ -245,7 +245,7 @@ class Trial:
         if bounds is None:
             return _Kind(self._code_of(decision), _NO_ROOM)
         room, earliest, latest = bounds
-        # What comes near the limit is looked at closely, as headers count too.
+        # Sizes near the limit are checked individually, as headers count too.
         return _Kind(self._code_of(decision), room // 2, max(earliest, -_ANY), min(latest, _ANY))
 
     def decide_profile(
@@ -268,7 +268,7 @@ class Trial:
         return code
 
     def fields_of(self, row: int) -> dict[str, FieldValue]:
-        """Everything of a record that the patterns of the table look at."""
+        """All fields of a record that the table's patterns use."""
         return self._decider.profiles.fields_of(self._source.read(row)[0], self._facts.now)
 
     def identity_of(self, row: int) -> str:
@@ -277,7 +277,7 @@ class Trial:
 
 
 def verdict_of(decider: RulesDecider, decision: Decision) -> Verdict:
-    """The part of a decision that matters when tables are compared."""
+    """The part of a decision that is compared between tables."""
     course, rule = _course(decider, decision), decision.rule
     if rule is None:
         return Verdict(

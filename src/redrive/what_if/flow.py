@@ -1,4 +1,4 @@
-"""Two pictures of the answer as SVG: what flows from action to action, and what goes where."""
+"""Two charts of the answer as SVG: flows between actions, and messages by target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redrive.printable import printable, shortened
 from redrive.what_if.answer import TargetCount, WhatIf
 from redrive.what_if.equal_messages import Disposition
 
-# Colours that people who see few colours can tell apart (Okabe and Ito).
+# Colours that colour-blind people can distinguish (Okabe and Ito).
 _COLOURS: Final[Mapping[Disposition, str]] = {
     Disposition.DISCARD: "#d55e00",
     Disposition.RETRY: "#0072b2",
@@ -24,13 +24,13 @@ _WIDTH: Final = 760
 _HEIGHT: Final = 320
 """Pixels of all messages together."""
 _TOP: Final = 30.0
-"""Pixels above them for words."""
+"""Pixels above them for text."""
 _SIDE: Final = 190
-"""Pixels at both sides for words."""
+"""Pixels at both sides for text."""
 _BAR: Final = 18
 _GAP: Final = 14
 _LEAST: Final = 1.5
-"""Pixels of a band, so that one message in a million is seen."""
+"""Minimum pixels of a band, so that one message in a million is visible."""
 _ROWS: Final = 15
 _ROW: Final = 34
 _NAME: Final = 38
@@ -38,7 +38,7 @@ _NAME: Final = 38
 
 
 def escaped(text: str) -> str:
-    """A text for HTML: markup and control characters are shown and do nothing."""
+    """A text for HTML: markup and control characters are shown without effect."""
     return html.escape(printable(text))
 
 
@@ -60,7 +60,7 @@ def flow(answer: WhatIf) -> str:
 
 
 def targets(rows: Sequence[TargetCount]) -> str:
-    """Two bars for each target: how many messages go there under the old and the new table."""
+    """Two bars for each target: its messages under the old and the new table."""
     shown = rows[:_ROWS]
     most = max((max(it.old, it.new) for it in shown), default=1) or 1
     parts = []
@@ -92,7 +92,7 @@ def _height(count: int, total: int) -> float:
 
 
 def _stacked(dispositions: Mapping[Disposition, int], total: int) -> dict[Disposition, float]:
-    """The upper edge of each action that there is."""
+    """The upper edge of each existing action."""
     tops, y = {}, _TOP
     for disposition, count in dispositions.items():
         if count:

@@ -1,4 +1,4 @@
-"""The answer as one HTML page: no script, and nothing that is fetched from elsewhere."""
+"""The answer as one HTML page without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redrive.what_if.document import document_of
 from redrive.what_if.flow import escaped, flow, targets
 
 _ROWS: Final = 500
-"""Rows of a table; the whole is in the JSON."""
+"""Maximum rows of a table; the JSON has all."""
 
 _NUMBER: Final = ' class="number"'
 
@@ -63,8 +63,8 @@ def _head(document: Mapping[str, Any], now: datetime) -> Iterator[str]:
     yield f'<p class="quiet">Asked {clock(now)[:-4]} UTC.</p><dl>'
     for name in ("old", "new"):
         table = document[name]
-        told = f"{escaped(table['name'])} <code>{table['hash'][:16]}</code>"
-        yield f"<dt>{name} table</dt><dd>{told}</dd>"
+        text = f"{escaped(table['name'])} <code>{table['hash'][:16]}</code>"
+        yield f"<dt>{name} table</dt><dd>{text}</dd>"
     yield "</dl>"
     counted = dict(document["messages"])
     if len(counted) == len(("one source", "total")):
@@ -77,12 +77,12 @@ def _head(document: Mapping[str, Any], now: datetime) -> Iterator[str]:
     lost, later = document["newly_discarded"], document["newly_discarded_in_the_end"]
     if lost or later:
         yield (
-            '<section class="loss"><p><strong>Messages that were kept are thrown away:'
-            f" {lost:,} at once, {later:,} if every attempt before fails.</strong></p></section>"
+            '<section class="loss"><p><strong>Messages that were kept are discarded:'
+            f" {lost:,} at once, {later:,} if all earlier attempts fail.</strong></p></section>"
         )
     yield _items(
         [f"{it['keyword']}: {it['old']} becomes {it['new']}" for it in document["control"]]
-        + [f"[schemes.{name}] of the settings is another one" for name in document["schemes"]]
+        + [f"[schemes.{name}] of the settings differs" for name in document["schemes"]]
         + list(document["notes"])
     )
 

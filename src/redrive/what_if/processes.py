@@ -1,6 +1,6 @@
-"""Processes that share the messages of a question, each with partitions of its own.
+"""Processes that share the messages of a question, each with its own partitions.
 
-A process reads, decides and counts by itself, and sends only what it counted: what passes between
+A process reads, decides and counts by itself, and sends only its counts, so the data between
 processes does not grow with the messages.
 """
 
@@ -17,26 +17,26 @@ from redrive.kafka.deadline import CLOSE
 from redrive.what_if.totals import Totals
 
 Share: TypeAlias = Callable[[Callable[[int], None]], Totals]
-"""Tries the tables on a share of the messages, tells how many offsets it read meanwhile, and what
-it counted. It goes to another process, so it can be pickled."""
+"""Tries the tables on a share of the messages, reports how many offsets it read, and returns its
+counts. It goes to another process, so it can be pickled."""
 
 
 class ShareProcesses:
-    """One process for each share but one's own; use it in a ``with`` statement."""
+    """One process for each share except the caller's own; use it in a ``with`` statement."""
 
     def __init__(self, shares: Sequence[Share], advance: Callable[[int], None]) -> None:
-        """Start them; ``advance`` gets the number of offsets read since the last time."""
+        """Start them; ``advance`` is called with the number of offsets read since the last call."""
         self._advance = advance
         self._processes = [_ShareProcess(share) for share in shares]
 
     def advance(self, number: int) -> None:
-        """Reports progress, that of the processes too; raises ``RedriveError`` if one failed."""
+        """Report progress, including the processes'; raises ``RedriveError`` if one failed."""
         self._advance(number)
         for one in self._processes:
             one.look(self._advance, wait=False)
 
     def totals(self) -> Totals:
-        """The counts of all processes at their end; raises ``RedriveError`` if one failed."""
+        """The final counts of all processes; raises ``RedriveError`` if one failed."""
         totals = Totals()
         for one in self._processes:
             totals.add(one.look(self._advance, wait=True))
@@ -52,7 +52,7 @@ class ShareProcesses:
 
 class _ShareProcess:
     def __init__(self, share: Share) -> None:
-        # A fork would take over the threads and locks of Kafka's client in the middle of something.
+        # A fork would copy the threads and locks of Kafka's client in an inconsistent state.
         context = multiprocessing.get_context("spawn")
         self._connection, there = context.Pipe(duplex=False)
         self._process = context.Process(target=_work, args=(share, there), daemon=True)
@@ -61,7 +61,7 @@ class _ShareProcess:
         self._totals: Totals | None = None
 
     def look(self, advance: Callable[[int], None], *, wait: bool) -> Totals:
-        """The counts of the process, empty unless it is done; with ``wait`` it is."""
+        """The counts of the process, empty until it is done; ``wait`` waits for that."""
         while self._totals is None and (wait or self._connection.poll()):
             try:
                 found = self._connection.recv()
@@ -69,7 +69,7 @@ class _ShareProcess:
                 self._process.join(CLOSE)
                 raise EnvironmentFault(
                     f"a process that tried tables ended with {self._process.exitcode}",
-                    hint="what it said stands above; another process may have taken the memory",
+                    hint="see its output above; it may have run out of memory",
                 ) from error
             if isinstance(found, RedriveError):
                 raise found

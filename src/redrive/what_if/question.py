@@ -36,25 +36,25 @@ from redrive.what_if.tally import Tally
 from redrive.what_if.totals import Totals
 
 _MANY: Final = 200_000
-"""Offsets from which on it is worth while to start another process."""
+"""Offsets that justify another process."""
 _LARGE: Final = 4 * 1024**3
-"""Bytes of a ledger from which on Spark reads it: some hundred million outcomes."""
+"""Bytes of a ledger above which Spark reads it: some hundred million outcomes."""
 _KNOWN_OF_A_DIALECT: Final = frozenset({"SCHEME", *PATTERN_KEYWORDS})
-"""Fields that the ledger keeps."""
+"""Fields in the ledger."""
 _ENRICHED: Final = (
-    "the enrichment function of the settings is not applied: rules see the messages as they came"
+    "the enrichment function of the settings is not applied: rules see the original messages"
 )
 _AS_READ: Final = (
-    "the ledger has dead letters as they were read: what other [schemes] make of them is not known"
+    "the ledger has dead letters as they were read: the effect of changed [schemes] is unknown"
 )
 _ONE_BY_ONE: Final = (
-    "ORDER(KEY) is left out: each message is tried as if no earlier one of its key waited"
+    "ORDER(KEY) is ignored: each message is tried as if no earlier one of its key waited"
 )
-_UNCHECKED: Final = "the broker can't be reached: whether targets exist and take puts is not known"
+_UNCHECKED: Final = "the broker cannot be reached: whether targets exist and accept puts is unknown"
 
 
 def _no_progress(_: int) -> None:
-    """Progress that nobody shows."""
+    """Ignores progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +74,12 @@ class Question:
     """Whether Spark reads history; None: where the ledger is larger than one process should
     read."""
     processes: int = 1
-    """How many processes may share the work, if there is enough of it. More than one start the
-    main module of the program again, as ``multiprocessing`` does where it spawns."""
+    """How many processes may share the work, if there is enough. With more than one, the program's
+    main module is imported again, as ``multiprocessing`` does when it spawns."""
     begun: Callable[[int], None] = field(default=_no_progress)
-    """Told how much there is to read."""
+    """Called with the amount to read."""
     advance: Callable[[int], None] = field(default=_no_progress)
-    """Told how much was read since the last time."""
+    """Called with the amount read since the last call."""
 
     def configuration(self, job: JobConfiguration) -> HandlerConfiguration:
         """The handler in one of the jobs."""
@@ -88,12 +88,12 @@ class Question:
 
 
 def ask(question: Question) -> WhatIf:
-    """Tries both tables on the messages.
+    """Try both tables on the messages.
 
     Raises:
-        UsageError: A table asks for what the ledger does not keep, over history.
-        EnvironmentFault: The cluster can't be reached, or the ledger can't be read.
-        TransientFault: The broker gave no answer in time.
+        UsageError: Over history, a table needs fields that the ledger does not have.
+        EnvironmentFault: The cluster cannot be reached, or the ledger cannot be read.
+        TransientFault: The broker did not answer in time.
     """
     begun = time.monotonic()
     _check_same_queue(question)
@@ -118,7 +118,7 @@ def ask(question: Question) -> WhatIf:
 
 class _Tables:
     def __init__(self, question: Question, cluster: Cluster | None, now: int) -> None:
-        """Make them as an emitting process does; the time is that of the attempts, in ms."""
+        """Make them as an emitting process does; ``now`` is the time of the attempts, in ms."""
         facts = Facts(time.monotonic)
         self.now = now
         self.old, self.new = (
@@ -141,8 +141,8 @@ def _check_same_queue(question: Question) -> None:
     old, new = (question.configuration(job) for job in (question.old, question.new))
     if old.identity.topic != new.identity.topic:
         raise UsageError(
-            f"the new table works on {new.identity.queue}, the old one on {old.identity.queue}",
-            hint="name the queue in the settings, or let INPUTQ of both tables say the same",
+            f"the new table handles {new.identity.queue}, the old one {old.identity.queue}",
+            hint="set the queue in the settings, or use the same INPUTQ in both tables",
         )
 
 
@@ -160,7 +160,7 @@ def _try_waiting(question: Question, cluster: Cluster, tables: _Tables) -> None:
 
 
 def _processes(question: Question, offsets: int) -> int:
-    # Where a queue is full after some puts, all of them have to be counted in one place.
+    # If a queue may become full, all puts must be counted in one place.
     is_single = any(map(counts_depths, (question.old, question.new)))
     return 1 if is_single or offsets < _MANY else question.processes
 
@@ -210,8 +210,9 @@ def _check_history_fields(question: Question, *tables: RulesTable) -> None:
         unknown = sorted(table.asked - _KNOWN_OF_A_DIALECT)
         if table.control.dialect is Dialect.KAFKA and unknown:
             raise UsageError(
-                f"the ledger does not keep {', '.join(unknown)}, which a table asks for",
-                hint="try it over remaining, parked and backlog, where the messages themselves are",
+                f"the ledger does not have {', '.join(unknown)}, which a table needs",
+                hint="try it over remaining, parked and backlog, which have the messages"
+                " themselves",
             )
 
 

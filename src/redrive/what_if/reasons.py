@@ -1,4 +1,4 @@
-"""Why another table does something else with a message, clause by clause."""
+"""Why two tables treat a message differently, clause by clause."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def reasons(
     fields: Mapping[str, FieldValue],
     mask: Mask,
 ) -> Iterator[str]:
-    """Why two tables do something else with a message, line by line."""
+    """Why two tables treat a message differently, line by line."""
     yield from _applies("old", old, fields, mask)
     yield from _applies("new", new, fields, mask)
     yield from _old_rule_in(new, old, fields, mask)
 
 
 def course_text(verdict: Verdict) -> str:
-    """The result of a message, in words: ``RETRY to billing 3 times, then remains``."""
+    """The result of a message as text: ``RETRY to billing 3 times, then remains``."""
     if not verdict.line:
         return f"remains: {verdict.detail}" if verdict.detail else "remains"
     return ", then ".join(_steps(verdict.course))
@@ -79,7 +79,7 @@ def _old_rule_in(
         rule = before.rules[index]
         same = next((one for one in table.rules if one == rule), None)
         if same is not None and same.line != verdict.line:
-            yield f"the rule of the old table stands at line {same.line} of the new one"
+            yield f"the rule of the old table is at line {same.line} of the new one"
         elif same is None:
             yield f"the new table does not have the old rule: {write_rule(rule)}"
     if not verdict.line and (closest := _closest(table, fields)) is not None:

@@ -1,4 +1,4 @@
-"""The messages that tables are tried on: what waits on topics, and what the ledger knows."""
+"""The messages to try tables on: waiting on topics, or in the ledger."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from redrive.messages import OffsetRange, Records, TopicPartition
 
 
 class Over(StrEnum):
-    """Where messages are looked for."""
+    """Which messages to try."""
 
     REMAINING = "remaining"
-    """What no rule could place."""
+    """Messages that no rule could place."""
     PARKED = "parked"
-    """What waits for its next attempt."""
+    """Messages that wait for their next attempt."""
     BACKLOG = "backlog"
     """Dead letters that the job has not read yet."""
     HISTORY = "history"
-    """Dead letters that the ledger knows, with any result."""
+    """Dead letters in the ledger, with any result."""
 
 
 _KINDS: Final = {
@@ -46,7 +46,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The messages of one handler that wait on topics, as they are at this moment."""
+    """The messages of one handler that currently wait on topics."""
 
     job: JobConfiguration
     ranges: Mapping[Over, tuple[OffsetRange, ...]]
@@ -59,7 +59,7 @@ class Waiting:
         cluster: Cluster,
         over: Collection[Over],
     ) -> Waiting:
-        """Where they are."""
+        """Find the messages."""
         identity = handler.identity
         topics = {
             Over.REMAINING: (identity.remaining_topic,),
@@ -73,11 +73,11 @@ class Waiting:
 
     @property
     def offsets(self) -> int:
-        """How many offsets there are to read: never fewer than messages."""
+        """The number of offsets to read, never fewer than messages."""
         return _offsets((over, one) for over, found in self.ranges.items() for one in found)
 
     def shares(self, number: int) -> list[Waiting]:
-        """At least one share for each process: whole partitions, and about as many offsets."""
+        """At least one share for each process: whole partitions, with about as many offsets."""
         lanes = [(over, one) for over, found in self.ranges.items() for one in found]
         shares: list[list[tuple[Over, OffsetRange]]] = [[] for _ in range(number)]
         for over, one in sorted(lanes, key=lambda it: -_offsets([it])):
@@ -95,7 +95,7 @@ class Waiting:
         ]
 
     def parts(self, advance: Callable[[int], None]) -> Iterator[Part]:
-        """The messages; raises ``TransientFault`` if a topic can't be read to its end."""
+        """The messages; raises ``TransientFault`` if a topic cannot be read to its end."""
         connection = self.job.connection
         for over, ranges in self.ranges.items():
             is_compacted = over is Over.REMAINING
@@ -110,7 +110,7 @@ class Waiting:
 
 
 def _without_notes(records: Records) -> Records:
-    """Parked messages without the notes of rounds, which lie among them."""
+    """Parked messages without the notes of rounds among them."""
     notes = {
         records.offsets[row]
         for row, value in enumerate(records.values)
@@ -120,7 +120,7 @@ def _without_notes(records: Records) -> Records:
 
 
 def _offsets(ranges: Iterable[tuple[Over, OffsetRange]]) -> int:
-    """Offsets to read; those of remaining topics twice: for the live copies, and their content."""
+    """Offsets to read; twice for remaining topics: for the live copies, and their content."""
     return sum((one.end - one.start) * (1 + (over is Over.REMAINING)) for over, one in ranges)
 
 

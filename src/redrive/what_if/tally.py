@@ -1,4 +1,4 @@
-"""Two tables tried on the same messages, of which most are alike."""
+"""Two tables tried on the same, mostly equal messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _TriedTable:
     decoder: SharedDecoder
     context: SliceContext
     released: int = 0
-    """Offset below which the job would begin counts of attempts again."""
+    """Offset below which the job would reset attempt counts."""
     trials: dict[SourceKind, Trial] = field(default_factory=dict)
     """The trial for each kind of source, which continues with the next part."""
 
@@ -61,7 +61,7 @@ class _TriedTable:
 class _PairKey(NamedTuple):
     kind: SourceKind
     old: int
-    """Which kind messages are of in the trial of each table."""
+    """The messages' kind in the trial of each table."""
     new: int
 
 
@@ -70,12 +70,12 @@ class _Pair:
     old: Side
     new: Side
     samples: list[Sample] | None
-    """Where messages of this kind of change are kept; None if nothing changes for them."""
+    """The samples of this kind of change; None if nothing changes."""
     count: int = 0
 
 
 class Tally:
-    """Tries two tables on messages; it decides and counts equal messages together."""
+    """Tries two tables on messages, deciding and counting equal messages together."""
 
     def __init__(
         self,
@@ -88,9 +88,9 @@ class Tally:
         decoders: tuple[SharedDecoder, SharedDecoder] | None = None,
         mask: Mask = NO_MASK,
     ) -> None:
-        """Count nothing yet; ``now`` is the time of the attempts, in milliseconds.
+        """Start empty; ``now`` is the time of the attempts, in milliseconds.
 
-        Without decoders for the old and the new table one reads for both, with the known schemes.
+        Without decoders, one for both tables is used, with the built-in schemes.
         """
         self._mask = mask
         reads_old, reads_new = decoders or (SharedDecoder(),) * 2
@@ -104,7 +104,7 @@ class Tally:
         self._totals = Totals()
 
     def add(self, part: Part) -> None:
-        """Tries both tables on some messages."""
+        """Try both tables on some messages."""
         (old, by_old), (new, by_new) = self._decide(part)
         self._totals.messages[part.over] += len(part.records)
         for was, becomes, row, count in _pairs_of(by_old, by_new):
@@ -127,7 +127,7 @@ class Tally:
     def add_known(
         self, scheme: str, fields: Mapping[str, FieldValue], example: str, n: int
     ) -> None:
-        """Tries both tables on messages of which only the match fields are known."""
+        """Try both tables on messages of which only the match fields are known."""
         problem = "no valid dead-letter header" if scheme == NO_VALID_SCHEME else ""
         profile = DeadLetterProfile(scheme, problem, fields, None)
         self._totals.messages[Over.HISTORY] += n
@@ -163,7 +163,7 @@ class Tally:
                 one.context.puts = Counter(puts)
 
     def _flush(self) -> None:
-        """Adds the counts of pairs to the totals, and forgets all kinds of messages."""
+        """Add the counts of pairs to the totals, and forget all kinds of messages."""
         for pair in self._pairs.values():
             self._totals.count(pair.old, pair.new, pair.count)
         self._pairs.clear()
@@ -186,7 +186,7 @@ class Tally:
 
 
 def _pairs_of(old: BatchDecisions, new: BatchDecisions) -> Iterator[tuple[int, int, int, int]]:
-    """The pairs of kinds among some messages: both codes, the first row, and how many there are."""
+    """The pairs of kinds among some messages: both codes, the first row, and the count."""
     number = len(new.decisions)
     keys, rows, counts = np.unique(
         old.codes * number + new.codes, return_index=True, return_counts=True

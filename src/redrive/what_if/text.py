@@ -1,4 +1,4 @@
-"""The answer for a terminal: what is lost first, then what changes, then the counts."""
+"""The answer for a terminal: losses first, then changes, then counts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from redrive.what_if.document import LOSSES
 from redrive.what_if.equal_messages import Disposition
 
 _CHANGES = 20
-"""Kinds of changes that are shown."""
+"""Maximum kinds of changes to show."""
 _ROWS = 30
-"""Rows of the other lists."""
+"""Maximum rows of the other lists."""
 
 
 def lines_of(answer: WhatIf) -> Iterator[str]:
@@ -31,11 +31,11 @@ def lines_of(answer: WhatIf) -> Iterator[str]:
 
 
 def lines_of_table(answer: WhatIf) -> Iterator[str]:
-    """The results that the messages would have, if both tables of the answer are the job's."""
+    """The results of the messages, if both tables of the answer are the job's."""
     yield _title(answer)
     yield f"table: {answer.new_name}  {answer.new_hash[:16]}"
     if not answer.total:
-        yield "nothing waits: there is nothing to do"
+        yield "no messages are waiting"
         return
     yield f"would be: {dispositions_in_words(answer)}"
     rules = [(str(it.new_line), f"{it.new:,}", it.rule) for it in answer.rules if it.new]
@@ -61,11 +61,11 @@ def _head(answer: WhatIf) -> Iterator[str]:
     for change in answer.control:
         yield f"{change.keyword}: {change.old!r} becomes {change.new!r}"
     for name in answer.schemes:
-        yield f"[schemes.{name}] of the settings is another one: dead letters are read otherwise"
+        yield f"[schemes.{name}] of the settings differs: dead letters are read otherwise"
     if answer.old_hash == answer.new_hash and not answer.schemes:
-        yield "the tables mean the same: what is parked or remains would not be decided afresh"
+        yield "the tables mean the same: parked and remaining messages would not be evaluated again"
     if not answer.changed:
-        yield "nothing changes for any of them" if answer.total else "there is no message to try"
+        yield "nothing changes for any of them" if answer.total else "no messages to try"
         return
     yield f"something changes for {answer.changed:,} of them"
     yield f"under the new table: {dispositions_in_words(answer)}"
@@ -82,7 +82,7 @@ _WORDS = {
 
 
 def dispositions_in_words(answer: WhatIf) -> str:
-    """The number of messages by action of the new table: ``3 retried, 1 thrown away``."""
+    """The number of messages by action of the new table: ``3 retried, 1 discarded``."""
     found = answer.dispositions(new=True)
     return ", ".join(f"{found[one]:,} {word}" for one, word in _WORDS.items() if found[one])
 
@@ -159,7 +159,7 @@ def _rules(rules: Sequence[RuleCount]) -> Iterator[str]:
 def _columns(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
 ) -> Iterator[str]:
-    """Columns as wide as they have to be, the last one as wide as it is; nothing without rows."""
+    """Columns of minimal width, the last unlimited; empty without rows."""
     if not rows:
         return
     shown = [head, *rows[:_ROWS]]

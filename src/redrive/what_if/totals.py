@@ -1,4 +1,4 @@
-"""What two tables do with messages, counted: the numbers of the answer."""
+"""Counts of what two tables do with messages: the numbers of the answer."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from redrive.what_if.equal_messages import Disposition, Verdict
 from redrive.what_if.sources import Over
 
 SAMPLES: Final = 3
-"""Messages shown of each kind of change."""
+"""Maximum samples of each kind of change."""
 _TARGETS: Final = 10_000
-"""Queues that are counted one by one; names come from messages, so there is no end of them."""
+"""Maximum queues to count individually; messages may name any number."""
 _NOWHERE: Final = Names()
 _OTHERS: Final = Names(queue="(others)")
 
@@ -65,7 +65,7 @@ class _TableCounts:
 
 
 class Totals:
-    """Counts messages by what two tables do with them; a value that processes can exchange."""
+    """Counts messages by what two tables do with them; processes exchange it."""
 
     def __init__(self) -> None:
         self._old, self._new = _TableCounts(), _TableCounts()
@@ -88,7 +88,7 @@ class Totals:
             self._changes[_ChangeKey.of(was, becomes)] += count
 
     def samples(self, old: Side, new: Side) -> list[Sample] | None:
-        """Where samples of a kind of change are kept; None if nothing changes for them."""
+        """The samples of a kind of change; None if nothing changes for them."""
         was, becomes = old.verdict, new.verdict
         if was.course == becomes.course:
             return None
@@ -115,7 +115,7 @@ class Totals:
         )
 
     def rules(self, old: RulesTable, new: RulesTable) -> Iterator[RuleCount]:
-        """To how many messages each rule of both tables applies next, in the order of the new."""
+        """How many messages each rule of both tables applies to next, in the new table's order."""
         was, becomes = _texts(old), _texts(new)
         for key in {**becomes, **was}:
             before, after = was.get(key), becomes.get(key)
@@ -128,7 +128,7 @@ class Totals:
             )
 
     def targets(self, mask: Mask) -> list[TargetCount]:
-        """How many messages go where next, the most first."""
+        """How many messages go where next, in descending order."""
         old, new = self._old.by_target, self._new.by_target
         found = [
             TargetCount(key[0], _masked(key[1], mask), old[key], new[key]) for key in {**old, **new}
@@ -160,7 +160,7 @@ def _loss(was: Verdict, becomes: Verdict) -> Loss:
 
 
 def _texts(table: RulesTable) -> dict[tuple[str, int], int]:
-    """The line of each rule by its text, and by how many of the same text come before it."""
+    """The line of each rule by its text, and by how many earlier ones have the same text."""
     seen: Counter[str] = Counter()
     lines = {}
     for rule in table.rules:

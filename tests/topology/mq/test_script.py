@@ -177,7 +177,7 @@ def test_a_misspelt_word_is_recognised() -> None:
         "did you mean MAXDEPTH?",
         "did you mean DEFINE?",
         "did you mean QLOCAL?",
-        "to continue the command before, end the line before in +",
+        "to continue the previous command, end its line with +",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Dead letters of four programs on Kafka, as they write them: a generator, the same by its seed.
+"""Dead letters of four Kafka programs, generated from a seed.
 
 As in ``samples``, each keeps the original message and the end it must reach.
 """
@@ -26,7 +26,7 @@ PAYMENTS: Final = "payments"
 TOPICS: Final = ("orders", PAYMENTS, AWAY, "counts")
 DEAD_LETTER_TOPICS: Final = ("orders.dlq", "payments-dlt", "invoices-dlt", "counts.dlq")
 _WHEN: Final = 1_767_225_600_000
-"""Milliseconds since 1970: when the originals were written."""
+"""When the originals were written, in milliseconds since 1970."""
 _LONG: Final = 3_000
 """Bytes of a stack trace."""
 _CUSTOMERS: Final = 200
@@ -55,7 +55,7 @@ class Kind:
 
     name: str
     share: int
-    """How many of a hundred are of this kind."""
+    """Percentage of this kind."""
     scheme: str
     dead_letters: str
     topic: str = ""
@@ -67,7 +67,7 @@ class Kind:
     place: str = ""
     tenant: str = "shop"
     is_negative: bool = False
-    """Whether the amount is below zero."""
+    """Whether the amount is negative."""
     is_binary: bool = False
     failures: tuple[int, ...] = (0,)
     """How often the application fails to process them again: one of these numbers."""
@@ -195,7 +195,7 @@ _KIND_OF: Final = {one.name: one for one in KINDS}
 
 
 class _BookingError(Exception):
-    """A payment can't be booked."""
+    """A payment cannot be booked."""
 
     def __init__(self, kind: Kind) -> None:
         super().__init__(kind.message)
@@ -203,7 +203,7 @@ class _BookingError(Exception):
 
 
 class PaymentService:
-    """The application that reads ``payments``: what it can't book becomes a dead letter.
+    """The application that reads ``payments``: payments that it cannot book become dead letters.
 
     It books each payment after the number of failures that its message has.
     """
@@ -213,10 +213,10 @@ class PaymentService:
         self.deliveries = Counter[int]()
         """How often each message came, by its number."""
         self.booked: dict[str, bool] = {}
-        """``topic:partition:offset`` of every record that came, and whether it was booked."""
+        """``topic:partition:offset`` of every record, and whether it was booked."""
 
     def process(self, consumer: Consumer, cluster: Cluster) -> None:
-        """Process what has come; what fails becomes a dead letter before the commit."""
+        """Process new records; failed ones become dead letters before the commit."""
         for record in consumer.read():
             try:
                 self._book(record)

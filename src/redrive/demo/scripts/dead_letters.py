@@ -1,4 +1,4 @@
-"""What the two demos with dead letters share: a rules table, its settings, and the ends."""
+"""The common part of the two dead-letter demos: a rules table, its settings, and the ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redrive.demo.script import Script
 from redrive.rules import Action, parse
 
 BACKLOG: Final = 0.8
-"""Which part of the dead letters is there before the job starts."""
+"""Share of the dead letters that exist before the job starts."""
 
 
 class DeadLetterScript(Script):

@@ -1,4 +1,4 @@
-"""The demo with dead letters of Kafka: four schemes, one table, rounds, a topic that is away."""
+"""The demo with dead letters of Kafka: four schemes, one table, rounds, a missing topic."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from redrive.messages import reason_name
 from redrive.rules.backoff import JITTER, jitter_of
 
 _FOR_AWAY: Final = {one.name for one in KINDS if one.topic == AWAY and one.end == "retried"}
-"""Kinds of messages that go back to the topic that is away."""
+"""Kinds of messages that return to the missing topic."""
 
 
 class KafkaTeams(DeadLetterScript):
-    """A sink of Connect, two Spring applications and Kafka Streams; a topic of theirs is away."""
+    """A sink of Connect, two Spring applications and Kafka Streams; one topic is missing."""
 
     verdict = (
         "Each message was followed by its number: it is in one place, where the table puts it; what"
@@ -49,7 +49,7 @@ class KafkaTeams(DeadLetterScript):
         self.title = f"with {messages} dead letters of Kafka in four schemes, seed {seed}"
         self._backoff = "1s,2,2s" if fast else "2s,2,16s"
         self._away = 3 if fast else 30
-        """Seconds for which a topic is away once the job wants it."""
+        """Seconds for which a topic is missing once the job needs it."""
         backoff = f"BACKOFF({self._backoff})"
         super().__init__(generate(messages, seed), seed, "kafka.rul", backoff)
         backlog = round(len(self.messages) * BACKLOG)
@@ -97,7 +97,7 @@ class KafkaTeams(DeadLetterScript):
         say("every message has come to rest")
 
     def _moving(self, operator: Operator) -> Iterator[str]:
-        """Where the messages were put that the job or an application still has to do with."""
+        """The positions of messages that the job or an application has yet to handle."""
         outcomes = operator.cluster.outcomes()
         for one in self.messages:
             place = operator.places[one.number]
@@ -109,7 +109,7 @@ class KafkaTeams(DeadLetterScript):
                 yield place
 
     def end_of(self, found: Found) -> End | None:
-        """See ``Script.end_of``; what could not be processed went on as a dead letter."""
+        """See ``Script.end_of``; what could not be processed continued as a dead letter."""
         if found.topic != PAYMENTS or found.state is not State.LEFT:
             return super().end_of(found)
         booked = self._payments.booked.get(found.place)
@@ -122,7 +122,7 @@ class KafkaTeams(DeadLetterScript):
 
     def show(self, traces: Sequence[Trace], console: Console) -> None:
         """See ``Script.show``."""
-        table = titled_table("What became of the dead letters")
+        table = titled_table("Results of the dead letters")
         table.add_column("scheme")
         table.add_column("what failed", overflow="fold")
         table.add_column("number", justify="right", no_wrap=True)
@@ -156,7 +156,7 @@ class KafkaTeams(DeadLetterScript):
         )
 
     def _rounds(self, traces: Sequence[Trace]) -> Punctuality:
-        """Due-time errors of the puts of messages that came back.
+        """Due-time errors of the puts of returning messages.
 
         First rounds do not count: their dead letters may be older than the job.
         """
@@ -170,7 +170,7 @@ class KafkaTeams(DeadLetterScript):
         return Punctuality(sorted(errors))
 
     def _wait(self, letter: Found, put: Outcome) -> float:
-        """Seconds from a failure until its message was due, never less than the table allows."""
+        """Seconds from a failure until its message was due, at least what the table says."""
         [rule] = [one for one in self.table.rules if one.line == put.rule_line]
         delay = rule.wait_before(put.attempt - 1, self.table.control.retry_interval)
         partitions = self.table.backoff_partitions

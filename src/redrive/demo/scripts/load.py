@@ -1,4 +1,4 @@
-"""The environment of the demo: dead letters that keep arriving, a slow consumer, a late queue."""
+"""The environment of the demo: continuous dead letters, a slow consumer, a late queue."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ QUEUES: Final = (
     *(ORDERS, INVOICES, "PAYMENTS", "SHIPMENTS", "CUSTOMERS", "EVENTS.SMALL", "TEXTS.SHORT"),
     *("WEB.REPLIES", "APP.REPLIES", "SECURITY.REVIEW", "TOO.BIG"),
 )
-"""Every queue that a message can be put on; every other name is unknown."""
+"""Every queue that a message can be put to; other names are unknown."""
 MAX_MESSAGE_BYTES: Final = {"EVENTS.SMALL": 16 * 1024}
-"""``max.message.bytes`` of the topics of queues that samples exceed."""
+"""``max.message.bytes`` of the topics that some samples exceed."""
 MAX_MESSAGE_LENGTH: Final = {"TEXTS.SHORT": 4096}
 """MAXMSGL in the settings, likewise."""
 SLOW_CONSUMER: Final = "order-processing"
@@ -39,14 +39,14 @@ _TICK: Final = 0.25
 class Load:
     """The load of the demo with dead letters.
 
-    Its speed is only for the eye: on a slow machine everything ends in the same way.
+    Its speed is only for show: on a slow machine the result is the same.
 
     Args:
         messages: The dead letters, in the order in which they arrive.
-        depth: How many ordinary messages are on the full queue before.
-        rate: Messages that the slow consumer reads in a second.
+        depth: Number of ordinary messages on the full queue initially.
+        rate: Messages a second of the slow consumer.
         feeding: Seconds for which dead letters keep arriving once the job runs.
-        late_by: Seconds after which the late queue is created at the earliest.
+        late_by: Seconds before the late queue is created, at least.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Load:
         self.has_late_queue = False
 
     def prepare(self, operator: Operator) -> None:
-        """Make the topics, fill the queue that is full, and write the backlog of dead letters."""
+        """Create the topics, fill the full queue, and write the backlog of dead letters."""
         queues = [_topic(name) for name in QUEUES if name != INVOICES]
         operator.cluster.create([NewTopic(DEAD_LETTER_QUEUE, _PARTITIONS, {}), *queues])
         ordinary = (f"ordinary message {number}".encode() for number in range(self._depth))
@@ -87,17 +87,17 @@ class Load:
                     self._create_late_queue(operator, last - began)
 
     def _consume(self, consumer: Consumer, allowed: float) -> float:
-        """Read so many messages of the full queue; returns what is left of the allowance."""
+        """Read up to ``allowed`` messages of the full queue; returns the rest of the allowance."""
         if allowed >= 1:
             self.consumed += sum(1 for _ in consumer.read(int(allowed)))
         # Unused allowance is dropped.
         return allowed % 1
 
     def _create_late_queue(self, operator: Operator, elapsed: float) -> None:
-        """Make the late queue, but not before every dead letter is there.
+        """Create the late queue, but not before every dead letter was written.
 
-        Messages for it are parked until then, and a table with WAIT(NO) ends the job only once
-        nothing is: so the job ends after the last dead letter, however slow all this is.
+        Messages for it are parked until then, and a table with WAIT(NO) ends the job only when
+        nothing is parked, so the job ends after the last dead letter, however slow this is.
         """
         is_due = elapsed >= self._late_by and self.written == len(self._messages)
         if is_due and not self.has_late_queue:
@@ -109,7 +109,7 @@ class Load:
         self.written = upto
 
     def describe(self, elapsed: float) -> str:
-        """The load so many seconds after the start of the job, in one line."""
+        """The load ``elapsed`` seconds after the start of the job, on one line."""
         appears = max(0.0, self._late_by - elapsed)
         late = "exists now" if self.has_late_queue else f"appears in {appears:.0f} s"
         return (

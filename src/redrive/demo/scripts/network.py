@@ -1,7 +1,7 @@
 """The demos of networks: puts to queue managers, stopped channels, and every end.
 
-Definitions, rules and settings are those of the folder ``examples``: links lead there, and a wheel
-holds what they lead to.
+Definitions, rules and settings are those of the folder ``examples``, by links that a wheel
+resolves.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _NOWHERE: Final = "nowhere"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Messages of one kind that took the same way to the same end for the same reason."""
+    """Messages of one kind with the same path, end and reason."""
 
     kind: Kind
     end: End
     way: tuple[str, ...]
-    """Channels, other queues on which they lay before, and the rules that moved them."""
+    """Channels, earlier queues, and the rules that moved them."""
     reasons: tuple[str, ...]
 
 
@@ -144,7 +144,7 @@ class NetworkScript(Script):
         }
 
     def rows(self, traces: Sequence[Trace]) -> Mapping[Row, int]:
-        """Messages that are alike, with their number: by kind in the order of the demo."""
+        """Equal messages with their count, by kind in the order of the demo."""
         rows = Counter(map(self._row, traces))
         order = list(self._kinds)
         return dict(

@@ -14,15 +14,15 @@ from redrive.operations.network import Network
 from redrive.operations.states import set_put_enabled
 
 _HELD: Final = 3
-"""Messages that came to a stopped channel one after the other, each in a later batch: were it
-running still, the first of them would be gone."""
+"""Messages sent to a stopped channel one after the other, each in a later batch: if it were still
+running, the first of them would be gone."""
 
 
 class NetworkOperator:
-    """Plays the script of a network: every public method but ``play`` is a step of it.
+    """Plays the script of a network: every public method except ``play`` is a step of it.
 
-    No step waits for a time to pass: it waits for what the job is seen to have done. Steps with
-    ``put`` and ``wait_for`` in their names return numbers of messages, which ``say`` prints.
+    No step waits for a fixed time, but for visible effects of the job. Steps with ``put`` and
+    ``wait_for`` in their names return numbers of messages, which ``say`` prints.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class NetworkOperator:
         return len(messages)
 
     def put_to_stopped(self, stage: str, queue_manager: str, queue: str) -> int:
-        """Put the messages of a stage, once the job is seen to hold a transmission queue."""
+        """Put the messages of a stage, once the job has visibly stopped a transmission queue."""
         topic = self._places.topic(queue=queue, queue_manager=queue_manager)
         waiting = self._operator.cluster.waiting
         return self._put_until(stage, self._is_kept(topic), lambda: waiting(topic) >= _HELD)
 
     def put_to_disabled(self, stage: str) -> int:
-        """Put the messages of a stage, once the job is seen to refuse one."""
+        """Put the messages of a stage, once the job has visibly refused one."""
         return self._put_until(stage, self._is_refused, lambda: self._refused(stage) > 0)
 
     def channel(self, verb: str, queue_manager: str, channel: str) -> None:
@@ -79,7 +79,7 @@ class NetworkOperator:
         self._show_command(f"queue {verb} put {queue_manager} {queue}")
 
     def trigger(self, queue_manager: str) -> None:
-        """Make a queue manager of MQ Everyplace pull what waits for it now."""
+        """Make a queue manager of MQ Everyplace pull its waiting messages."""
         trigger(self._network, queue_manager)
         self._show_command(f"trigger {queue_manager}")
 
@@ -100,7 +100,7 @@ class NetworkOperator:
         return self._refused(stage)
 
     def wait_for_expiry(self, tenths: int) -> None:
-        """Wait until messages that expire after so many tenths of a second are late."""
+        """Wait until messages with an expiry of ``tenths`` have expired."""
         self._operator.pause(tenths / 10)
 
     def _put_until(
@@ -109,7 +109,7 @@ class NetworkOperator:
         is_handled: Callable[[Sequence[Outcome]], bool],
         is_obeyed: Callable[[], bool],
     ) -> int:
-        """Put messages one by one until the job is seen to obey a command, then the others."""
+        """Put messages one by one until the job obeys a command, then the others."""
         messages = self._of(stage)
         count = 0
         while count < len(messages) and not is_obeyed():

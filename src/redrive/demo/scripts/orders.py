@@ -29,18 +29,18 @@ from redrive.demo.view import LiveView, rule_texts
 from redrive.messages import reason_name
 
 _FULL_PARTS: Final = 8
-"""The full queue holds so small a part of the messages for it, so that they need many retries."""
+"""The full queue has room for only this share of its messages, so that they need many retries."""
 _RESULTS: Final = ("retried", "forwarded", "discarded", "remains")
 _RULE_WIDTH: Final = 32
-"""Columns for a rule: the longest clause fits, and the table into 80."""
+"""Columns for a rule: the longest clause fits, and the table fits into 80."""
 
 
 class Orders(DeadLetterScript):
     """Dead letters of many kinds; the job ends by itself, because the table says WAIT(NO)."""
 
     verdict = (
-        "Each message was followed by its number: it is in one place, where the table puts it, and"
-        " every byte of it is what was put."
+        "Each message was traced by its number: it is in one place, where the table puts it, and"
+        " every byte is unchanged."
     )
 
     def __init__(self, messages: int, seed: int, *, fast: bool = False) -> None:
@@ -84,7 +84,7 @@ class Orders(DeadLetterScript):
 
     def show(self, traces: Sequence[Trace], console: Console) -> None:
         """See ``Script.show``."""
-        table = titled_table("What became of the dead letters")
+        table = titled_table("Results of the dead letters")
         table.add_column("line", justify="right")
         table.add_column("rule", min_width=_RULE_WIDTH)
         for name in _RESULTS:
@@ -140,13 +140,13 @@ class Punctuality:
 
     @property
     def early(self) -> int:
-        """How many retries came before they were due."""
+        """How many retries were early."""
         return sum(error < 0 for error in self.errors)
 
     def percentile(self, percent: float) -> float:
         """The error that ``percent`` of the retries do not exceed (nearest rank)."""
         if not self.errors:
-            raise ValueError("there was no retry")
+            raise ValueError("no retries")
         return self.errors[math.ceil(len(self.errors) * percent / 100) - 1]
 
     def document(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The topics of a network: which queue each one holds, and whether a message there is at rest."""
+"""The topics of a network: the queue of each, and whether its messages are at rest."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from redrive.topology.overview import overview_of
 ON_QUEUES: Final = "on queues"
 """On queues that applications read."""
 DEAD_LETTERS: Final = "dead letters"
-"""On dead-letter queues, for a person."""
+"""On dead-letter queues, for an operator."""
 EXPIRED: Final = "expired"
 REMAINING: Final = "remaining"
-"""No queue takes them now; the job keeps them."""
+"""No queue accepts them now; the job keeps them."""
 _MOVING: Final = frozenset({"routed", "retried", "forwarded", "dead-lettered"})
-"""Results of messages that are on a topic now."""
+"""Results of messages that are now on a topic."""
 
 
 class Places:
@@ -47,19 +47,19 @@ class Places:
         return f"{one.queue}@{one.queue_manager}" if one.queue else one.queue_manager
 
     def over(self, topic: str) -> str:
-        """A topic as one hop of a message: of a transmission queue of IBM MQ its channel."""
+        """A topic as one hop of a message: for a transmission queue of IBM MQ, its channel."""
         one = self.topics[topic]
         is_channel = one.role is TopicRole.TRANSMISSION and one.queue_manager in self._mq
         return one.channel[1] if is_channel else self.name(topic)
 
     def rests(self, outcome: Outcome) -> bool:
-        """Whether the job has nothing more to do with a message, as things are."""
+        """Whether the job has finished with a message, as things are."""
         if outcome.result == "parked":
             return False
         return outcome.result not in _MOVING or self._is_left(outcome.topic)
 
     def end(self, found: Found) -> End:
-        """The end of a message that was found there."""
+        """The end of a message found there."""
         place = self.name(found.topic)
         if found.state is State.REMAINING:
             return End(REMAINING, place)

@@ -1,4 +1,4 @@
-"""The puts of a network's demo: a generator that makes the same ones again from the same seed."""
+"""The puts of a network's demo, generated from a seed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DESCRIPTOR: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of put: the names that an application gives, and what is special about it."""
+    """One kind of put: the names that an application uses, and its special properties."""
 
     name: str
     at: str
@@ -43,13 +43,13 @@ class Kind:
     length: int = 0
     """Minimum length of the body in bytes."""
     expiry: int = 0
-    """Tenths of a second; 0 for never. A message that expires is kept waiting for longer."""
+    """Tenths of a second; 0 for never. An expiring message is kept waiting for longer."""
     stopped: tuple[tuple[str, str], ...] = ()
     """Connections that are stopped while it is put: queue manager and connection."""
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> Self:
-        """A kind as the YAML file declares it."""
+        """A kind, as declared in the YAML file."""
         fields = dict(written)
         reason = fields.pop("reason", None)
         code = 0 if reason is None else Reason[reason]
@@ -64,7 +64,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One part of a script, and what is put in it."""
+    """One part of a script, and its puts."""
 
     name: str
     shares: tuple[tuple[Kind, int], ...]
@@ -73,7 +73,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A network of the folder ``examples``, and what its demo does to it."""
+    """A network of the folder ``examples``, and its demo."""
 
     name: str
     """Name of its folder, and of the YAML file that declares its demo."""
@@ -101,9 +101,9 @@ class Example:
 
 
 def generate_puts(example: Example, messages: int, seed: int) -> list[Message]:
-    """The messages of a demo: stage by stage, those of one stage well mixed.
+    """The messages of a demo: stage by stage, mixed within each stage.
 
-    There is at least one for each kind of each stage; the seed determines order, keys and bodies.
+    Each kind of each stage has at least one; the seed determines order, keys and bodies.
     """
     chance = random.Random(seed)  # noqa: S311 - repeatable, and nothing secret
     stages = example.stages

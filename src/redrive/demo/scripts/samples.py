@@ -1,7 +1,7 @@
-"""Sample dead letters: a generator that makes the same ones again from the same seed.
+"""Sample dead letters, generated from a seed.
 
-Each keeps the original message and the end it must reach, recorded by the generator: so the demo
-checks the result without the code of the job.
+Each has the original message and the end it must reach, recorded by the generator, so that the demo
+checks the result without the job's code.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from redrive.rules import FieldValue
 
 _MQMD: Final = "JMS_IBM_MQMD_"
 _REPLY_QUEUE: Final = "&REPLYQ"
-"""As the queue where a message ends: its own reply queue."""
+"""Stands for the message's own reply queue as its end."""
 LONGEST_AGE: Final = 3_600_000
-"""Milliseconds: the oldest sample was written so long before the demo."""
+"""Maximum age of samples in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Kind:
 
     name: str
     share: int
-    """How many of a thousand samples are of this kind."""
+    """Samples of this kind in a thousand."""
     end: str
     """retried, forwarded, discarded or remaining."""
     end_queue: str = ""
@@ -73,7 +73,7 @@ class Kind:
     lengths: tuple[int, int] = (60, 600)
     """Shortest and longest body, in bytes."""
     nulls: bool = False
-    """Whether some have no body, as deletions in Kafka."""
+    """Whether some have no body, like deletions in Kafka."""
     is_malformed: bool = False
     """Whether they have no valid dead-letter header."""
 
@@ -143,7 +143,7 @@ class _Maker:
     def _descriptor(self) -> dict[str, FieldValue]:
         chance, platform = self._chance, self._platform
         own = {name: _constant(value) for name, value in self._kind.constants.items()}
-        # CICS has a rule of its own for messages that are not persistent.
+        # CICS has a special rule for nonpersistent messages.
         persistent = platform.application_type == "MQAT_CICS" or chance.random() < 0.7  # noqa: PLR2004
         return {
             "Format": "MQSTR",
@@ -180,7 +180,7 @@ class _Maker:
             self._platform.representation.codec
         )
         length = self._chance.randint(*self._kind.lengths)
-        # Random bytes, which no compression makes shorter.
+        # Random bytes, which cannot be compressed.
         return (text + self._chance.randbytes(max(0, length - len(text))))[:length]
 
     def _header(self, headers: Sequence[tuple[str, bytes | None]]) -> DeadLetterHeader:
@@ -196,7 +196,7 @@ class _Maker:
         return DeadLetterHeader.from_fields(plain.fields(), self._platform.representation)
 
     def _malformed(self, plain: Record) -> Record:
-        """A record that looks more or less like a dead letter and is none."""
+        """A record that resembles a dead letter but is not one."""
         mqdlh = encode_header(
             DeadLetterHeader(reason=2053, representation=self._platform.representation)
         )

@@ -1,1 +1,1 @@
-"""Replays: plan what to do with remaining messages, let the job do it, see its progress."""
+"""Replays: plan what to do with remaining messages, hand it to the job, follow its progress."""

@@ -1,15 +1,15 @@
-"""Applying a plan of any kind: the one call that a command makes.
+"""Applying a plan of any kind.
 
-About what remains, one instruction for each message is written on the replay topics that the job
-reads, chunk by chunk. The transaction of a chunk also writes the plan's entry in the control topic,
-which tells how far they are: so applying a plan again goes on where it was left, two at once fence
-each other and write everything once, and a plan that was accepted as a whole is not accepted again.
+For remaining messages it writes one instruction each on the replay topics that the job reads, chunk
+by chunk. The transaction of a chunk also writes the plan's entry in the control topic, with the
+number of instructions so far. So a second call continues where the first ended, concurrent calls
+fence each other and write everything once, and a complete plan is not accepted again.
 
-About parked messages no instruction is written: the plan's entry names their copies. The lane of
-the retry topic reads on up to the last copy that is named, and tries it or lets it remain, as the
-plan says; so a message that comes due at this moment is taken once, by its own lane.
+For parked messages it writes no instructions: the plan's entry names their copies. The lane of the
+retry topic reads up to the last named copy, and retries it or lets it remain, as the plan says. So
+a message that becomes due at the same time is taken once, by its own lane.
 
-Nothing here writes to any target: that is the job's part.
+Nothing here writes to any target; the job does.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from redrive.rules.backoff import PARTITIONS
 
 _CHUNK_RECORDS: Final = 5_000
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
-"""Instructions in one transaction: applying again repeats at most this many."""
+"""Instructions in one transaction; an interruption loses at most these."""
 _AT_ONCE: Final = 4
-"""Partitions that are instructed round-robin; each has a consumer, and a chunk in memory."""
+"""Partitions that are instructed round-robin; each has a consumer and a chunk in memory."""
 
 Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 MOST_PARKED: Final = 100_000
-"""Messages that one plan may name: their offsets are in its entry, which every worker reads."""
+"""Maximum messages of a plan: its entry has their offsets, and every worker reads it."""
 
 
 def accept(
@@ -58,24 +58,24 @@ def accept(
     purpose: str,
     written: Callable[[int], None] = lambda _: None,
 ) -> Replay:
-    """Hands a plan to the job: instructions about what remains, or an order about what is parked.
+    """Hand a plan to the job: instructions about remaining messages, or an order about parked ones.
 
-    ``written`` gets the number of messages that the job knows of, chunk by chunk.
+    ``written`` is called with the number of messages handed over, after each chunk.
 
     Returns:
-        The plan as it is accepted; as it was, if it was accepted before.
+        The accepted plan; the earlier one if it was already accepted.
 
     Raises:
-        UsageError: The plan is of another application, too old, or parks too many messages.
-        TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.
-        EnvironmentFault: The cluster refused to make a replay topic.
+        UsageError: The plan is of another application, too old, or has too many parked messages.
+        TransientFault: The broker did not answer for a minute. Apply the plan again to continue.
+        EnvironmentFault: The cluster refused to create a replay topic.
     """
     kind = ParkedOrder if plan.order.to.is_about_parked else Instructions
     return kind(job, cluster, plan, operator=operator, purpose=purpose, written=written).write()
 
 
 class _Applied:
-    """A plan to apply, of any kind of order."""
+    """A plan of any kind to apply."""
 
     def __init__(
         self,
@@ -97,13 +97,13 @@ class _Applied:
         if plan.cluster and plan.cluster != cluster.identity:
             raise UsageError(
                 f"the plan was made on the cluster {plan.cluster}, and this is {cluster.identity}:"
-                " its offsets mean other messages here",
+                " its offsets are of other messages here",
                 hint="name the settings that it was made with, or make another plan",
             )
         self._lanes = list(_lanes_of(job, plan))
 
     def _replay(self, spans: Mapping[TopicPartition, Span], **more: Any) -> Replay:  # noqa: ANN401 - members of a replay
-        """The replay that the plan becomes now."""
+        """The replay that the plan becomes."""
         return self._plan.order.replay(
             self._plan.plan,
             operator=self._operator,
@@ -145,10 +145,10 @@ def _lanes_of_handler(
 
 
 class Instructions(_Applied):
-    """Writes one instruction at most for each message of a plan, however often it is applied."""
+    """Writes at most one instruction for each message of a plan, however often it is applied."""
 
     def write(self) -> Replay:
-        """Writes what is not written yet, and returns the replay; errors as for ``accept``."""
+        """Write the missing instructions, and return the replay; errors as for ``accept``."""
         self._ensure_topics()
         with collector_paused():
             return write_with_retry(self._job, self._cluster, self._plan.plan, self._write_all)
@@ -162,7 +162,7 @@ class Instructions(_Applied):
         )
 
     def _write_all(self, states: StatesWriter) -> Replay:
-        # Only now: an earlier writer is fenced, and its transaction is settled.
+        # Only now, as an earlier writer is fenced and its transaction has ended.
         accepted = read_accepted(self._job, self._cluster).get(self._plan.plan)
         replay = accepted or self._new()
         self._written(replay.instructed)
@@ -172,7 +172,7 @@ class Instructions(_Applied):
             self._lanes, replay.spans, is_new=accepted is None
         )
         if accepted is None:
-            states.write([replay.entry()])  # from now on it is accepted
+            states.write([replay.entry()])  # from here on the plan is accepted
         for lane, records, span in self._every_chunk(replay.spans, looks):
             is_last = span.read > span.until
             replay = replace(
@@ -206,7 +206,7 @@ class Instructions(_Applied):
     def _every_chunk(
         self, spans: Mapping[TopicPartition, Span], looks: Mapping[TopicPartition, Look]
     ) -> Iterator[tuple[PlannedLane, list[OutputRecord], Span]]:
-        """Instructions still to write, lanes round-robin: the job reads them in parallel."""
+        """Instructions to write, from all lanes round-robin: the job reads them in parallel."""
         left = [one for one in self._lanes if one.replay in looks]
         for start in range(0, len(left), _AT_ONCE):
             lanes = left[start : start + _AT_ONCE]
@@ -238,7 +238,7 @@ class Instructions(_Applied):
     def _instructions_for(
         self, lane: PlannedLane, chunk: Sequence[StoredRecord]
     ) -> list[OutputRecord]:
-        """Instructions in the order in which the messages came to their dead-letter queue."""
+        """Instructions in the order in which the messages were dead-lettered."""
         ordered = sorted(chunk, key=lambda record: _offset_of(record.key or b""))
         return [self._instruction(lane, it.key, it.value, it.headers) for it in ordered]
 
@@ -256,7 +256,7 @@ class Instructions(_Applied):
     def _restored_instructions(
         self, lane: PlannedLane, lost: Mapping[bytes, tuple[int, int]]
     ) -> list[OutputRecord]:
-        """Instructions for messages whose copy is gone, from the dead letters themselves."""
+        """Instructions for messages without a copy, made from the dead letters."""
         topic = lane.handler.identity.topic
         entries = read_entries(self._cluster, self._job.control_topic)
         source, known = TopicPartition(topic, lane.partition), name_in_origins(entries, topic)
@@ -303,17 +303,17 @@ def _copy_of(record: StoredRecord, origin: bytes, asked_until: tuple[int, int]) 
 
 
 class ParkedOrder(_Applied):
-    """Writes the entry of one plan about parked messages, once, however often it is applied.
+    """Writes the entry of a plan about parked messages once, however often it is applied.
 
-    What ``written`` is told grows partition by partition.
+    ``written`` is called partition by partition.
     """
 
     def write(self) -> Replay:
-        """Accepts the plan, unless it was accepted before; errors as for ``accept``."""
+        """Accept the plan, unless it was accepted before; errors as for ``accept``."""
         if self._plan.count > MOST_PARKED:
             raise UsageError(
-                f"{self._plan.count} parked messages are more than one plan may name"
-                f" ({MOST_PARKED})",
+                f"{self._plan.count} parked messages are too many for one plan (at"
+                f" most {MOST_PARKED})",
                 hint=f"plan them in parts, with --limit {MOST_PARKED}",
             )
         return write_with_retry(self._job, self._cluster, self._plan.plan, self._write)
@@ -335,7 +335,7 @@ class ParkedOrder(_Applied):
         return replay
 
     def _spans(self, lane: PlannedLane) -> Mapping[TopicPartition, Span]:
-        """Where the messages are parked now; those that are not any more are left out."""
+        """Where the messages are parked now; those no longer parked are left out."""
         places = self._waiting_places(lane)
         committed = self._cluster.committed(self._job.application, places, stable=True)
         extents = self._cluster.extents(places)
@@ -363,7 +363,7 @@ class ParkedOrder(_Applied):
         return [one for one in places if one.partition < existing.get(one.topic, 0)]
 
     def _finished_replays(self, every: Mapping[str, Replay]) -> Iterator[Replay]:
-        """Earlier plans that were carried out, without the offsets that are no longer needed."""
+        """Earlier plans that were carried out, without offsets that are no longer needed."""
         named = [one for one in every.values() if any(it.named for it in one.spans.values())]
         lanes = sorted({lane for one in named for lane in one.spans})
         committed = self._cluster.committed(self._job.application, lanes) if lanes else {}
@@ -376,10 +376,10 @@ class ParkedOrder(_Applied):
 def _check_known(
     committed: Mapping[TopicPartition, int | None], extents: Mapping[TopicPartition, Extent]
 ) -> None:
-    """Sees that the job's positions are known: they tell what waits from what waited once."""
+    """Check that the job's positions are known, which show what still waits."""
     for lane, extent in extents.items():
         if committed[lane] is None and extent.first < extent.end:
             raise TransientFault(
                 f"which messages wait on {lane} is not known: the job's offset there has expired",
-                hint="start the job, which finds it again, and apply the plan once more",
+                hint="start the job, which recovers the offset, and apply the plan again",
             )

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from redrive.outcomes.rows import Row
 
 _CONTEXT: Final = 1
-"""Equal lines of a value that are shown beside others."""
+"""Lines of context around a changed line."""
 _LONGEST: Final = 200
-"""Characters of a line that are shown."""
+"""Maximum characters of a shown line."""
 _MOST_LINES: Final = 60
-"""Lines of one message that are shown."""
+"""Maximum shown lines of one message."""
 
 _Item = TypeVar("_Item", bound=Hashable)
 
@@ -48,9 +48,9 @@ class Change:
 
     message: str
     lines: Sequence[str] = ()
-    """Lines with ``-`` before, ``+`` after, or neither; none if nothing changes."""
+    """Lines marked ``-`` (before), ``+`` (after) or neither; empty if nothing changes."""
     problem: str = ""
-    """Why the message would not be put with the edit; empty if it would."""
+    """Why the edited message would not be put; empty if it would."""
 
     def document(self) -> dict[str, Any]:
         """The change as a JSON object."""
@@ -58,7 +58,7 @@ class Change:
 
 
 class Preview:
-    """Decides about single messages as the job would, and writes nothing."""
+    """Decides single messages as the job would; nothing is written."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Preview:
             reason = f"{reason_name(decision.reason)}: " if decision.reason else ""
             return f"{reason}{decision.detail or f'the rules say {decision.result}'}"
         put = records[0][1]
-        # The put adds its own headers behind those of the message, the identity first.
+        # The put appends its own headers, the identity first.
         kept = takewhile(lambda pair: pair[0] != own.ID, put.headers or [])
         return Content(put.value, list(kept))
 
@@ -139,7 +139,7 @@ class Preview:
 def change_of(
     message: str, before: Content | str, after: Content | str, mask: Mask = NO_MASK
 ) -> Change:
-    """The change of one message, from what is put, or why nothing is, without and with the edit."""
+    """The change of a message: its put, or why there is none, before and after the edit."""
     for one in (after, before):
         if isinstance(one, str):
             return Change(message, problem=mask.text(one))
@@ -181,7 +181,7 @@ def _diff(
 
 
 def _lines(value: bytes | None) -> list[str]:
-    """A value in lines: JSON with indents, text as it is, anything else by its length and bytes."""
+    """A value in lines: indented JSON, text, or for binary its length and bytes."""
     if value is None:
         return ["null"]
     text = value_text(value)
@@ -189,7 +189,7 @@ def _lines(value: bytes | None) -> list[str]:
 
 
 def value_text(value: bytes | None) -> str | None:
-    """A value as people read and edit it: JSON with indents, or its text; None if it is binary."""
+    """A value for display and editing: indented JSON, or text; None if it is binary."""
     if not value:
         return ""
     try:
@@ -202,7 +202,7 @@ def value_text(value: bytes | None) -> str | None:
 
 
 def header_text(raw: bytes | None) -> str:
-    """The value of a header on one line; ``0x`` and hexadecimal digits if it is not plain text."""
+    """The value of a header on one line; ``0x`` and hex digits if it is not plain text."""
     if raw is None:
         return "(null)"
     text = plain_text(raw, "\t")

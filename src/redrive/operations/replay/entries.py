@@ -1,7 +1,7 @@
 """The entries of accepted plans on the tables topic.
 
-Every plan has a transactional id of its own: commands that apply it at the same moment fence each
-other, so its entry, and what is written with it, is written once.
+Every plan has its own transactional id: concurrent commands for the same plan fence each other, so
+its entry, and what is written with it, is written once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from redrive.operations.states import ensure_topics, read_decisions
 
 
 def read_accepted(job: JobConfiguration, cluster: Cluster) -> dict[str, Replay]:
-    """Every replay that was accepted, by the id of its plan; of a part of a job, its own."""
+    """Every accepted replay by the id of its plan; for part of a job, its own."""
     found = read_replays(read_decisions(job, cluster))
     if job.only_handlers is None:
         return found
@@ -35,13 +35,13 @@ def read_accepted(job: JobConfiguration, cluster: Cluster) -> dict[str, Replay]:
 def write_with_retry(
     job: JobConfiguration, cluster: Cluster, plan: str, write: Callable[[StatesWriter], Replay]
 ) -> Replay:
-    """The result of ``write``, retried while the broker is silent or another command applies.
+    """The result of ``write``, retried while the broker does not answer or another command applies.
 
-    ``write`` gets a producer that fenced every other for the plan: what an earlier one wrote is
-    settled, and it writes what is not written yet.
+    ``write`` gets a producer that has fenced all others for the plan. The transaction of an earlier
+    one has ended, and ``write`` adds what is missing.
 
     Raises:
-        TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.
+        TransientFault: The broker did not answer for a minute. Apply the plan again to continue.
     """
     failing_since = time.monotonic()
     while True:
@@ -50,7 +50,7 @@ def write_with_retry(
             with _writer(job, cluster, plan) as states:
                 return write(states)
         except (TransientFault, FencedFault, OutcomeUnknown):
-            # Another command that applies the same plan now fences us, and we fence it.
+            # Another command that applies the same plan fences us, and we fence it.
             if _instructed_count(job, cluster, plan) != before:
                 failing_since = time.monotonic()
             if time.monotonic() - failing_since > PATIENCE:

@@ -1,4 +1,4 @@
-"""Locations of payloads: the remaining topic, only the dead-letter topic, or nowhere."""
+"""Where payloads are: on the remaining topic, only on the dead-letter topic, or nowhere."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from redrive.operations.replay.plan import Warned
 from redrive.outcomes.rows import Row
 
 _SOON: Final = 24 * 3600
-"""Seconds before its topic deletes a payload from which on a plan warns."""
+"""A plan warns if a payload will be deleted within this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingCopies:
-    """Messages that have no copy on the topic of what remains."""
+    """Messages without a copy on the remaining topic."""
 
     lost: list[Row] = field(default_factory=list)
     """The dead-letter topic still has the message."""
     taken_away: list[Row] = field(default_factory=list)
-    """They do not remain any more."""
+    """They no longer remain."""
     gone: list[Row] = field(default_factory=list)
-    """Neither topic has them any more."""
+    """They are on neither topic."""
 
     def notes(self) -> Iterator[str]:
-        """Why a plan has fewer messages than were asked for."""
+        """Why a plan has fewer messages than asked for."""
         if self.taken_away:
-            yield f"{_left_out(self.taken_away)}: they do not remain any more"
+            yield f"{_left_out(self.taken_away)}: they no longer remain"
         if self.gone:
             yield (
-                f"{_left_out(self.gone)}: their payload is gone, from the topic of what remains and"
-                " from their dead-letter topic"
+                f"{_left_out(self.gone)}: their payload was deleted from both the remaining topic"
+                " and their dead-letter topic"
             )
 
 
 class Payloads:
-    """Looks for the payloads of messages of one job. It reads, and writes nothing."""
+    """Looks for the payloads of a job's messages; nothing is written."""
 
     def __init__(
         self, job: JobConfiguration, cluster: Cluster, entries: Mapping[str, Mapping[str, Any]]
@@ -57,7 +57,7 @@ class Payloads:
         }
 
     def missing(self, rows: Sequence[Row]) -> MissingCopies:
-        """Those of some remaining messages, of handlers of the job, that have no remaining copy."""
+        """The remaining messages, of handlers of the job, that have no remaining copy."""
         found = MissingCopies()
         lost = []
         following = LiveCopies(self._cluster)
@@ -89,16 +89,16 @@ class Payloads:
             )
 
     def warnings(self, lost: Sequence[Row]) -> Iterator[Warned]:
-        """Notes about messages that only their dead-letter topics have: ``MissingCopies.lost``."""
+        """Warnings about messages only on their dead-letter topic (``MissingCopies.lost``)."""
         by_topic = defaultdict(list)
         for row in lost:
             by_topic[self._source_of(row)[0].topic].append(row)
         settings = self._cluster.settings_of(list(by_topic))
         for topic, rows in by_topic.items():
-            text = f"payload only on {topic} any more: fetched from there"
+            text = f"payload only on {topic}: fetched from there"
             yield Warned("restored", text, len(rows))
             kept = int(settings.get(topic, {}).get("retention.ms") or -1) / 1000
-            # All that a topic has which keeps it for a day would be late.
+            # On a topic that keeps records for a day, every message would be late.
             within = min(_SOON, kept / 2)
             if within > 0 and (soon := self._older_than(rows, kept - within)):
                 yield Warned("expires", f"deleted from {topic} within {duration(within)}", soon)
@@ -125,7 +125,7 @@ class Payloads:
 
 
 def name_in_origins(entries: Mapping[str, Mapping[str, Any]], topic: str) -> str:
-    """Prefix of the identities of a topic's dead letters: a recreated topic has a number."""
+    """Prefix of the identities of a topic's dead letters; a recreated topic has a number."""
     return name_in_identities(topic, int(entries.get(f"topic/{topic}", {}).get("incarnation", 1)))
 
 

@@ -1,16 +1,16 @@
 """The outcomes of a plan's messages before its instructions are written.
 
 A message without a remaining copy was placed long ago, or its copy was lost. The missing copy does
-not tell which: tombstones last a day, and plans may be older. So the outcomes are asked. A message
-whose last outcome says that it remains is restored from its dead letter, any other is left alone.
+not say which, since tombstones last a day and plans may be older; the outcomes do. A message whose
+last outcome says that it remains is restored from its dead letter; others are skipped.
 
-Why no message is placed twice in this way: the outcomes are read up to some offset, and only then
-the remaining topic once more, for copies that were written meanwhile. If there is none, nothing can
-place the message any more but a restored instruction: tables and other instructions need a copy.
-Each restored instruction says up to which offset the outcomes were read. The job carries out those
-of a lane one after the other, and before it does it looks in the outcomes behind that offset for
-one that was carried out. So of any number of plans that restore a message at the same time the
-first one counts, however long the others wait.
+No message is placed twice in this way: the outcomes are read up to some offset, and then the
+remaining topic is read again for copies written meanwhile. If there is none, only a restored
+instruction can place the message, since tables and other instructions need a copy. Each restored
+instruction has the offset up to which the outcomes were read. The job carries out those of a lane
+one after the other, and before each it looks in the later outcomes for one that was carried out. So
+if several plans restore a message at the same time the first one counts, however long the others
+wait.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from redrive.messages import own_headers as own
 from redrive.outcomes.last_outcomes import LastOutcomes
 
 _NONE: Final = -1
-"""In the place of the offset of a copy that was taken away."""
+"""Stands for the offset of a removed copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedLane:
-    """The messages of a plan that came from one partition of a dead-letter topic."""
+    """The messages of a plan from one partition of a dead-letter topic."""
 
     handler: HandlerConfiguration
     partition: int
@@ -42,30 +42,30 @@ class PlannedLane:
 
     @property
     def remaining(self) -> TopicPartition:
-        """Where their remaining copies are."""
+        """The lane of their remaining copies."""
         return TopicPartition(self.handler.identity.remaining_topic, self.partition)
 
     @property
     def replay(self) -> TopicPartition:
-        """Where instructions about them go."""
+        """The lane of their instructions."""
         return TopicPartition(self.handler.identity.replay_topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What is known of the messages of one lane before the first of them is instructed."""
+    """What is known of the messages of one lane before they are instructed."""
 
     copies: Mapping[bytes, int]
     """The offset of the last remaining copy of each message that has one."""
     placed: int = 0
     """How many of the others have a final outcome."""
     restorable: Mapping[bytes, tuple[int, int]] = field(default_factory=dict)
-    """Those that remain and lost their copy, each with the partition and the offset up to which
-    outcomes were looked at."""
+    """Those that remain without a copy, each with the partition and the offset up to which outcomes
+    were read."""
 
 
 class PlannedMessages:
-    """Looks for the messages of one plan; nothing is restored that had a final outcome."""
+    """Looks for the messages of a plan; none that had a final outcome is restored."""
 
     def __init__(self, job: JobConfiguration, cluster: Cluster, plan: str) -> None:
         self._job = job
@@ -75,13 +75,13 @@ class PlannedMessages:
     def look(
         self, planned: Sequence[PlannedLane], spans: Mapping[TopicPartition, Span], *, is_new: bool
     ) -> dict[TopicPartition, Look]:
-        """Looks for the messages of every lane that is still to do, before anything is written.
+        """Look for the messages of every lane still to do, before anything is written.
 
         Returns:
-            By the lane of instructions, what is known; lanes that are done with are left out.
+            What is known, by the lane of instructions; completed lanes are left out.
 
         Raises:
-            UsageError: Outcomes can't answer for a message that has no copy.
+            UsageError: There are no outcomes of a message without a copy.
         """
         lanes = [one for one in planned if spans[one.replay].read <= spans[one.replay].until]
         last = {one.replay: self._last_places(one, spans[one.replay].until) for one in lanes}
@@ -90,7 +90,7 @@ class PlannedMessages:
             for one in lanes
         }
         if not is_new:
-            # The job may have carried out what this plan asked before.
+            # The job may have carried out earlier instructions of this plan.
             for one in lanes:
                 absent[one.replay] -= self._instructed_keys(one) if absent[one.replay] else set()
         outcomes = self._outcomes(absent)
@@ -122,10 +122,10 @@ class PlannedMessages:
         ledger = f"the ledger in {self._job.ledger.path} and " if self._job.ledger.enabled else ""
         raise UsageError(
             f"the plan {self._plan} is too old: {len(unknown)} of its messages, such as"
-            f" {unknown[0]}, have no remaining copy any more, and {ledger}the topic"
-            f" {self._job.outcomes_topic} lack outcomes that would tell whether they"
+            f" {unknown[0]}, have no remaining copy, and {ledger}the topic"
+            f" {self._job.outcomes_topic} lack the outcomes that show whether they"
             " were placed",
-            hint="make another plan, of what remains now: `redrive replay plan`",
+            hint="make a new plan of the remaining messages: `redrive replay plan`",
         )
 
     def _is_placed(self, outcomes: LastOutcomes, key: bytes) -> bool:
@@ -135,14 +135,14 @@ class PlannedMessages:
     def _restorable(
         self, lane: PlannedLane, lost: Collection[bytes], outcomes: LastOutcomes, until: int
     ) -> dict[bytes, tuple[int, int]]:
-        """The messages that remain, have no copy, and were not asked for by this plan before."""
+        """Messages that remain, have no copy, and were not yet asked for by this plan."""
         found = {}
         for key in lost:
             known = outcomes.found[key.decode()]
             if known.result == Result.REMAINS and self._plan not in known.replays:
                 found[key] = known.partition, outcomes.ends[known.partition]
         if found:
-            # One that was tried meanwhile, and remains again, has a copy behind those looked at.
+            # One that was retried meanwhile, and remains again, has a later copy than those read.
             end = settled_ends(self._cluster, [lane.remaining])[lane.remaining]
             for newer, *_ in self._places(lane.remaining, until, end):
                 found.pop(newer or b"", None)

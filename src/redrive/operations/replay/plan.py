@@ -1,7 +1,7 @@
-"""Plans: which remaining messages are to be replayed, and what is worth knowing before.
+"""Replay plans: which remaining messages to replay, and warnings.
 
-A plan touches nothing. It names every message by its origin, so that what is applied is what was
-planned, whatever happens in between.
+A plan changes nothing. It names every message by its origin, so that exactly the planned messages
+are replayed later.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _IN_WORDS: Final = {
     To.ORIGINAL: "to their original destinations",
     To.GROUP: "to the topics of the groups that failed",
     To.RULES: "through the rules tables again",
-    To.DISCARD: "to be thrown away",
+    To.DISCARD: "to be discarded",
     To.ATTEMPT: "to their next attempt, now",
-    To.REMAIN: "to what remains, without another attempt",
+    To.REMAIN: "to the remaining messages, without another attempt",
 }
 _WITH_EDIT: Final = 2
-"""Version of plans with an edit: versions that know none must not apply them."""
+"""Version of plans with an edit, so that older programs do not apply them."""
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/s)?")
 
 
@@ -48,10 +48,10 @@ class Order:
     rate: float | None = None
     """Messages a second; None for as fast as possible."""
     edit: Edit = NO_EDIT
-    """What changes in each message before it is put."""
+    """The change of each message before it is put."""
 
     def __str__(self) -> str:
-        """Where the messages go and what changes in them, in words."""
+        """Where the messages go and what changes in them, as text."""
         return f"{self._where}; {self.edit}" if self.edit else self._where
 
     def replay(self, plan: str, **accepted: Any) -> Replay:  # noqa: ANN401 - members of a replay
@@ -87,18 +87,18 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """Something to know before a plan is applied."""
+    """A warning about a plan."""
 
     code: str
     """For programs, such as ``target-missing``."""
     text: str
     count: int = 0
-    """How many messages it is about; 0 if about none in particular."""
+    """How many messages it concerns; 0 if none in particular."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayPlan:
-    """Which messages, what to do with them, and what was seen when it was made."""
+    """The messages, what to do with them, and the findings at the time of planning."""
 
     plan: str
     application: str
@@ -113,20 +113,20 @@ class ReplayPlan:
     """Bytes of their bodies."""
     reasons: Sequence[Part] = ()
     exceptions: Sequence[Part] = ()
-    """By the exception in dead letters' headers; none if none has one."""
+    """By the exception in dead letters' headers; empty if none has one."""
     groups: Sequence[Part] = ()
     """By the consumer group that could not process them; as above."""
     targets: Sequence[Part] = ()
     handlers: Sequence[Part] = ()
     warnings: Sequence[Warned] = ()
     changes: Sequence[Change] = ()
-    """What the edit changes in some of the messages, without secrets."""
+    """What the edit changes in some of the messages, masked."""
     notes: Sequence[str] = field(default_factory=tuple)
     """What could not be read, or was left out."""
 
     @property
     def count(self) -> int:
-        """How many messages it has."""
+        """The number of messages."""
         return sum(len(found) for places in self.messages.values() for found in places.values())
 
     @property
@@ -135,7 +135,7 @@ class ReplayPlan:
         return None if self.order.rate is None else self.count / self.order.rate
 
     def masked(self, mask: Mask) -> Self:
-        """The same plan with secrets masked: applied, it does the same.
+        """The same plan with secrets masked; the operator's target queue is not masked.
 
         The queue that the operator named stays as it is.
         """
@@ -177,7 +177,7 @@ class ReplayPlan:
         }
 
     def write(self, path: Path) -> None:
-        """Writes the plan to a file."""
+        """Write the plan to a file."""
         path.write_bytes(orjson.dumps(self.document(), option=orjson.OPT_INDENT_2) + b"\n")
 
     @classmethod
@@ -185,7 +185,7 @@ class ReplayPlan:
         """The plan of a file.
 
         Raises:
-            EnvironmentFault: It can't be read.
+            EnvironmentFault: It cannot be read.
             UsageError: There is no such file, or it is not a plan.
         """
         try:
@@ -196,14 +196,14 @@ class ReplayPlan:
             ) from error
         except OSError as error:
             raise EnvironmentFault(
-                f"{path} can't be read: {error.strerror}",
+                f"{path} cannot be read: {error.strerror}",
                 hint="`redrive replay plan ... -o plan.json` writes a plan",
             ) from error
         try:
             return cls._of(orjson.loads(text))
         except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise UsageError(
-                f"{path} is no plan of this version of redrive",
+                f"{path} is not a replay plan of this version of redrive",
                 hint="`redrive replay plan ... -o plan.json` writes one",
             ) from error
 
@@ -252,7 +252,7 @@ class ReplayPlan:
 
 
 def new_plan_id() -> str:
-    """An id that no other plan has."""
+    """A unique id."""
     return secrets.token_hex(6)
 
 
@@ -263,7 +263,8 @@ def parse_target(text: str) -> tuple[To, Names]:
     queue, _, manager = text.rpartition("@") if "@" in text else (text, "", "")
     if not queue:
         raise UsageError(
-            f"--to {text!r} names no queue", hint="give original, group, rules, QUEUE or QUEUE@QM"
+            f"--to {text!r} is not a destination",
+            hint="give original, group, rules, QUEUE or QUEUE@QM",
         )
     return To.QUEUE, Names(queue=queue, queue_manager=manager)
 
@@ -272,7 +273,9 @@ def parse_rate(text: str) -> float:
     """``--rate``: messages a second, such as ``50/s`` or ``0.5/s``; raises ``UsageError``."""
     match = _RATE.fullmatch(text.strip())
     if match is None or float(match[1]) <= 0:
-        raise UsageError(f"--rate {text} is no rate", hint="give messages a second, such as 50/s")
+        raise UsageError(
+            f"--rate {text} is not a rate", hint="give messages a second, such as 50/s"
+        )
     return float(match[1])
 
 

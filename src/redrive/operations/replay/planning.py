@@ -1,4 +1,4 @@
-"""Making a plan: the messages that are asked for, and what is worth knowing before they move."""
+"""Making a plan: the messages, where they will go, and warnings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from redrive.topology.names import Names
 from redrive.topology.put import Destination
 
 _SHOWN: Final = 20
-"""Parts of one kind that a plan names."""
+"""Maximum parts of one kind in a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,13 @@ class _Put:
     handler: str
     names: Names
     text: str
-    """For people: the names, or what happens instead of a put."""
+    """For display: the names, or what happens instead of a put."""
     decision: Decision | None = None
-    """None if outcomes do not keep what the rules ask for."""
+    """None if outcomes do not have what the rules need."""
 
 
 class Planner:
-    """Makes plans for one job. It reads, and writes nothing."""
+    """Makes plans for one job; nothing is written."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Planner:
         entries: Mapping[str, Mapping[str, Any]],
         states: States = NO_STATES,
     ) -> None:
-        """Take the job; ``entries`` are those of its control topic, none before its first start."""
+        """Take the job; ``entries`` of its control topic are empty before its first start."""
         self._job = job
         self._cluster = cluster
         self._answers = answers
@@ -75,7 +75,7 @@ class Planner:
 
     @property
     def preview(self) -> Preview:
-        """Decides about single messages by the same deciders and facts."""
+        """Decides single messages by the same deciders and facts."""
         return Preview(self._cluster, self._handlers, self._deciders, self._facts, self._answers)
 
     def plan(
@@ -95,9 +95,11 @@ class Planner:
         if len(mine) < len(rows):
             others = sorted({row["handler"] for row in rows} - set(self._handlers))
             notes.append(
-                f"{len(rows) - len(mine)} messages are left out: no handler of these settings keeps"
-                f" them ({', '.join(others[:3])}); `redrive queue release` puts again what a queue"
-                " manager could put nowhere"
+                f"{len(rows) - len(mine)} messages are left out: they are not of any handler"
+                " of these"
+                f" settings ({', '.join(others[:3])}); `redrive queue release` retries"
+                " undeliverable"
+                " messages of a queue manager"
             )
         payloads = Payloads(self._job, self._cluster, self._entries)
         found = MissingCopies() if order.to.is_about_parked else payloads.missing(mine)
@@ -106,7 +108,7 @@ class Planner:
         notes += found.notes()
         if order.to is To.GROUP and (without := sum(not row["consumer_group"] for row in mine)):
             mine = [row for row in mine if row["consumer_group"]]
-            notes.append(f"{without} messages are left out: no consumer group of theirs is known")
+            notes.append(f"{without} messages are left out: their consumer group is unknown")
         puts = self._puts(mine, order)
         return ReplayPlan(
             plan=new_plan_id(),
@@ -133,7 +135,7 @@ class Planner:
     # -- where messages go -----------------------------------------------------------------------
 
     def _puts(self, rows: Sequence[Row], order: Order) -> Sequence[_Put]:
-        """What the job would do now with each message, once all is known that it asks for."""
+        """What the job would do with each message now, once all needed facts are known."""
         replay = order.replay("")
 
         def decide() -> Sequence[_Put]:
@@ -156,7 +158,7 @@ class Planner:
         put = known.get(key)
         if put is None:
             if why := self._why_undecidable(order, decider, attempts):
-                put = known[key] = _Put(row["handler"], Names(), f"as the rules say then: {why}")
+                put = known[key] = _Put(row["handler"], Names(), f"depends on the rules: {why}")
             else:
                 decision = facts.cache.decide(decider, profile, attempts, message, replay)
                 put = known[key] = _Put(
@@ -166,11 +168,11 @@ class Planner:
 
     @staticmethod
     def _why_undecidable(order: Order, decider: RulesDecider, attempts: Attempts) -> str:
-        """Why outcomes do not tell what the rules say of a message; empty if they do."""
+        """Why outcomes do not show what the rules decide; empty if they do."""
         if order.to not in {To.RULES, To.ATTEMPT}:
             return ""
         if missing := missing_fields(decider.table):
-            return f"outcomes do not keep {', '.join(missing)}"
+            return f"outcomes do not have {', '.join(missing)}"
         counted = sum(number for _, number in attempts.by_rule)
         if order.to is To.ATTEMPT and decider.profiles.is_kafka and counted < attempts.failures:
             return "it depends on which rules have failed before"
@@ -195,20 +197,20 @@ class Planner:
     def _about_target(self, place: Destination, names: Names, count: int) -> Iterator[Warned]:
         limits, topics = place.limits, {one.identity.topic for one in self._job.handlers}
         if place.topic in topics:
-            text = f"{names} is a dead-letter queue of this job: they come back as dead letters"
+            text = f"{names} is a dead-letter queue of this job: they will return as dead letters"
             yield Warned("would-loop", text, count)
         if not limits.put_enabled:
             yield Warned("put-disabled", f"{names} is disabled for puts", count)
         facts = self._facts.topic(place.topic)
         if facts.silent:
-            yield Warned("target-silent", f"{place.topic} takes nothing now: {facts.silent}", count)
+            yield Warned("target-silent", f"{place.topic} is unavailable: {facts.silent}", count)
         if limits.max_depth is None or not limits.consumer_group:
             return
         question = DepthQuestion(place.topic, limits.consumer_group, limits.max_depth)
         depth = self._facts.answered(lambda: self._facts.depth(question), self._answers)
         if depth + count > limits.max_depth:
             room = max(0, limits.max_depth - depth)
-            text = f"{names} holds {depth} messages and takes {limits.max_depth}: room for {room}"
+            text = f"{names} holds {depth} of at most {limits.max_depth} messages: room for {room}"
             yield Warned("target-full", text, count - room)
 
     # -- the messages themselves -----------------------------------------------------------------
@@ -231,8 +233,8 @@ class Planner:
         several = sum(count for count in keys.values() if count > 1)
         if several and moves:
             text = (
-                "keys shared with others of the plan: such messages go in the order in which they"
-                " came, and behind what was put there since"
+                "same key as other messages of the plan: these are put in their original order,"
+                " after messages put there since"
             )
             yield Warned("order", text, several)
 
@@ -243,14 +245,14 @@ class Planner:
             if self._deciding.get(name) and meaning_of(one, self._job) not in self._deciding[name]
         }
         if other := sum(row["handler"] in others for row in rows):
-            text = "the job decides by another table than the settings name: redrive restart first"
+            text = "the job uses another table than the settings name: run redrive restart first"
             yield Warned("other-table", text, other)
         same = sum(
             self._deciders[row["handler"]].table.hash.startswith(row["table_hash"] or "-")
             for row in rows
         )
         if same:
-            text = "left by the same table, which decides the same unless the targets changed"
+            text = "left by the same table, which will decide the same unless the targets changed"
             yield Warned("same-table", text, same)
 
 
@@ -277,10 +279,10 @@ def _messages(rows: Sequence[Row]) -> dict[str, dict[str, list[int]]]:
 
 
 def _column_parts(rows: Sequence[Row], column: str) -> Sequence[Part]:
-    """The parts by the value of a column; none if no dead letter has one."""
+    """The parts by the value of a column; empty if no dead letter has one."""
     if not any(row[column] for row in rows):
         return ()
-    return _parts(rows, [str(row[column] or "none told") for row in rows])
+    return _parts(rows, [str(row[column] or "unknown") for row in rows])
 
 
 def _reason_of(row: Row) -> str:
@@ -290,7 +292,7 @@ def _reason_of(row: Row) -> str:
 
 
 def _parts(rows: Sequence[Row], names: Sequence[str]) -> list[Part]:
-    """The most frequent names with their counts and an example, the rest in one."""
+    """The most frequent names with their counts and an example, the rest as one."""
     counts = Counter(names)
     examples: dict[str, str] = {}
     for row, name in zip(rows, names, strict=True):

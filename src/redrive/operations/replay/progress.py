@@ -15,31 +15,30 @@ from redrive.operations.replay.entries import read_accepted
 from redrive.operations.states import write_states
 
 _MARKERS: Final = 8
-"""Offsets at the end of a lane that may all be ends of transactions."""
+"""Maximum offsets at the end of a lane that may all be transaction markers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayStatus:
-    """One replay at one moment."""
+    """The status of a replay at one moment."""
 
     replay: Replay
     waiting: int
-    """Instructions that the job has not carried out, at most: offsets count ends of transactions
-    too."""
+    """Upper bound of instructions not carried out; offsets also count transaction markers."""
     results: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_done(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether nothing is left to do."""
         return (self.replay.is_complete or bool(self.replay.cancelled_by)) and not self.waiting
 
     @property
     def state(self) -> str:
-        """Where it stands, in a word or two."""
+        """Its state, in a word or two."""
         if self.replay.cancelled_by:
             return "cancelled" if not self.waiting else "being cancelled"
         if not self.replay.is_complete:
-            return "not wholly accepted"
+            return "partly accepted"
         return "done" if not self.waiting else "running"
 
     @property
@@ -80,8 +79,8 @@ def statuses(
 ) -> Sequence[ReplayStatus]:
     """The status of replays, the last accepted first; of one plan if its id is given.
 
-    ``results`` finds the number of messages by result of each plan. It is called after the
-    positions are read: a transaction commits both, so a replay that is done has all its results.
+    ``results`` finds the number of messages by result for each plan. It is called after the
+    positions are read: a transaction commits both, so a completed replay has all its results.
     """
     accepted = read_accepted(job, cluster)
     chosen = [one for one in accepted.values() if plan in {"", one.plan}]
@@ -102,7 +101,7 @@ def statuses(
 
 
 def _waiting(cluster: Cluster, lane: TopicPartition, span: Span, committed: int, end: int) -> int:
-    """Offsets of a lane that are to do: where only ends of transactions are left, none is."""
+    """Offsets of a lane that are to do; none if only transaction markers are left."""
     start = max(span.first, committed)
     end = end if span.end is None else min(end, span.end)
     if end - start > _MARKERS:
@@ -117,13 +116,13 @@ def find_replay(job: JobConfiguration, cluster: Cluster, plan: str) -> Replay:
     accepted = read_accepted(job, cluster)
     if plan not in accepted:
         raise UsageError(
-            f"no replay {plan} was accepted", hint="`redrive replay list` shows those that were"
+            f"no replay {plan} was accepted", hint="`redrive replay list` shows accepted replays"
         )
     return accepted[plan]
 
 
 def cancel(job: JobConfiguration, cluster: Cluster, plan: str, operator: str) -> Replay:
-    """Cancels what is left of a replay, and returns it as it was.
+    """Cancel the rest of a replay, and return its former state.
 
     Errors are as for ``find_replay`` and ``write_states``.
     """

@@ -1,12 +1,12 @@
-"""Analysis of a rules table before it runs, by proof and not by trial.
+"""Static analysis of a rules table, by proof.
 
     analyse(table, text)     -> rules that never apply, overlaps, gaps: each with a witness
-    compare(old, new)        -> what differs in meaning, by messages that show it
+    compare(old, new)        -> differences in meaning, with messages that show them
     Search(rules).find(...)  -> a message that some rules match and others do not, or None
 
-Everything is exact for the patterns of rules-table specification 5.3, and for the lists and numbers
-of DIALECT(KAFKA). What two regular expressions have in common is not known: a message that shows
-something is found by trial, and what needs a proof is not decided. Each answer has a bound.
+Everything is exact for text and number patterns, and for the lists and numbers of DIALECT(KAFKA).
+The intersection of two regular expressions is unknown: a message that shows something is found by
+trial, and what needs a proof stays undecided. The effort is limited.
 """
 
 from __future__ import annotations

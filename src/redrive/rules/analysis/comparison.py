@@ -1,4 +1,4 @@
-"""What differs between two tables in meaning: messages that they treat differently."""
+"""Differences in meaning between two tables: messages that they treat differently."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class ControlChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two tables side by side."""
+    """The comparison of two tables."""
 
     control: tuple[ControlChange, ...]
     differences: tuple[Divergence, ...]
     """One for each pair of rules at which the tables diverge, and one more where some of its
     messages are newly discarded; such ones come first."""
     is_complete: bool
-    """Whether there is certainly no other difference."""
+    """Whether there are provably no other differences."""
 
     @property
     def is_equal(self) -> bool:
-        """Whether the tables mean the same, which is proved."""
+        """Whether the tables provably mean the same."""
         return self.is_complete and not self.control and not self.differences
 
 
 def compare(old: RulesTable, new: RulesTable) -> Comparison:
-    """The differences of two tables in meaning, each with a message and what both do with it."""
+    """The differences in meaning between two tables, each with a message and both decisions."""
     walk = Walk(old, new, Effort())
     found: dict[object, Divergence] = {}
     try:
@@ -58,7 +58,7 @@ def compare(old: RulesTable, new: RulesTable) -> Comparison:
 
 
 def control_changes(old: RulesTable, new: RulesTable) -> Iterator[ControlChange]:
-    """The control data of which two tables do not mean the same."""
+    """The control data that differ in meaning."""
     before, after = old.control, new.control
     same = {
         "RETRYINT": before.retry_interval == after.retry_interval,
@@ -66,7 +66,7 @@ def control_changes(old: RulesTable, new: RulesTable) -> Iterator[ControlChange]
     }
     was, now = before.keywords(), after.keywords()
     for name in {**was, **now}:
-        # DIALECT and ORDER are the only keywords that one table may have alone.
+        # Only DIALECT and ORDER may be missing in one of the tables.
         missing = Dialect.IBM.value if name == "DIALECT" else "none"
         value, other = was.get(name, missing), now.get(name, missing)
         if not same.get(name, value == other):

@@ -1,7 +1,7 @@
-"""What a table does with a message, however its rules are written.
+"""What a table does with a message, independent of how its rules are written.
 
 While every attempt fails, a table makes a sequence of attempts and then discards the message or
-keeps it. Two tables treat a message alike if their sequences and ends are the same.
+keeps it. Two tables treat a message the same if their sequences and ends are the same.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ Message: TypeAlias = Mapping[str, FieldValue]
 AGE: Final = "AGE"
 _NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
 _FOLLOWED: Final = 1_000
-"""Attempts on an ageing message that are followed at most."""
+"""Maximum attempts to follow on an ageing message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """One way to put a message: rules that put it alike are the same here."""
+    """A way to put a message; rules that put it in the same way are equal here."""
 
     queue: str
     queue_manager: str
     """Empty for the local one."""
     header: bool
-    """Whether the dead-letter header stays on."""
+    """Whether the dead-letter header stays on the message."""
     authority: Authority
     is_topic: bool = False
     """Whether FWDT names the queue, which then is a topic."""
     backoff: Backoff | None = None
     """The delays between its attempts; None for RETRYINT."""
     to: RetryTo = RetryTo.TOPIC
-    """Whether it goes to the topic of its group's rounds instead of the queue."""
+    """Whether it goes to the topic of its group instead of the queue."""
     transform: str = ""
-    """What changes the message before."""
+    """The transform that changes the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,11 @@ class Decision:
     """The decision about a message, as long as every attempt fails."""
 
     steps: tuple[tuple[Put, int], ...]
-    """The puts in order, each with the number of its attempts; equal puts that follow each other
-    are one step."""
+    """The puts in order, each with its number of attempts; equal successive puts are one step."""
     discarded: bool
-    """Whether it is deleted in the end; otherwise it remains, by IGNORE or for want of a rule."""
+    """Whether it is discarded at the end; otherwise it remains, by IGNORE or without a rule."""
     quarantined: bool = False
-    """Whether it remains for good, by QUARANTINE."""
+    """Whether it is quarantined at the end."""
 
 
 def decide(
@@ -69,7 +68,7 @@ def decide(
 ) -> tuple[Decision, tuple[int, ...]]:
     """What a table does with a message, and the indexes of the rules that apply to it.
 
-    The rules that match are ``candidates``, as bits; ``failed`` has the attempts that have failed
+    ``candidates`` are the matching rules, as bits; ``failed`` has the attempts that have failed
     already, by rule index.
     """
     applied: list[int] = []
@@ -84,7 +83,7 @@ def decide(
         if not rule.action.can_fail:
             end = rule.action
             break
-        # Each BACKOFF begins with its first delay again, so its attempts are a step of their own.
+        # Each BACKOFF restarts with its first delay, so its attempts are a separate step.
         step = -1 if rule.backoff is None else index
         tried.append((_put_of(rule, message), step, attempts))
     steps = tuple(
@@ -95,7 +94,7 @@ def decide(
 
 
 def decide_while_ageing(table: RulesTable, message: Message) -> tuple[list[tuple[int, Put]], str]:
-    """The attempts on a message whose AGE grows while every one fails, and the last action.
+    """The attempts on a message whose AGE grows while all fail, and the last action.
 
     Attempts have their times in seconds; AGE of the message is its age at the first attempt.
     """
@@ -137,20 +136,20 @@ def _put_of(rule: Rule, message: Message) -> Put:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt of some rule on any message."""
+    """An attempt of a rule on any message."""
 
     rule: Rule
-    """A rule that makes such an attempt, without what it matches."""
+    """A rule that makes such an attempt, without its patterns."""
     references: frozenset[str]
     """Fields of the message that its target depends on."""
     delays: tuple[tuple[int, ...], int] | None
-    """With a BACKOFF, its different delays and the number of attempts: the attempts of such a rule
-    are one, because another rule would begin with the first delay again."""
+    """With a BACKOFF, its distinct delays and the number of attempts: the attempts of such a rule
+    count as one, because another rule would restart with the first delay."""
     number: int
-    """The rule's patterns, if it matters whose attempt it is; else 0."""
+    """The rule's patterns, if the rule itself matters; else 0."""
 
     def on(self, message: Message) -> tuple[object, ...]:
-        """The attempt on one message; equal for attempts that do the same to it."""
+        """The attempt on one message; attempts that do the same to it are equal."""
         return _put_of(self.rule, message), self.delays
 
     def on_any(self, known: Message) -> tuple[object, ...]:
@@ -173,7 +172,7 @@ def attempts_of(rule: Rule, dialect: Dialect, number: int) -> tuple[Attempt, int
 
 
 def bare(rule: Rule) -> Rule:
-    """A rule without what it matches and without how often and when it is tried."""
+    """A rule without its patterns, attempts and delays."""
     return replace(rule, patterns={}, retry=1, backoff=None)
 
 

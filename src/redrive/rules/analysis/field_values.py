@@ -1,4 +1,4 @@
-"""A value of one field that some patterns match and others do not, or the proof of none."""
+"""A value of one field that some patterns match and others do not, or proof that there is none."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _USUAL: Final[Mapping[str, Sequence[int]]] = {
     "PERSIST": (0, 1),
     "REASON": (2085, 2053, 2051, 2030, 2035, 2087),
 }
-"""Numbers that a reader knows, tried before others."""
+"""Familiar numbers, tried before others."""
 _USUAL_QUEUE: Final = "OTHER"
 
 _ALWAYS_THERE: Final = {"AGE", "SIZE"}
-"""Numbers of DIALECT(KAFKA) that every message has."""
+"""Number fields of DIALECT(KAFKA) that every message has."""
 
 _BEGINNINGS: Final = tuple(StringPattern(f"{it}*", 1024) for it in ("0123456789-"))
-"""Texts of which each number is one."""
+"""Texts for any number."""
 
 _SAMPLES: Final = (
     (r"^\(\?[A-Za-z]+\)", ""),
@@ -49,11 +49,11 @@ _SAMPLES: Final = (
     (r"(?<!\\)\.", "X"),
     (r"\\([^A-Za-z0-9])", r"\1"),
 )
-"""How an expression becomes a text in which it may be found, step by step. It is only a guess."""
+"""Steps that turn an expression into a text that it may match: a heuristic."""
 
 
 def usual_value(name: str) -> FieldValue:
-    """The value of a field on which nothing depends, such as a witness shows it."""
+    """The default value of a field in a witness, on which nothing depends."""
     if name == "DESTQ":
         return _USUAL_QUEUE
     match pattern_keyword(name).value:
@@ -67,10 +67,10 @@ def usual_value(name: str) -> FieldValue:
 def value_of(
     name: str, matching: Sequence[Pattern], avoiding: Sequence[Pattern], effort: Effort
 ) -> FieldValue | None:
-    """A value that all of some patterns match and none of others, rather one that a reader knows.
+    """A value that all of some patterns match and none of others, preferably a familiar one.
 
-    It is None if there is none. ``Undecided`` is raised if the search gets too long, or if it
-    depends on what regular expressions have in common.
+    None if there is none. ``Undecided`` is raised if the search takes too long, or if it depends on
+    the intersection of regular expressions.
     """
     if not matching and not avoiding:
         return usual_value(name)
@@ -91,7 +91,7 @@ def value_of(
 
 
 def _accepts_all_of(one: Pattern, other: Pattern) -> bool:
-    """Whether one pattern certainly matches what another one matches, by texts and equality."""
+    """Whether one pattern certainly matches all that another one matches, by text and equality."""
     return all(
         any(
             mine == it
@@ -103,10 +103,10 @@ def _accepts_all_of(one: Pattern, other: Pattern) -> bool:
 
 
 def _number(name: str, matching: Sequence[Pattern], avoiding: Sequence[Pattern]) -> int | None:
-    """The number, tried at all places where there must be one if there is any.
+    """The number, tried at all places where one must be if there is any.
 
-    The least number that matches is the least of all, the first of an interval that has to match,
-    or the one behind an interval that must not match.
+    The smallest matching number is the smallest of all, the first of an interval that must match,
+    or the one after an interval that must not match.
     """
     numbers = {0}
     for pattern in matching:
@@ -144,7 +144,7 @@ def _text(
     readable = next(filter(will_do, chain(_readable(name, matching), numerals)), None)
     if readable is not None:
         return readable
-    # Without the expressions more values will do: if none does, none does with them.
+    # Without the expressions more values match: if none does, none does with them.
     found = shortest_text(
         [
             list(chain.from_iterable(map(_strings, one)))
@@ -160,7 +160,7 @@ def _text(
 
 
 def _strings(pattern: Pattern) -> Sequence[StringPattern]:
-    """Texts of which some match whatever a pattern matches; none if nothing is known of it."""
+    """Texts of which some match if the pattern matches anything; empty if unknown."""
     if isinstance(pattern, StringPattern):
         return (pattern,)
     return _BEGINNINGS if isinstance(pattern, ComparisonPattern) else ()
@@ -169,14 +169,14 @@ def _strings(pattern: Pattern) -> Sequence[StringPattern]:
 def _numerals(patterns: Iterable[Pattern]) -> list[str]:
     """Numbers, as texts, between which no comparison of some patterns changes.
 
-    Each is written in several ways, one more than there are patterns that could refuse it by text.
+    Each is written in several ways, one more than the patterns that could refuse it as text.
     """
     members = list(patterns)
     bounds = sorted({Decimal(it.number) for it in members if isinstance(it, ComparisonPattern)})
     if not bounds:
         return []
     with localcontext() as context:
-        context.prec = 10 + 2 * max(len(str(it)) for it in bounds)  # so that nothing is rounded
+        context.prec = 10 + 2 * max(len(str(it)) for it in bounds)  # to avoid rounding
         ends = [bounds[-1] + 1, bounds[0] - 1]
         between = [(one + two) / 2 for one, two in pairwise(bounds)]
         plain = [f"{number:f}" for number in (*ends, *bounds, *between)]
@@ -188,7 +188,7 @@ def _numerals(patterns: Iterable[Pattern]) -> list[str]:
 def _without_hopeless(
     matching: Sequence[Sequence[Pattern]], avoiding: Sequence[Pattern], numerals: Sequence[str]
 ) -> Iterator[Sequence[Pattern]]:
-    """The lists without comparisons that hold for no number that the other comparisons leave."""
+    """The lists without comparisons that no number can satisfy along with the others."""
 
     def is_comparison(pattern: Pattern) -> bool:
         return isinstance(pattern, ComparisonPattern)

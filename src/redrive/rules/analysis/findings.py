@@ -1,6 +1,6 @@
-"""What the rules of a table do to each other: rules that never apply, overlaps, gaps.
+"""How the rules of a table interact: rules that never apply, overlaps, gaps.
 
-Every finding has a message that shows it. Questions that could not be decided are counted.
+Every finding has an example message. Undecided questions are counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from redrive.rules.table import RulesTable
 _NOTES: Final = {"NOTHING_AFTER_RETRY", "OVERLAP"}
 """Findings that are not warnings."""
 _PAIR_LIMIT: Final = 20_000
-"""Pairs of rules that are compared at most."""
+"""Maximum pairs of rules to compare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,19 +37,19 @@ class Finding:
     rule: int
     """Index of the rule that the finding is about."""
     others: tuple[int, ...] = ()
-    """Indexes of the other rules concerned."""
+    """Indexes of the other rules involved."""
     message: str
     """One sentence without a full stop."""
     hint: str = ""
     witness: Message
-    """A message that shows it, as match fields by keyword; all others may be anything."""
+    """An example, as match fields by keyword; all others may have any value."""
 
 
 def analyse(table: RulesTable, text: str, *, name: str = "<input>") -> tuple[EntryDiagnostic, ...]:
-    """What the rules of a table do to each other: warnings and notes in the order of the table.
+    """Find how the rules of a table interact: warnings and notes in the order of the table.
 
-    Each has a witness; a note says how many questions could not be decided. The table has no errors
-    and was read from the text.
+    Each has a witness; a note counts the undecided questions. The table has no errors and was read
+    from the text.
     """
     lines = physical_lines(text)
     analysis = Analysis(table.rules)
@@ -75,8 +75,8 @@ def analyse(table: RulesTable, text: str, *, name: str = "<input>") -> tuple[Ent
             severity=Severity.NOTE,
             code="NOT_DECIDED",
             message=f"{counted(questions, 'question')} about the rules together could "
-            "not be decided: regular expressions, or too many patterns, are in the way",
-            hint="findings that are told are proved all the same; others may be missing",
+            "not be decided because of regular expressions or too many patterns",
+            hint="the reported findings are proved; others may be missing",
         )
         diagnostics.append(undecided)
     return tuple(without_allowed(diagnostics, lines))
@@ -88,7 +88,7 @@ class Analysis:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self._aged = [index for index, rule in enumerate(rules) if AGE in rule.patterns]
-        """Rules that come to match, or no longer match, while a message waits."""
+        """Rules that may begin or cease to match while a message waits."""
         ageless = (
             replace(rule, patterns={it: one for it, one in rule.patterns.items() if it != AGE})
             for rule in map(rules.__getitem__, self._aged)
@@ -98,10 +98,10 @@ class Analysis:
         """Questions that could not be decided."""
         self._all = (1 << len(rules)) - 1
         self._keepers = bits_of(i for i, rule in enumerate(rules) if not rule.action.can_fail)
-        """Rules that cannot fail: what they match never reaches a later rule."""
+        """Rules that cannot fail: messages that they match never reach a later rule."""
 
     def findings(self) -> Iterator[Finding]:
-        """All findings, by kinds."""
+        """All findings, by kind."""
         reached = []
         for rule in range(len(self._rules)):
             if unreachable := self._ask(self._unreachable, rule):
@@ -126,13 +126,13 @@ class Analysis:
         return self._keepers & ((1 << rule) - 1)
 
     def _unreachable(self, rule: int) -> Finding | None:
-        """A rule of which earlier rules that cannot fail take all messages for good."""
+        """A rule all of whose messages are taken by earlier rules that cannot fail."""
         earlier = self._keepers_before(rule)
         if not earlier or self._search.find(1 << rule, earlier) is not None:
             return None
         witness = self._search.find(1 << rule)
         if witness is None:
-            return None  # it matches nothing at all, so there is nothing to show
+            return None  # it matches nothing at all, so there is no witness
         takers = self._minimal_takers(rule, earlier)
         *lines, last = (str(self._rules[it].line) for it in takers)
         first = self._rules[takers[0]]
@@ -147,12 +147,12 @@ class Analysis:
                 else f"the rule at line {last}, ACTION({first.action}), takes"
             )
             + " all its messages",
-            hint=f"remove it; if it is to have them, it has to stand in front of line {first.line}",
+            hint=f"remove it, or move it before line {first.line}",
             witness=witness,
         )
 
     def _minimal_takers(self, rule: int, earlier: int) -> tuple[int, ...]:
-        """Rules that together take all messages of a rule, none of which can be left out."""
+        """A minimal set of rules that together take all messages of a rule."""
         earlier &= self._search.possible_overlaps(rule)
         for one in rules_of(earlier):
             if not self._find(1 << rule, 1 << one):
@@ -171,10 +171,10 @@ class Analysis:
             return None
         later = self._all & ~((2 << rule) - 1)
         avoided = self._keepers_before(rule) | later
-        if rule in self._aged:  # while earlier rules are tried the message may grow too old for it
+        if rule in self._aged:  # the message may become too old for it meanwhile
             avoided |= (1 << rule) - 1
         for place, aged in enumerate(self._aged, start=len(self._rules)):
-            # It may come to match as the message grows older, so no message of it is a witness.
+            # It may begin to match as the message ages, so none of its messages is a witness.
             avoided |= 1 << place if aged != rule else 0
         witness = self._search.find(1 << rule, avoided)
         if witness is None:
@@ -186,7 +186,7 @@ class Analysis:
             message="when "
             + (f"all {tries} attempts have" if tries > 1 else "the only attempt has")
             + " failed, no later rule takes the message, and it remains",
-            hint="a rule behind it with the same pattern, such as ACTION(FWD), would have it then",
+            hint="add a rule after it with the same pattern, such as ACTION(FWD)",
             witness=witness,
         )
 
@@ -204,7 +204,7 @@ class Analysis:
         )
 
     def _overlaps(self, reached: Sequence[int]) -> Iterator[Finding]:
-        """For each rule the first earlier one that takes a part of its messages."""
+        """For each rule the first earlier one that takes part of its messages."""
         behind: set[int] = set()
         ignoring: set[int] = set()
         asked = 0
@@ -223,10 +223,10 @@ class Analysis:
                     yield finding
 
     def _overlap(self, earlier: int, later: int) -> Finding | None:
-        """Two rules with different actions of which neither is a special case of the other.
+        """Two rules with different actions, neither of which is a special case of the other.
 
-        A special case in front of a general one is how tables are written, and one behind it is
-        either never reached or is what comes after failed attempts.
+        A special case before a general one is usual, and one after it is either never reached or
+        meant for failed attempts.
         """
         one, two = self._rules[earlier], self._rules[later]
         if bare(one) == bare(two):
@@ -242,8 +242,8 @@ class Analysis:
                 rule=earlier,
                 others=(later,),
                 message="the rule leaves messages that the rule at line "
-                f"{two.line}, ACTION({two.action}), matches too and never gets",
-                hint="if that is meant, write * redrive: allow IGNORE_BEFORE_RULES above it",
+                f"{two.line}, ACTION({two.action}), also matches and never gets",
+                hint="if that is intended, write * redrive: allow IGNORE_BEFORE_RULES above it",
                 witness=witness,
             )
         return Finding(

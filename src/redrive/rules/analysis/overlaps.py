@@ -20,9 +20,9 @@ from redrive.rules.patterns import (
 class Overlaps:
     """For each rule the rules that may match one of its messages.
 
-    Each field has an index of the beginnings and ends of the texts that a pattern matches, and of
-    the numbers that it matches; so a table of thousands of rules needs no look at each pair. Rules
-    are given by their patterns, without those that match anything.
+    Each field has an index of the prefixes and suffixes of the texts that a pattern matches, and of
+    the numbers that it matches, so a table of thousands of rules needs no comparison of all pairs.
+    Rules are represented by their patterns, without those that match anything.
     """
 
     def __init__(self, patterns: Sequence[Mapping[str, Pattern]]) -> None:
@@ -34,7 +34,7 @@ class Overlaps:
                 self._fields[name].add(1 << index, pattern)
 
     def of(self, rule: int) -> int:
-        """The rules, as bits, that may match messages of a rule, which is one of them."""
+        """The rules, as bits, that may match messages of a rule, including itself."""
         rules = self._all
         for name, pattern in self._patterns[rule].items():
             of_field = self._fields[name]
@@ -44,11 +44,11 @@ class Overlaps:
 
 @dataclass(slots=True)
 class _Ends:
-    """Rules by one end of the texts that they match, as far as it is known."""
+    """Rules by the known prefix (or suffix) of the texts that they match."""
 
     exactly: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     at_least: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """Text -> the rules whose end begins with it."""
+    """Text -> the rules whose end starts with it."""
 
     def add(self, bit: int, end: str) -> None:
         self.exactly[end] |= bit
@@ -56,7 +56,7 @@ class _Ends:
             self.at_least[end[:size]] |= bit
 
     def overlapping(self, end: str) -> int:
-        """The rules whose end is a beginning of this one, or begins with it."""
+        """The rules whose end is a prefix of this one, or starts with it."""
         rules = self.at_least.get(end, 0)
         for size in range(len(end)):
             rules |= self.exactly.get(end[:size], 0)
@@ -65,17 +65,17 @@ class _Ends:
 
 @dataclass(slots=True)
 class _Field:
-    """The rules that look at one field."""
+    """The patterns of one field."""
 
     rules: int = 0
     unknown: int = 0
-    """Rules with patterns of which it is not known how their texts begin and end."""
+    """Rules with patterns whose prefixes and suffixes are unknown."""
     heads: _Ends = field(default_factory=_Ends)
     tails: _Ends = field(default_factory=_Ends)
-    """Written backwards."""
+    """Reversed."""
     intervals: list[tuple[int, Interval]] = field(default_factory=list)
     index: IntervalIndex | None = None
-    """The intervals, once all of them are known."""
+    """The intervals, once all are known."""
     known: dict[Pattern, int] = field(default_factory=dict)
 
     def add(self, bit: int, pattern: Pattern) -> None:
@@ -111,12 +111,13 @@ class _Field:
 
 
 def _ends(pattern: StringPattern) -> tuple[str, str]:
-    """How every value that a pattern matches begins, and backwards how it ends, but for blanks.
+    """The prefix of all values that a pattern matches, and the reversed suffix, except for blanks.
 
-    A NUL stands for the other end of a text without wildcards, so that no longer one begins alike.
+    A NUL marks the other end of a text without wildcards, so that no longer one has the same
+    prefix.
     """
     if pattern.is_literal:
         return f"{pattern.normal}\0", f"{pattern.normal[::-1]}\0"
-    # Trailing blanks of a head may be those of the padding.
+    # Trailing blanks of a head may be padding.
     tail = re.split(r"[*?]", pattern.normal)[-1]
     return pattern.head.rstrip(" "), tail[::-1]

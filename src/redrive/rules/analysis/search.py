@@ -1,4 +1,4 @@
-"""A message that some rules match and others do not, or the proof that there is none."""
+"""A message that some rules match and others do not, or proof that there is none."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from redrive.rules.selection import rules_of
 from redrive.rules.table import RulesTable
 
 _ALWAYS_SHOWN: Final = ("DESTQ", "REASON")
-"""Fields without which a message does not look like a dead letter."""
+"""Fields that every realistic dead letter has."""
 
 _Question: TypeAlias = tuple[str, frozenset[Pattern], frozenset[Pattern]]
 """A question about a field: its keyword, the patterns that match, those that do not."""
 
 STEP_LIMIT: Final = 1_000
-"""Messages that are tried for one answer at most."""
+"""Maximum messages to try for one answer."""
 
 
 def bits_of(rules: Iterable[int]) -> int:
-    """Rules by their indexes as a number whose bit i stands for rule i."""
+    """Rules as a number in which bit i stands for the rule with index i."""
     return sum(1 << rule for rule in set(rules))
 
 
@@ -40,18 +40,18 @@ def _with(demand: _Demand, field: tuple[str, bool], pattern: Pattern) -> _Demand
 
 
 class Search:
-    """Looks for messages among all possible ones, not among those that were seen.
+    """Searches all possible messages, not only known ones.
 
-    A message is built that has what is demanded of its fields. As long as a rule matches that must
-    not, one of this rule's patterns has to fail: each is tried in turn, with the ones before it
-    matching. The ``Matcher`` checks every answer.
+    It builds a message with the demanded fields. While a rule matches that must not, one of this
+    rule's patterns has to fail: each is tried in turn, with the ones before it matching. The
+    ``Matcher`` checks every answer.
     """
 
     def __init__(self, rules: Sequence[Rule], effort: Effort | None = None) -> None:
         self._effort = effort or Effort()
         self._cost = 20 + len(rules) // 20
-        """Steps that one message takes, roughly: a value that the index has not seen is compared
-        with all patterns that begin with a wildcard."""
+        """Approximate steps for one message: a value new to the index is compared with all patterns
+        that start with a wildcard."""
         self._patterns = [rule.selective for rule in rules]
         named = (name for one in self._patterns for name in one)
         self._names = tuple(dict.fromkeys((*_ALWAYS_SHOWN, *named)))
@@ -72,7 +72,7 @@ class Search:
         of fields that must not match either.
 
         Raises:
-            Undecided: The search got too long, or depends on regular expressions.
+            Undecided: The search took too long, or depends on regular expressions.
         """
         demand: _Demand = {}
         for rule in rules_of(matching):
@@ -94,7 +94,7 @@ class Search:
             try:
                 message = self._message(demand)
             except Undecided:
-                is_decided = False  # perhaps there is one of another kind
+                is_decided = False  # there may be one of another kind
                 continue
             if message is None:
                 continue
@@ -107,7 +107,7 @@ class Search:
         return None
 
     def _without(self, demand: _Demand, matched: int) -> Iterator[_Demand]:
-        """The ways to avoid one of the rules that match; no message is in two of them."""
+        """The ways to avoid one of the rules that match; they have no message in common."""
         rule = min(rules_of(matched), key=lambda index: len(self._patterns[index]))
         for name, pattern in self._patterns[rule].items():
             if pattern not in demand.get((name, True), ()):

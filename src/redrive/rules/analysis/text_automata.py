@@ -1,9 +1,8 @@
 """The shortest text that some patterns match and others do not: a search in all their automata.
 
-A text pattern is read as rules-table specification 5.3 says, one state for each of its characters
-and a set of states as the bits of a number. A value is padded with blanks to the length of its
-field; the automata read such a blank as a character of its own, ``PADDING``, which ``?`` does not
-match.
+A text pattern has one state for each of its characters, and a set of states is the bits of a
+number. A value is padded with blanks to the length of its field; the automata read such a blank as
+a special character, ``PADDING``, which ``?`` does not match.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ from typing import Final, NamedTuple, Self
 from redrive.rules.patterns import StringPattern
 
 _EFFORT: Final = 10_000_000
-"""Steps for all questions about a table: about ten seconds. Steps and not seconds, so that the same
+"""Steps for all questions about a table: about ten seconds. Steps rather than seconds, so that a
 table has the same answer on every machine."""
 _STATE_LIMIT: Final = 20_000
-"""States of all automata together at which the search for one text is given up, after about a
-tenth of a second."""
+"""Maximum states of all automata in the search for one text, which takes about a tenth of a second.
+"""
 
 _PADDING: Final = "\0"
 """No value contains it, because the first NUL ends a value."""
 _OTHERS: Final = "XYZQJKVWABCDEFGHILMNOPRSTU0123456789xyz" + "".join(map(chr, range(192, 592)))
-"""Characters that may stand for all those which no pattern names, readable ones first."""
+"""Characters to represent all those that no pattern names, readable ones first."""
 _MAY_MATCH_PADDING: Final = re.compile(r" [ *]*$")
-"""The end of a pattern that has a blank with nothing but blanks and asterisks behind it."""
+"""The end of a pattern with a blank followed only by blanks and asterisks."""
 
 
 class Undecided(Exception):
-    """Whether there is such a message is not known: the search is too long or a pattern unknown."""
+    """The search took too long or met an opaque pattern, so the answer is unknown."""
 
 
 @dataclass(slots=True)
@@ -43,7 +42,7 @@ class Effort:
     left: int = _EFFORT
 
     def spend(self, steps: int) -> None:
-        """Take some steps: comparisons of a pattern with a character or a value."""
+        """Spend some steps: comparisons of a pattern with a character or a value."""
         if self.left <= 0:
             raise Undecided
         self.left -= steps
@@ -56,8 +55,8 @@ def shortest_text(
 ) -> str | None:
     """A shortest value that one pattern of each list matches and none of others.
 
-    It has no trailing blanks; None if there is none. Each step of an automaton is one step of
-    effort; ``Undecided`` is raised if the search gets too long.
+    It has no trailing blanks; None if there is none. Each step of an automaton costs one step of
+    effort; ``Undecided`` is raised if the search takes too long.
     """
     patterns = (*chain.from_iterable(matching), *avoiding)
     padded = any(_MAY_MATCH_PADDING.search(pattern.normal) for pattern in patterns)
@@ -102,13 +101,13 @@ def shortest_text(
 
 
 class _Place(NamedTuple):
-    """The states of all automata; all values that lead here can be continued alike."""
+    """The states of all automata; all values that lead here have the same continuations."""
 
     states: tuple[int, ...]
     position: int
-    """Characters read, up to the length of the field, if blanks of the padding matter."""
+    """Characters read, up to the length of the field, if padding matters."""
     behind_blank: bool
-    """Whether the last character was a blank, with which no value ends."""
+    """Whether the last character was a blank, which cannot end a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +115,11 @@ class _Automaton:
     """One pattern; bit k of a set of states means that k of its characters are read."""
 
     moves: Mapping[str, int]
-    """Character -> states that it leads out of."""
+    """Character -> states that it leaves."""
     others: int
-    """States that a character which the pattern does not name leads out of."""
+    """States that a character not named by the pattern leaves."""
     asterisks: int
-    """States in which any character may be read, and which may be left without reading."""
+    """States that accept any character and may be left without reading one."""
     end: int
 
     @classmethod
@@ -141,13 +140,13 @@ class _Automaton:
         return self._closed(moved | (states & stays))
 
     def accepts(self, states: int, padding: int) -> bool:
-        """Whether the pattern matches a value that ends here and is padded by so many blanks."""
+        """Whether the pattern matches a value that ends here, with this much padding."""
         for _ in range(padding):
             states = self.step(states, _PADDING)
         return bool(states & self.end)
 
     def _closed(self, states: int) -> int:
-        # No two asterisks stand side by side, so one step is enough.
+        # There are no adjacent asterisks, so one step is enough.
         return states | (states & self.asterisks) << 1
 
 

@@ -1,9 +1,9 @@
 """A walk through two tables at once, to the messages on which they diverge.
 
-The walk reads both tables from the top. A rule that stands in both tables at the same place makes
-no difference, whether it matches or not. At any other rule the walk forks: messages that the rule
-matches, and messages that it does not match. A branch ends where the tables diverge, where both are
-done, or where no message is left.
+The walk reads both tables from the top. A rule in the same place of both tables makes no
+difference, whether it matches or not. At any other rule the walk forks into messages that the rule
+matches, and messages that it does not. A branch ends where the tables diverge, where both end, or
+where no message is left.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REMAINS: Final = "remains"
 _END: Final = {Action.DISCARD: "discarded", Action.QUARANTINE: "quarantined"}
 
 _ActionSequence: TypeAlias = tuple[tuple[Attempt, int], ...]
-"""Attempts, each with the number of its repetitions."""
+"""Attempts, each with its number of repetitions."""
 _T = TypeVar("_T")
 
 
@@ -63,7 +63,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A state of the walk: a place in each table, and the messages that come to it."""
+    """A state of the walk: a position in each table, and the messages that reach it."""
 
     places: tuple[int, int] = (0, 0)
     """The next rule of each table."""
@@ -72,9 +72,9 @@ class _Node:
     last: tuple[int | None, int | None] = (None, None)
     """The last rule of each table that was applied."""
     ahead: int = _OLD
-    """The table that made more attempts."""
+    """The table with more attempts."""
     more: _ActionSequence = ()
-    """The attempts that only this table made."""
+    """The attempts of only this table."""
     matching: int = 0
     avoiding: int = 0
 
@@ -83,7 +83,7 @@ class _Node:
         return replace(self, places=_with(self.places, side, self.places[side] + 1))
 
     def applied(self, side: int) -> _Node:
-        """The node after the next rule of one table, which applies."""
+        """The node after the next rule of one table has applied."""
         return replace(self.moved(side), last=_with(self.last, side, self.places[side]))
 
     def ended(self, side: int, end: str) -> _Node:
@@ -95,7 +95,7 @@ def _with(pair: tuple[_T, _T], side: int, value: _T) -> tuple[_T, _T]:
 
 
 class Walk:
-    """Compares two tables with some effort."""
+    """Compares two tables with limited effort."""
 
     def __init__(self, old: RulesTable, new: RulesTable, effort: Effort) -> None:
         self._tables = old, new
@@ -129,12 +129,12 @@ class Walk:
             )
             for table, partners in zip(self._tables, self._partners, strict=True)
         ]
-        """For each table the last rule that ends a walk and has no partner."""
+        """For each table the last rule that ends a walk without a counterpart."""
         self.is_complete = True
-        """Whether no message was left out."""
+        """Whether all messages were covered."""
 
     def divergences(self) -> Iterator[Divergence]:
-        """Every pair of rules at which the tables diverge, some of them more than once.
+        """Every pair of rules at which the tables diverge, some more than once.
 
         Raises:
             Undecided: The effort is spent; there may be more.
@@ -148,7 +148,7 @@ class Walk:
                 self.is_complete = False
 
     def _align_rules(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
-        """For each table its rules that stand in the other one too, in the same order."""
+        """For each table its rules that the other one also has, in the same order."""
         before, after = (
             [(number, meaning_of(rule)) for number, rule in zip(numbers, table.rules, strict=True)]
             for numbers, table in zip(self._numbers, self._tables, strict=True)
@@ -161,8 +161,8 @@ class Walk:
         return pairs, {new: old for old, new in pairs.items()}
 
     def _advance(self, node: _Node, waiting: list[_Node]) -> Iterator[Divergence]:
-        """Go on until the branch ends; the other side of each fork waits."""
-        # The branch ends too if the table that made fewer attempts is done.
+        """Continue until the branch ends; the other side of each fork waits."""
+        # The branch also ends if the table with fewer attempts is done.
         while not all(node.ends) and not (node.more and node.ends[1 - node.ahead]):
             self._effort.spend(5)
             following: _Node | None
@@ -195,12 +195,12 @@ class Walk:
         return 1 << numbers[place] if place < len(numbers) else 0
 
     def _is_common(self, node: _Node) -> bool:
-        """Whether both tables go on with the same rule, after the same attempts."""
+        """Whether both tables continue with the same rule, after the same attempts."""
         old, new = node.places
         return not node.more and not any(node.ends) and self._partners[_OLD].get(old) == new
 
     def _past_common(self, node: _Node) -> _Node | None:
-        """The messages that go past a rule that both tables have; None if both end with it."""
+        """The messages that pass a rule of both tables; None if both end with it."""
         rule, bit = self._tables[_OLD].rules[node.places[_OLD]], self._next_bit(node, _OLD)
         node = node.moved(_OLD).moved(_NEW)
         if rule.action.can_fail:
@@ -208,10 +208,10 @@ class Walk:
         return None if node.matching & bit else replace(node, avoiding=node.avoiding | bit)
 
     def _next_side(self, node: _Node) -> int:
-        """The table to read on: the one that is behind, or whose next rule has no partner.
+        """The table to continue: the one that is behind, or whose next rule has no counterpart.
 
-        Of tables that stand at no common rule, one stands at a rule without a partner, or at one
-        whose partner was passed.
+        Of tables not at a common rule, one is at a rule without a counterpart, or at one whose
+        counterpart was passed.
         """
         if any(node.ends):
             return _NEW if node.ends[_OLD] else _OLD
@@ -250,7 +250,7 @@ class Walk:
     def _find_difference(
         self, node: _Node, one: Attempt, two: Attempt
     ) -> Generator[Divergence, None, bool]:
-        """Find a message on which two attempts differ; the result says whether there is none."""
+        """Find a message on which two attempts differ; returns whether there is none."""
         messages = node.matching, node.avoiding
         message = self._search.find(*messages)
         if message is None:
@@ -269,10 +269,9 @@ class Walk:
     ) -> Message | None:
         """A message that two attempts do not put to the same queue by coincidence.
 
-        On DESTQ=A the rules FWDQ(A) and FWDQ(&DESTQ) put alike. So fields that name a target get a
-        value that no rule names, or at least another one, wherever that is possible. ``messages``
-        are the rules that match and those that do not, as bits; ``message`` is one of these
-        messages.
+        On DESTQ=A the rules FWDQ(A) and FWDQ(&DESTQ) do the same. So fields that name a target get
+        a value that no rule names, or at least another one, if possible. ``messages`` are the rules
+        that match and those that do not, as bits; ``message`` is one of these messages.
         """
         apart: dict[str, list[Pattern]] = {}
         names = sorted(one.references | two.references)
@@ -292,7 +291,7 @@ class Walk:
     def _constant_fields(
         self, messages: tuple[int, int], message: Message, names: frozenset[str]
     ) -> Mapping[str, str]:
-        """The fields that have one value in all messages in question; arguments as above."""
+        """The fields with only one value in all messages in question; arguments as above."""
         values = {name: str(message.get(name, "")) for name in names}
         return {
             name: value
@@ -321,7 +320,7 @@ class Walk:
             for table, numbers in zip(self._tables, self._numbers, strict=True)
         )
         if old == new or (self._has_age and self._equal_while_ageing(message)):
-            self.is_complete = False  # only a message that grows older may show it
+            self.is_complete = False  # only an ageing message may show it
             return None
         return Divergence(
             place=(node.last, node.ends),
@@ -352,7 +351,7 @@ class Walk:
                 if self._is_common(node):
                     common = self._past_common(node)
                     if common is None:
-                        break  # both end alike
+                        break  # both end the same way
                     node = common
                 else:
                     node = self._to_end(node, self._next_side(node), waiting)
@@ -364,7 +363,7 @@ class Walk:
                     return
 
     def _to_end(self, node: _Node, side: int, waiting: list[_Node]) -> _Node:
-        """Go past a rule of one table that may end its walk."""
+        """Pass a rule of one table that may end its walk."""
         bit = self._next_bit(node, side)
         if not bit:
             return node.ended(side, _REMAINS)

@@ -1,4 +1,4 @@
-"""A message as text, in the words that ``redrive explain --field`` takes."""
+"""A message as text, in the form of ``redrive explain --field``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write_field(name: str, value: FieldValue) -> str:
 
 
 def hidden_field(mask: Mask, name: str, value: FieldValue) -> FieldValue:
-    """The value of a field without what the mask hides."""
+    """The masked value of a field."""
     if not isinstance(value, str):
         return value
     keyword, argument = split_field(name)

@@ -30,7 +30,7 @@ class KafkaResolver:
         Args:
             topics: Returns the topics that exist now; it is called once per resolution.
             queue_managers: Names that count as local besides the empty one; None for all names.
-            limits: Limits per queue; a queue that is not named has none.
+            limits: Limits by queue; a queue without an entry has none.
             reserved: Further topics that cannot be queues, such as a handler's own.
         """
         self._topics = topics
@@ -45,13 +45,13 @@ class KafkaResolver:
         queue_manager: str,
         seed: int = 0,  # noqa: ARG002 - a topic is never one of several
     ) -> Destination | Refusal:
-        """See ``Resolver``; trailing blanks do not count. Refusals have 2085 or 2087."""
+        """See ``Resolver``; trailing blanks are ignored. Refusals have 2085 or 2087."""
         queue_manager, queue = queue_manager.rstrip(" "), queue.rstrip(" ")
         local = self._queue_managers
         if queue_manager and local is not None and queue_manager not in local:
             return Refusal(
                 Reason.UNKNOWN_REMOTE_Q_MGR,
-                f"queue manager {queue_manager!r} is not local and nothing leads to it",
+                f"queue manager {queue_manager!r} is not local and cannot be reached",
             )
         problem = self._problem_of(queue)
         if problem:
@@ -65,7 +65,7 @@ class KafkaResolver:
         if not queue:
             return "the queue name is blank"
         if is_reserved(queue) or queue in self._reserved:
-            return f"topic {queue!r} is reserved and no queue"
+            return f"topic {queue!r} is reserved and cannot be a queue"
         if queue not in self._topics():
             return f"there is no topic {queue!r}"
         return ""

@@ -1,9 +1,9 @@
-"""What MQSC scripts may say besides the attributes that resolution uses.
+"""MQSC attributes that resolution does not use.
 
-Such attributes are kept as written. Their values are checked all the same, so
-that a script which ``redrive check`` accepts is one that a queue manager accepts; the rules are
-those of the references of DEFINE QLOCAL, DEFINE CHANNEL and ALTER QMGR. docs/resolution.md says of
-every attribute whether it is honoured, recorded or ignored.
+They are kept as written. Their values are checked all the same, so that a queue manager accepts
+every script that ``redrive check`` accepts; the rules are those of the references of DEFINE QLOCAL,
+DEFINE CHANNEL and ALTER QMGR. docs/resolution.md, "Attributes", says which attributes are honoured,
+recorded or ignored.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ SYNONYMS: Final[Mapping[str, str]] = {
     "TARGQ": "TARGET",
     **{f"NO{word}": word for word in ("SHARE", "TRIGGER", "HARDENBO", "REPLACE")},
 }
-"""Keywords that are given at most once together with the keyword they stand for or negate."""
+"""Keywords that exclude the keyword which they stand for or negate."""
 
 OPTIONS: Final = frozenset(
     ("LIKE", "REPLACE", "NOREPLACE", "CMDSCOPE", "FORCE", "NOFORCE", "IGNSTATE")
 )
-"""Keywords that say how to carry out a command and are not attributes of the object."""
+"""Keywords that are options of a command, not attributes of an object."""
 
 _QUEUES = "QLOCAL QMODEL QALIAS QREMOTE"
 _HOLDING, _ALL = "QLOCAL QMODEL", f"{_QUEUES} QMGR CHANNEL"
@@ -145,17 +145,17 @@ CHANNEL_TYPES: Final[Mapping[str, frozenset[mq.ChannelType]]] = {
 }
 """Attributes that only some types of channels have."""
 
-_NOT_CALLED = "the exit is not called: messages pass as they are"
-_EACH_BY_ITSELF = "each copy is put by itself, and is a dead letter if that fails"
-_NO_CELLS = "there is no cell directory: only this queue manager knows it"
+_NOT_CALLED = "the exit is not called: messages are not changed"
+_EACH_BY_ITSELF = "each copy is put separately, and is dead-lettered if that fails"
+_NO_CELLS = "there is no cell directory: it is known only to this queue manager"
 IGNORED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     **{kind: {"SCOPE": ("QMGR", _NO_CELLS)} for kind in _QUEUES.split()},
     "CHANNEL": {
-        "CONVERT": ("NO", "data is not converted: bodies pass as they are"),
-        "MAXMSGL": ("4194304", "the channel moves messages of any length"),
-        "MREXIT": ("NONE", "the exit is not called: MRRTY and MRTMR count as they do without it"),
+        "CONVERT": ("NO", "data is not converted: bodies are not changed"),
+        "MAXMSGL": ("4194304", "the channel accepts messages of any length"),
+        "MREXIT": ("NONE", "the exit is not called: MRRTY and MRTMR apply"),
         "MSGEXIT": ("NONE", _NOT_CALLED),
-        "PUTAUT": ("DEF", "nobody is asked for authority but Kafka, of the job's own user"),
+        "PUTAUT": ("DEF", "the only authority check is Kafka's, for the job's own user"),
         "RCVEXIT": ("NONE", _NOT_CALLED),
         "SENDEXIT": ("NONE", _NOT_CALLED),
     },
@@ -169,18 +169,18 @@ IGNORED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "SUB": {
         "EXPIRY": ("UNLIMITED", "the subscription never ends"),
         "SELECTOR": ("", "the subscription gets every publication, selected or not"),
-        "SUBLEVEL": ("1", "all subscriptions get a publication at once"),
+        "SUBLEVEL": ("1", "all subscriptions get a publication at the same time"),
     },
     "QMGR": {
-        "CLWLEXIT": ("NONE", "the exit is not called: workload management chooses by itself"),
+        "CLWLEXIT": ("NONE", "the exit is not called: workload management chooses without it"),
         "TRIGINT": (
             "999999999",
-            "a queue with TRIGTYPE(FIRST) is not triggered again after a time",
+            "a queue with TRIGTYPE(FIRST) is not triggered again after an interval",
         ),
     },
 }
-"""Attributes that change a message's way in IBM MQ and not here, by object and keyword: the values
-that ask for nothing, as blank does, and what follows of others."""
+"""Attributes that affect a message in IBM MQ but not here, by object and keyword: the values
+without effect, as blank, and the consequence of others."""
 
 
 def ignored_attributes(definition: mq.Definition) -> Iterator[tuple[str, str]]:
@@ -193,6 +193,6 @@ def ignored_attributes(definition: mq.Definition) -> Iterator[tuple[str, str]]:
                 yield written, consequence
     match definition:
         case mq.LocalQueue(get_enabled=False) if not definition.is_transmission_queue:
-            yield "GET(DISABLED)", "applications read its topic all the same"
+            yield "GET(DISABLED)", "applications can still read its topic"
         case mq.AliasQueue(get_enabled=False):
-            yield "GET(DISABLED)", "applications read the topic of its base all the same"
+            yield "GET(DISABLED)", "applications can still read the topic of its base"

@@ -1,11 +1,11 @@
 """Findings about a whole topology: what its definitions do together.
 
-Each script may be right by itself and still lead puts nowhere. Every alias and remote definition
-is resolved and followed, so that a finding gives the result of a put to it.
+Each script may be correct and puts may still fail. Every alias and remote definition is resolved
+and followed, so that a finding gives the result of a put to it.
 
 In IBM MQ a member of a cluster learns of queues and of other members from full repositories, and
 finds these by cluster-sender channels that are named like the cluster-receiver channels of the
-repositories. Here every member knows what the definitions say, so what is missing is only noted.
+repositories. Here every member knows all definitions, so missing ones are only noted.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _CODES: Mapping[Reason, str] = {
 def check_topology(network: Network, *, others: Container[str] = ()) -> list[Diagnostic]:
     """Check queue managers against each other; ``others`` are the names of those of other kinds.
 
-    What IBM MQ would accept, though a put fails, is a warning.
+    What IBM MQ would accept, although a put fails, is a warning.
     """
     findings: list[Diagnostic] = []
     reached = network.reached()
     for manager in network.queue_managers.values():
         findings += _queue_manager_findings(network, manager)
         if len(network.queue_managers) > 1 and manager.name not in reached:
-            message = f"no other queue manager leads to {manager.name}"
+            message = f"no other queue manager has a channel to {manager.name}"
             hint = "a sender channel needs a receiver channel of the same name there, or a cluster"
             findings.append(_note(manager.attributes, "UNREACHABLE", message, hint))
         for queue in manager.queues.values():
@@ -93,7 +93,7 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
 
 
 def _ignored_attributes(manager: QueueManager) -> Iterator[Diagnostic]:
-    """Attributes that change a message's way in IBM MQ, and not here."""
+    """Attributes that affect a message in IBM MQ but not here."""
     definitions: Iterable[mq.Definition] = (
         manager.attributes,
         *manager.queues.values(),
@@ -101,14 +101,14 @@ def _ignored_attributes(manager: QueueManager) -> Iterator[Diagnostic]:
         *manager.topics.values(),
         *manager.subscriptions.values(),
     )
-    # Default objects are not reported, nor is the dead-letter queue, whose handler waits while it
+    # Default objects are not reported, nor is the dead-letter queue, whose handler pauses while it
     # has GET(DISABLED).
     passed_over = {*SYSTEM_NAMES, manager.attributes.dead_letter_queue}
     for definition in definitions:
         for written, consequence in ignored_attributes(definition):
             if definition.name not in passed_over:
                 message = f"{written} of {definition} has no effect: {consequence}"
-                hint = "docs/resolution.md tells what becomes of each attribute"
+                hint = "docs/resolution.md describes the effect of each attribute"
                 yield _warning(definition, "NOT_HONOURED", message, hint)
 
 
@@ -151,7 +151,7 @@ def _queue_findings(
             return _remote_findings(network, manager, queue, others)
         case mq.ModelQueue() if queue.name not in SYSTEM_NAMES:
             message = f"a put to {queue} by the job ends with {_reason_text(Reason.Q_TYPE_ERROR)}"
-            hint = "redrive queue open makes a dynamic queue of it, to which applications put"
+            hint = "redrive queue open makes a dynamic queue from it, which applications can put to"
             return [_note(queue, "MODEL_QUEUE", message, hint)]
         case mq.LocalQueue():
             return _local_queue_findings(network, manager, queue)
@@ -164,8 +164,8 @@ def _alias_findings(
     if queue.is_for_topic and isinstance(manager.topic(queue.target), mq.Topic):
         return [_publication_finding(manager, queue)]
     if _is_alias_loop(manager, queue):
-        message = f"{queue} leads back to itself: a put to it ends with 2001"
-        hint = "let one alias of the loop target a queue"
+        message = f"{queue} resolves to itself: a put to it ends with 2001"
+        hint = "make one alias of the loop target a queue"
         return [_warning(queue, "ALIAS_LOOP", message, hint)]
     return _route_findings(network, manager, queue, job_request(queue.name), others)
 
@@ -183,7 +183,7 @@ def _remote_findings(
         return findings
     target = f"{queue.remote_queue}@{queue.remote_queue_manager}"
     message = f"{queue} serves as a reply-to alias for {target}: a put to it would fail"
-    hint = "reports of delivery (COD) never come there: Kafka does not tell who read a record"
+    hint = "reports of delivery (COD) never arrive there: Kafka does not record who read a message"
     return [_note(queue, "REPLY_TO_ALIAS", message, hint)]
 
 
@@ -219,7 +219,7 @@ def _subscription_findings(
         elif route.end is End.TOPIC:
             problem = f"its queue {names[0]} is an alias for a topic: copies are published again"
     if problem:
-        hint = "let DEST name a queue that takes them"
+        hint = "set DEST to a queue that accepts them"
         yield _warning(subscription, "SUBSCRIPTION", f"{subscription}: {problem}", hint)
 
 
@@ -229,7 +229,7 @@ def _is_alias_loop(manager: QueueManager, alias: mq.AliasQueue) -> bool:
     while isinstance(queue, mq.AliasQueue) and queue.name not in seen:
         seen.add(queue.name)
         queue = manager.queue(queue.target)
-    # An alias may have the name of the cluster queue it stands for.
+    # An alias may have the name of its own cluster queue.
     return queue is not None and queue.name == alias.name and not alias.is_clustered
 
 
@@ -251,7 +251,7 @@ def _local_queue_findings(
 
 
 def _trigger_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[Diagnostic]:
-    """Why TRIGGER causes nothing, or less than in IBM MQ."""
+    """Why TRIGGER has no effect, or less than in IBM MQ."""
     if problem := trigger_problem(manager, queue):
         message = f"TRIGGER of {queue} causes no trigger message: {problem}"
         hint = "it needs PROCESS, INITQ and DEFINE PROCESS, as in IBM MQ; or say NOTRIGGER"
@@ -259,7 +259,7 @@ def _trigger_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[D
         return
     counts = queue.trigger_type is not mq.TriggerType.EVERY
     if counts and queue.trigger_priority:
-        message = f"TRIGMPRI of {queue} counts for the message that is put only: its depth is that"
+        message = f"TRIGMPRI of {queue} applies only to the message that is put: its depth is that"
         message += " of all messages, whatever their priority"
         yield _warning(queue, "NOT_HONOURED", message, "TRIGTYPE(EVERY) needs no depth")
     if queue.trigger_type is mq.TriggerType.DEPTH:
@@ -269,7 +269,7 @@ def _trigger_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[D
 
 
 def _stream_findings(manager: QueueManager, queue: mq.LocalQueue) -> Iterator[Diagnostic]:
-    """What STREAMQ must not name: nothing, a model, or a queue that has copies made itself."""
+    """STREAMQ that names a missing queue, a model, or a queue that has STREAMQ itself."""
     name = queue.stream_queue
     copies = manager.queue(name)
     base = manager.queue(copies.target) if isinstance(copies, mq.AliasQueue) else copies
@@ -300,7 +300,7 @@ def _route_findings(
         and len(route.puts) == 1
         and route.reason is Reason.UNKNOWN_OBJECT_NAME
     ):
-        return  # an alias of the manager itself: which queue is asked for is up to the put
+        return  # an alias of the manager itself: the put names the queue
     match route.end:
         case End.REFUSED:
             code = _CODES.get(route.reason, "PUT_FAILS")
@@ -322,7 +322,7 @@ def _route_findings(
 
 
 def _missing_manager(network: Network, route: Route, others: Container[str]) -> str:
-    """The manager that a route was to reach and that nobody describes; empty if there is none."""
+    """The undefined manager that a route was to reach; empty if there is none."""
     name = route.puts[-1].resolution.destination.queue_manager
     is_known = name in network or name in others or len(network.queue_managers) == 1
     return "" if is_known or route.reason else name
@@ -350,9 +350,9 @@ class _Member:
 def check_clusters(network: Network) -> Iterator[Diagnostic]:
     """Notes on clusters with several members.
 
-    Noted are a cluster without a full repository, and members that no cluster-sender channel
-    connects with another full repository. Where no member has such a channel they count as
-    automatic ones, as in uniform clusters.
+    They report a cluster without a full repository, and members that no cluster-sender channel
+    connects with another full repository. If no member has such a channel they count as automatic
+    ones, as in uniform clusters.
     """
     for cluster, members in sorted(_members_by_cluster(network).items()):
         if len(members) < 2:  # noqa: PLR2004 - alone it has nobody to learn from
@@ -360,7 +360,7 @@ def check_clusters(network: Network) -> Iterator[Diagnostic]:
         if not any(one.is_full for one in members):
             message = f"no queue manager here holds a full repository of cluster {cluster}"
             hint = (
-                "in IBM MQ its members would know nothing of each other (2085, 2189), here they do;"
+                "in IBM MQ its members would not know each other (2085, 2189), here they do;"
                 " set REPOS on two of them, or add the definitions of those that have it"
             )
             yield _note(members[0].receiver, "NO_FULL_REPOSITORY", message, hint)

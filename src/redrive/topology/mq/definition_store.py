@@ -1,4 +1,4 @@
-"""The definitions of one queue manager while a script is read, and what ``runmqsc`` refuses."""
+"""The definitions of one queue manager while reading a script, and what ``runmqsc`` refuses."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _OTHER_OBJECTS: Mapping[type[mq.Definition], str] = {
     mq.Namelist: "namelists",
     mq.Process: "processes",
 }
-"""Objects beside queues, with the field of a queue manager that holds those of the kind."""
+"""Kinds of objects other than queues, with the field of a queue manager that holds them."""
 _DEFAULT_CHANNEL_NAMES = {kind: name for name, kind in DEFAULT_CHANNELS.items()}
 
 
 class DefinitionStore:
-    """Which objects exist, what a DEFINE copies, and which definitions ``runmqsc`` refuses."""
+    """The objects so far, what a DEFINE copies, and which definitions ``runmqsc`` refuses."""
 
     def __init__(self, base: QueueManager, *, refuses: bool) -> None:
         self._base, self.refuses = base, refuses
@@ -41,10 +41,10 @@ class DefinitionStore:
             name: dict(getattr(base, name))
             for name in ("queues", "shared_queues", *_OTHER_OBJECTS.values())
         }
-        """Definitions by name, by the field of the queue manager that holds them."""
+        """Definitions by name, by field of the queue manager."""
 
     def queue_manager(self) -> QueueManager:
-        """The queue manager as the commands so far leave it."""
+        """The queue manager after the commands so far."""
         suspended = frozenset(self.suspended)
         attributes = self.attributes
         return replace(
@@ -52,13 +52,13 @@ class DefinitionStore:
         )
 
     def of_kind(self, kind: type[mq.Definition], *, shared: bool = False) -> dict[str, Any]:
-        """The objects of a kind by name, the product's own left out; all queues are of one kind."""
+        """The objects of a kind by name, without the product's own; all queues are one kind."""
         field = _OTHER_OBJECTS.get(kind, "shared_queues" if shared else "queues")
         objects: dict[str, Any] = self._objects[field]
         return objects
 
     def find(self, kind: type[mq.Definition], name: str) -> mq.Definition | None:
-        """The object of this kind and name, the product's own included."""
+        """The object of this kind and name, including the product's own."""
         found: mq.Definition | None = self.of_kind(kind).get(name)
         if issubclass(kind, mq.Queue):
             shared_queues = self._objects["shared_queues"]
@@ -80,7 +80,7 @@ class DefinitionStore:
     def check_free(
         self, kind: type[mq.Definition], name: str, subject: Parameter, given: Given
     ) -> None:
-        """Refuse (AMQ8150E) to define what exists, but with REPLACE and for the same type."""
+        """Refuse (AMQ8150E) to define an existing object, except with REPLACE and the same type."""
         shared = given.fields.get("is_shared", False)
         existing = self.of_kind(kind, shared=shared).get(name)
         if existing is None:
@@ -89,7 +89,7 @@ class DefinitionStore:
             message = f"AMQ8150E: {name} exists as {existing.keyword}"
             raise CommandFailed.at("EXISTS", message, subject)
         if "REPLACE" not in given.options:
-            hint = f"it was defined at {existing.location}; add REPLACE to define it anew"
+            hint = f"it was defined at {existing.location}; add REPLACE to redefine it"
             raise CommandFailed.at("EXISTS", f"AMQ8150E: {existing} exists", subject, hint=hint)
 
     def model(
@@ -110,7 +110,7 @@ class DefinitionStore:
         return self.of_kind(mq.Queue).get(DEFAULT_QUEUES.get(kind, ""))
 
     def keep(self, definition: mq.Definition, subject: Parameter) -> None:
-        """Take a definition in place of what had its name, unless ``runmqsc`` refuses it."""
+        """Add or replace a definition, unless ``runmqsc`` refuses it."""
         problem = ""
         match definition:
             case mq.QueueManagerAttributes():
@@ -131,7 +131,7 @@ class DefinitionStore:
             self._home_of(definition)[definition.name] = definition
 
     def delete(self, definition: mq.Definition) -> None:
-        """Remove a definition, which is there."""
+        """Remove an existing definition."""
         del self._home_of(definition)[definition.name]
 
     def _home_of(self, definition: mq.Definition) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _refusal_of_channel(channel: mq.Channel) -> str:
 def _refusal_of_queue(queue: mq.Queue, most: int) -> str:
     if isinstance(queue, mq.HoldingQueue) and queue.max_message_length > most:
         length = queue.max_message_length
-        return f"MAXMSGL({length}) is more than the {most} that the queue manager takes"
+        return f"MAXMSGL({length}) is more than the {most} of the queue manager"
     if isinstance(queue, mq.LocalQueue):
         is_transmission_queue = queue.is_transmission_queue
         if queue.is_clustered and is_transmission_queue:

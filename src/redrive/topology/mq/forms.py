@@ -1,4 +1,4 @@
-"""The forms of values in MQSC: names, texts, numbers, words (resolution specification C.1, B.1)."""
+"""The forms of values in MQSC: names, texts, numbers, words."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LIST_ITEM = re.compile(r"'((?:[^']|'')*)'|([^\s,']+)")
 
 
 class ValueProblem(ValueError):
-    """A value that its keyword does not take.
+    """A value that its keyword does not accept.
 
     Attributes:
         code: Code of the finding.
-        problem: What is wrong, as the end of a sentence that starts with the value.
-        expected: What would be right.
+        problem: The error, as the end of a sentence that starts with the value.
+        expected: What is accepted.
     """
 
     def __init__(self, code: str, problem: str, expected: str) -> None:
@@ -34,15 +34,15 @@ Form: TypeAlias = Callable[[str], object]
 
 
 def quote(text: str) -> str:
-    """A text between single quotes, as MQSC reads it; blank text as one blank."""
+    """A text between single quotes, as MQSC reads it; empty text becomes one blank."""
     return "'" + (text.replace("'", "''") or " ") + "'"
 
 
 def check_name(text: str, longest: int = MAX_NAME_LENGTH) -> str:
-    """A name of an object without its padding; empty for a blank one.
+    """A name of an object without its padding; empty if blank.
 
     Raises:
-        ValueProblem: It is too long or has a character that no name may have.
+        ValueProblem: It is too long or has an invalid character.
     """
     name = text.rstrip(" ")
     expected = f"up to {longest} of the characters A-Z a-z 0-9 . / _ %"
@@ -54,7 +54,7 @@ def check_name(text: str, longest: int = MAX_NAME_LENGTH) -> str:
 
 
 def text(longest: int | None = None) -> Form:
-    """Any text, of at most so many characters."""
+    """Any text up to a length."""
 
     def read(value: str) -> str:
         value = value.rstrip(" ")
@@ -67,13 +67,13 @@ def text(longest: int | None = None) -> Form:
 
 
 def number(low: int, high: int, none: str = "") -> Form:
-    """A whole number within limits; the word ``none``, and blank if there is one, is None."""
+    """A whole number within limits; the word ``none``, or blank if that is empty, is None."""
 
     def read(value: str) -> int | None:
         if none and value.upper() in {"", none}:
             return None
         is_number = value.isascii() and value.isdigit()
-        # Python refuses to read thousands of digits; anything that long is out of range anyway.
+        # Python refuses to parse thousands of digits; anything that long is out of range anyway.
         if is_number and len(value) <= _MOST_DIGITS and low <= int(value) <= high:
             return int(value)
         expected = f"a whole number from {low} to {high}"
@@ -98,19 +98,19 @@ def choice(values: Mapping[str, object]) -> Form:
 
 
 def one_of(values: type[StrEnum] | str) -> Form:
-    """The members of an enumeration, or the words of a text, each as it is written."""
+    """The members of an enumeration, or the words of a text."""
     if isinstance(values, str):
         return choice({word: word for word in values.split()})
     return choice({member.value: member for member in values})
 
 
 def flag(value: str) -> object:
-    """No value: the keyword says it, and with NO before it the contrary."""
-    raise ValueProblem("SYNTAX", "is a value where none is taken", f"no value, not {value!r}")
+    """No value: the keyword means yes, and with NO before it no."""
+    raise ValueProblem("SYNTAX", "is a value, and the keyword has none", f"no value, not {value!r}")
 
 
 def name_list(source: str) -> tuple[str, ...]:
-    """Names separated by commas or blanks, as they stand between the parentheses."""
+    """Names between parentheses, separated by commas or blanks."""
     items = [
         plain.upper() or quoted.replace("''", "'") for quoted, plain in _LIST_ITEM.findall(source)
     ]

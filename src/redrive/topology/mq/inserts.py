@@ -1,4 +1,4 @@
-"""Inserts in MQSC scripts, and the files of ``crtmqm -ii`` that say what stands for them.
+"""Inserts in MQSC scripts, and the files of ``crtmqm -ii`` that define them.
 
 Scripts of automatic configuration (``crtmqm -ic``) serve several queue managers: ``+QMNAME+``
 stands for the manager, ``+AUTOCL+`` for the cluster of the AutoCluster stanza, and each attribute
@@ -29,7 +29,7 @@ _REPOSITORIES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What ``qm.ini`` files say about clusters and variables."""
+    """The clusters and variables of ``qm.ini`` files."""
 
     cluster: str = ""
     """ClusterName of AutoCluster; empty without the stanza."""
@@ -39,7 +39,7 @@ class Configuration:
     """Attributes of the Variables stanza, names in upper case."""
 
     def over(self, other: Configuration) -> Configuration:
-        """What this and another configuration say together; this one counts where both do."""
+        """This configuration combined with another one, which it overrides."""
         return Configuration(
             cluster=self.cluster or other.cluster,
             repositories=self.repositories or other.repositories,
@@ -47,12 +47,12 @@ class Configuration:
         )
 
     def inserts(self, queue_manager: str) -> Mapping[str, str]:
-        """What stands for the inserts of a queue manager's scripts, names in upper case."""
+        """The inserts of a queue manager's scripts with their values, names in upper case."""
         cluster = {"AUTOCL": self.cluster} if self.cluster else {}
         return {**self.variables, "QMNAME": queue_manager, **cluster}
 
     def applied(self, attributes: QueueManagerAttributes) -> QueueManagerAttributes:
-        """The attributes of a queue manager: one that is named holds a full repository."""
+        """The attributes of a queue manager; a named one holds a full repository."""
         if attributes.name not in self.repositories:
             return attributes
         return replace(attributes, repository_cluster=self.cluster)
@@ -62,7 +62,7 @@ NO_CONFIGURATION = Configuration()
 
 
 def read_configuration(text: str, file: str) -> tuple[Configuration, list[Diagnostic]]:
-    """Read the stanzas of a ``qm.ini`` file that concern MQSC scripts; others are passed over."""
+    """Read the stanzas of a ``qm.ini`` file that concern MQSC scripts; others are ignored."""
     cluster, repositories, variables = "", [], {}
     findings = []
     for stanza, key, value, location in _attributes(text, file):
@@ -88,7 +88,7 @@ def read_configuration(text: str, file: str) -> tuple[Configuration, list[Diagno
 
 
 def _attributes(text: str, file: str) -> Iterator[tuple[str, str, str, SourceLocation]]:
-    """Stanza, attribute and value of every line that has one."""
+    """Stanza, attribute and value of every line with an attribute."""
     stanza = ""
     for number, line in enumerate(text.splitlines(), start=1):
         if line.lstrip().startswith(("#", ";")):
@@ -101,7 +101,7 @@ def _attributes(text: str, file: str) -> Iterator[tuple[str, str, str, SourceLoc
 
 
 def with_inserts(parameter: Parameter, values: Mapping[str, str]) -> Parameter:
-    """A parameter with the values for its inserts; what is none stays as it is."""
+    """A parameter with inserts replaced by their values; unknown ones are kept."""
     if parameter.value is None:
         return parameter
     value = _INSERT.sub(lambda it: values.get(it[1].upper(), it[0]), parameter.value)
@@ -109,8 +109,8 @@ def with_inserts(parameter: Parameter, values: Mapping[str, str]) -> Parameter:
 
 
 def hint_for_insert(value: str) -> str:
-    """What to do about a value that still has an insert; empty if it has none."""
+    """The hint about a value that still has an insert; empty if it has none."""
     found = _INSERT.search(value)
     if found is None:
         return ""
-    return f"nothing stands for {found[0]}: name the file of crtmqm -ii too, such as QM=qm.ini"
+    return f"{found[0]} has no value: name the file of crtmqm -ii too, such as QM=qm.ini"

@@ -19,7 +19,7 @@ from redrive.topology.mq.script import Command
 _NOT_JSON: Final = re.compile(r"[\s,]*")
 _NEGATED: Final = frozenset({"HARDENBO", "REPLACE", "SHARE", "TRIGGER"})
 _FLAGS: Final = _NEGATED | {"ALL", "FORCE", *(f"NO{word}" for word in ("FORCE", *_NEGATED))}
-"""Keywords without a value, which JSON gives yes or no."""
+"""Keywords without a value, for which JSON has yes or no."""
 _DISPLAYED: Final = {
     "queue": "type",
     "channel": "chltype",
@@ -32,12 +32,12 @@ _DISPLAYED: Final = {
 
 
 def is_mqweb(data: bytes) -> bool:
-    """Whether a JSON file holds commands or answers of mqweb, and no CCDT or other settings."""
+    """Whether a JSON file has commands or answers of mqweb, not a CCDT or other settings."""
     return any(word in data for word in (b'"runCommand', b'"commandResponse"'))
 
 
 def read_commands(text: str, file: str) -> tuple[list[Command], list[Diagnostic]]:
-    """The commands, as MQSC, of a text with JSON objects or lists of them; and what is not JSON."""
+    """The commands, as MQSC, of a text with JSON objects or lists of them, and JSON errors."""
     commands: list[Command] = []
     decoder, at = json.JSONDecoder(), 0
     while (start := _begin(text, at)) < len(text):
@@ -46,9 +46,9 @@ def read_commands(text: str, file: str) -> tuple[list[Command], list[Diagnostic]
             value, at = decoder.raw_decode(text, start)
         except json.JSONDecodeError as problem:
             where = SourceLocation(file, problem.lineno, problem.colno)
-            return commands, [where.finding(Severity.ERROR, "SYNTAX", f"no JSON: {problem.msg}")]
+            return commands, [where.finding(Severity.ERROR, "SYNTAX", f"not JSON: {problem.msg}")]
         for one in value if isinstance(value, list) else [value]:
-            # A command stands on the line of its object, so that findings lead there.
+            # A command has the line of its object, for findings.
             commands += (
                 Command(command, [""] * line + [command], line, line + 1)
                 for command in _commands(one)
@@ -75,7 +75,7 @@ def _commands(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON is anything
                     case {"parameters": dict(parameters)} if parameters:
                         yield from _definition(parameters)
         case _:
-            yield json.dumps(value)  # the reader says that it is not a command
+            yield json.dumps(value)  # the reader reports that it is not a command
 
 
 def _definition(parameters: Mapping[str, Any]) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _command(verb: str, kind: str, name: object, parameters: Mapping[str, Any]) 
 
 
 def _parameter(keyword: str, value: object) -> str:
-    """A parameter as MQSC writes it; numbers and lists are unquoted, texts keep their case."""
+    """A parameter in MQSC; numbers and lists are unquoted, texts keep their case."""
     if keyword in _FLAGS:
         said = value is True or str(value).lower() in {"yes", "true", ""}
         if said:

@@ -29,7 +29,7 @@ _DEFAULT_RECEIVER = mq.Channel(name="SYSTEM.DEF.RECEIVER", channel_type=mq.Chann
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A channel between two queue managers: it moves what a transmission queue holds."""
+    """A channel between two queue managers, which empties a transmission queue."""
 
     queue_manager: str
     """Name of the receiving manager."""
@@ -38,7 +38,7 @@ class Link:
 
     @property
     def is_fast(self) -> bool:
-        """Whether messages that are not persistent may be lost: both ends have NPMSPEED(FAST)."""
+        """Whether nonpersistent messages may be lost: both ends have NPMSPEED(FAST)."""
         return self.receiver.fast_nonpersistent and (
             self.sender is None or self.sender.fast_nonpersistent
         )
@@ -50,7 +50,7 @@ class Network:
     def __init__(
         self, queue_managers: Iterable[QueueManager], *, links: Mapping[Names, Link] | None = None
     ) -> None:
-        """Connect queue managers; of several with one name the last one counts.
+        """Connect queue managers; the last of several with the same name counts.
 
         ``links`` are further channels, by transmission queue and sending manager.
         """
@@ -58,11 +58,11 @@ class Network:
             manager.name: manager for manager in _in_groups(queue_managers)
         }
         self._routes: dict[str, dict[str, list[ClusterRoute]]] = {}
-        """Cluster -> manager -> the ways there."""
+        """Cluster -> manager -> the routes to it."""
         self._instances: dict[str, dict[str, list[ClusterInstance]]] = {}
         """Cluster -> queue -> its instances."""
         self._clusters: dict[str, set[str]] = {}
-        """Manager -> the clusters it is in."""
+        """Manager -> its clusters."""
         for manager in self.queue_managers.values():
             self._join_clusters(manager)
         self._receivers = self._receivers_by_name()
@@ -70,14 +70,14 @@ class Network:
         links_by_queue = {
             Names(queue=channel.transmission_queue, queue_manager=name): link
             for name, manager in self.queue_managers.items()
-            # The channel first in the alphabet serves a queue that several name.
+            # If several channels name a queue, the alphabetically first one serves it.
             for channel in sorted(senders(manager), key=lambda one: one.name, reverse=True)
             if (link := self._link_of(name, channel)) is not None
         }
         self._links = links_by_queue | self._given_links
 
     def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Network:
-        """The network with PUT of some queues, named by manager and queue, changed."""
+        """The network with PUT of some queues changed, by manager and queue."""
         changed = []
         for (name, queue), put_enabled in changes.items():
             manager = self.queue_managers.get(name)
@@ -87,10 +87,10 @@ class Network:
         return self._with_queues(changed)
 
     def with_dynamic_queues(self, opened: Iterable[DynamicQueue]) -> Network:
-        """The network with queues that opens made from model queues (B.7).
+        """The network with dynamic queues that opens created.
 
-        A queue keeps its attributes, so one whose model is gone has those of a new model queue. A
-        definition of the same name counts more.
+        A queue whose model was deleted has the attributes of a new model queue. A definition of the
+        same name takes precedence.
         """
         made = []
         for one in opened:
@@ -105,7 +105,7 @@ class Network:
         return self._with_queues(made)
 
     def _with_queues(self, queues: Iterable[tuple[str, mq.Queue]]) -> Network:
-        """The network in which managers have these queues; a shared one, all of its group."""
+        """The network with these queues added to managers; a shared one to its whole group."""
         managers = dict(self.queue_managers)
         for name, queue in queues:
             group = managers[name].queue_sharing_group
@@ -141,7 +141,7 @@ class Network:
                     known[queue.name].append(_instance(queue, route))
 
     def routes(self, at: QueueManager, queue_manager: str) -> list[ClusterRoute]:
-        """The cluster channels over which a manager reaches another one, if there are any."""
+        """The cluster channels over which a manager reaches another one; may be empty."""
         found = [route for route in _known_routes(at) if route.queue_manager == queue_manager]
         for cluster in self._clusters_of(at):
             found += self._routes[cluster].get(queue_manager, ())
@@ -150,9 +150,9 @@ class Network:
     def instances(
         self, at: QueueManager, name: str, *, aliases: bool = False
     ) -> list[ClusterInstance]:
-        """Instances of a cluster queue at others, as far as a manager's repository knows them.
+        """Instances of a cluster queue at others, as a manager's repository knows them.
 
-        With ``aliases`` they are those of a cluster queue manager alias instead of a queue.
+        With ``aliases``, instances of a cluster queue manager alias instead of a queue.
         """
         found = [instance for instance in at.known_instances if instance.name == name]
         seen = {instance.route.queue_manager for instance in found}
@@ -170,7 +170,7 @@ class Network:
         ]
 
     def routes_from(self, at: QueueManager) -> list[ClusterRoute]:
-        """The cluster channels over which a manager reaches the other members, each once."""
+        """The cluster channels over which a manager reaches other members, each once."""
         found: dict[str, ClusterRoute] = {}
         for cluster in self._clusters_of(at):
             for name, routes in self._routes[cluster].items():
@@ -194,8 +194,8 @@ class Network:
     def transmission_queue(self, at: QueueManager, route: ClusterRoute) -> str:
         """The name of the cluster transmission queue that a route uses.
 
-        A QLOCAL whose CLCHNAME matches the channel comes first, the most specific one before
-        others; then DEFCLXQ decides (resolution specification E.9).
+        A QLOCAL whose CLCHNAME matches the channel takes precedence, the most specific one before
+        others; then DEFCLXQ decides.
         """
         if route.channel:
             matching = [
@@ -213,11 +213,11 @@ class Network:
         return mq.CLUSTER_TRANSMISSION_QUEUE
 
     def link(self, *, queue: str, queue_manager: str) -> Link | None:
-        """The channel that serves a transmission queue; None if none is known."""
+        """The channel that serves a transmission queue; None if unknown."""
         return self._links.get(Names(queue=queue, queue_manager=queue_manager))
 
     def reached(self) -> frozenset[str]:
-        """Names of the managers to which another one leads, by a channel or in a cluster."""
+        """Names of the managers that another one reaches by a channel or in a cluster."""
         found = {
             link.queue_manager
             for names, link in self._links.items()
@@ -238,7 +238,7 @@ class Network:
         return tuple(one for one in members if one != manager.name and one in self)
 
     def receivers(self, sender: str, channel: mq.Channel) -> list[tuple[str, mq.Channel]]:
-        """Managers with a receiver or requester channel of a sender's name, with that channel."""
+        """Managers with a receiver or requester channel of a sender's name, and that channel."""
         return [
             (name, receiver)
             for name, receiver in self._receivers.get(channel.name, ())
@@ -256,8 +256,8 @@ class Network:
     def _link_of(self, sender: str, channel: mq.Channel) -> Link | None:
         """Where a sender channel leads.
 
-        By its receiver; if several managers have one of this name, the transmission queue's name
-        tells, as it is by custom that of the manager. Without a receiver it leads nowhere.
+        To its receiver; if several managers have one of this name, to the manager that the
+        transmission queue is named after. Without a receiver it leads nowhere.
         """
         receivers = self.receivers(sender, channel)
         named = [pair for pair in receivers if pair[0] == channel.transmission_queue]
@@ -266,7 +266,7 @@ class Network:
         return None
 
     def why_held(self, *, queue: str, queue_manager: str) -> str:
-        """Why nothing moves what a transmission queue holds, in one sentence."""
+        """Why nothing moves the messages of a transmission queue, as a sentence."""
         channels = senders(self.queue_managers[queue_manager])
         serving = [channel for channel in channels if channel.transmission_queue == queue]
         if not serving:
@@ -278,9 +278,9 @@ class Network:
 
 
 def _in_groups(queue_managers: Iterable[QueueManager]) -> Iterator[QueueManager]:
-    """Queue managers as members of the queue-sharing groups that QSGNAME says.
+    """Queue managers as members of the queue-sharing groups named by QSGNAME.
 
-    What one member defines as shared all members have; of several definitions the first counts.
+    All members have the shared queues of each; the first of several definitions counts.
     """
     managers = list(queue_managers)
     groups: dict[str, list[QueueManager]] = defaultdict(list)
@@ -311,7 +311,7 @@ def senders(manager: QueueManager) -> Iterator[mq.Channel]:
 
 
 def _known_routes(at: QueueManager) -> Iterator[ClusterRoute]:
-    """What a repository knows besides the topology; each manager and cluster once."""
+    """Routes known from the repository only; each manager and cluster once."""
     seen = set()
     instances = (instance.route for instance in at.known_instances)
     for route in (*at.known_routes, *instances):
@@ -351,12 +351,12 @@ def _instance(queue: mq.Queue, route: ClusterRoute) -> ClusterInstance:
 
 
 def _generic_match(pattern: str, name: str) -> bool:
-    """Whether a name matches a generic one, in which ``*`` stands for any characters."""
+    """Whether a name matches a generic one, in which ``*`` matches any characters."""
     expression = ".*".join(re.escape(part) for part in pattern.split("*"))
     return re.fullmatch(expression, name) is not None
 
 
 def _specificity(queue: mq.LocalQueue) -> tuple[bool, int, str]:
-    """A sort key: names without ``*`` first, then the most other characters."""
+    """A sort key: names without ``*`` first, then those with the most other characters."""
     pattern = queue.cluster_channels
     return "*" in pattern, -len(pattern.replace("*", "")), queue.name

@@ -1,8 +1,8 @@
 """The objects of IBM MQ queue managers, and the attributes of MQSC that resolution and puts use.
 
-Each field that a script can set is defined once: its keyword, the form of its values, its default
-(resolution specification C.2). So ``LocalQueue(name="Q")`` is what ``DEFINE QLOCAL(Q)`` gives on a
-fresh queue manager; the reader goes by ``ATTRIBUTES``. What scripts may say besides is in
+Each field that a script can set is defined once: its keyword, the form of its values, its default.
+So ``LocalQueue(name="Q")`` is what ``DEFINE QLOCAL(Q)`` creates on a fresh queue manager. The
+reader uses ``ATTRIBUTES``. Attributes that resolution ignores are in
 ``redrive.topology.mq.attributes``.
 """
 
@@ -39,7 +39,7 @@ PRIVATE = "QMGR COPY GROUP"
 
 
 class DefaultBind(StrEnum):
-    """DEFBIND: when an instance of a cluster queue is chosen unless the application says."""
+    """DEFBIND: when to choose an instance of a cluster queue, unless the application says so."""
 
     OPEN = "OPEN"
     NOTFIXED = "NOTFIXED"
@@ -113,7 +113,7 @@ def _name(keyword: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """What every object has."""
+    """Common fields of all objects."""
 
     keyword: ClassVar[str] = ""
     longest_name: ClassVar[int] = MAX_NAME_LENGTH
@@ -122,7 +122,7 @@ class Definition:
     """Name of the object, without padding."""
     location: SourceLocation = field(default=NO_SCRIPT, compare=False)
     others: Mapping[str, str] = field(default_factory=dict)
-    """Attributes that resolution does not use: keyword to source text, parentheses included."""
+    """Attributes that resolution does not use: keyword to source text with parentheses."""
 
     def __str__(self) -> str:
         """The object as MQSC names it, such as ``QLOCAL(ORDERS)``."""
@@ -131,11 +131,11 @@ class Definition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue(Definition):
-    """What queues of all kinds have. All kinds share one name space per manager."""
+    """Common fields of queues of all kinds, which share one name space per manager."""
 
     put_enabled: bool = _switch("PUT", "ENABLED DISABLED", on="ENABLED", default=True)
     default_persistence: bool = _switch("DEFPSIST", "YES NO", on="YES")
-    """Persistence of messages that leave it to the queue."""
+    """Persistence of messages that use the queue's default."""
     default_priority: int = _mqsc("DEFPRTY", _DIGIT, 0)
     default_bind: DefaultBind = _mqsc("DEFBIND", one_of(DefaultBind), DefaultBind.OPEN)
     cluster: str = _name("CLUSTER")
@@ -153,14 +153,14 @@ class Queue(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldingQueue(Queue):
-    """What local queues have, and the models of dynamic ones."""
+    """Common fields of local queues and of models of dynamic ones."""
 
     get_enabled: bool = _switch("GET", "ENABLED DISABLED", on="ENABLED", default=True)
     max_depth: int = _mqsc("MAXDEPTH", number(0, MOST), 5000)
     max_message_length: int = _mqsc("MAXMSGL", _LENGTH, _DEFAULT_LENGTH)
     """Longest message, in bytes."""
     by_priority: bool = _switch("MSGDLVSQ", "PRIORITY FIFO", on="PRIORITY", default=True)
-    """Whether messages leave by priority, not as they arrived."""
+    """Whether messages are delivered by priority, not in order of arrival."""
     stream_queue: str = _name("STREAMQ")
     """The queue that gets a copy of each message; empty for none."""
     must_duplicate: bool = _switch("STRMQOS", "BESTEF MUSTDUP", on="MUSTDUP")
@@ -175,7 +175,7 @@ class HoldingQueue(Queue):
 
     @property
     def is_triggered(self) -> bool:
-        """Whether the queue has TRIGGER, and a type of it."""
+        """Whether the queue has TRIGGER and a trigger type."""
         is_on = self.others.get("TRIGGER") == "TRIGGER"
         return is_on and self.trigger_type is not TriggerType.NONE
 
@@ -192,7 +192,7 @@ class LocalQueue(HoldingQueue):
     """Cluster-sender channels that use this transmission queue; may hold ``*``."""
     is_shared: bool = _switch("QSGDISP", f"{PRIVATE} SHARED", on="SHARED")
     is_temporary: bool = False
-    """Whether it is a temporary dynamic queue, which takes no persistent messages."""
+    """Whether it is a temporary dynamic queue, which accepts no persistent messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +204,7 @@ class ModelQueue(HoldingQueue):
     dynamic_type: str = _mqsc("DEFTYPE", one_of("TEMPDYN PERMDYN SHAREDYN"), "TEMPDYN")
 
     def make(self, name: str) -> LocalQueue:
-        """The dynamic queue of a name, with the attributes of this model."""
+        """A dynamic queue with the attributes of this model."""
         taken = {one.name: getattr(self, one.name) for one in fields(HoldingQueue)}
         return LocalQueue(
             **{**taken, "name": name},
@@ -250,7 +250,7 @@ class Topic(Definition):
     publishable: bool | None = _mqsc(
         "PUB", choice({"ASPARENT": None, "ENABLED": True, "DISABLED": False}), None
     )
-    """Whether applications may publish; None if the topic above says so."""
+    """Whether applications may publish; None to inherit from the topic above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,18 +261,18 @@ class Subscription(Definition):
 
     topic_object: str = _name("TOPICOBJ")
     topic_string: str = _mqsc("TOPICSTR", text(), "")
-    """Its topics; below those of the topic object, if it has both."""
+    """Its topic string, appended to that of the topic object if it has both."""
     matches_characters: bool = _switch("WSCHEMA", "TOPIC CHAR", on="CHAR")
-    """Whether wildcards stand for characters, not for levels."""
+    """Whether wildcards match characters, not levels."""
     destination: str = _name("DEST")
     destination_manager: str = _name("DESTQMGR")
     """Names of the queue for its copies; without a manager, that of the subscription."""
     is_managed: bool = _switch("DESTCLAS", "PROVIDED MANAGED", on="MANAGED")
     """Whether the queue manager would make the queue."""
     is_on_request: bool = _switch("REQONLY", "YES NO", on="YES")
-    """Whether it gets retained publications only, when it asks for them."""
+    """Whether it gets only retained publications, on request."""
     correlation: str = _mqsc("DESTCORL", text(48), "")
-    """CorrelId of its copies; blank for one of its own, zeros for the publisher's."""
+    """CorrelId of its copies; blank for a generated one, zeros for the publisher's."""
     priority: int | None = _mqsc(
         "PUBPRTY",
         choice({"ASPUB": None, "ASQDEF": -1, **{str(one): one for one in range(10)}}),
@@ -322,7 +322,7 @@ class Process(Definition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel(Definition):
-    """CHANNEL: the way from a transmission queue to another queue manager."""
+    """CHANNEL: connects a transmission queue with another queue manager."""
 
     keyword: ClassVar[str] = "CHANNEL"
     longest_name: ClassVar[int] = 20
@@ -338,16 +338,16 @@ class Channel(Definition):
     cluster_weight: int = _mqsc("CLWLWGHT", number(1, 99), 50)
     network_priority: int = _mqsc("NETPRTY", _DIGIT, 0)
     fast_nonpersistent: bool = _switch("NPMSPEED", "FAST NORMAL", on="FAST", default=True)
-    """Whether messages that are not persistent may be lost when the channel stops."""
+    """Whether nonpersistent messages may be lost when the channel stops."""
     use_dead_letter_queue: bool = _switch("USEDLQ", "YES NO", on="YES", default=True)
     message_retries: int = _mqsc("MRRTY", number(0, MOST), 10)
-    """How often a receiver tries a failing put again."""
+    """How often a receiver retries a failing put."""
     message_retry_interval: int = _mqsc("MRTMR", number(0, MOST), 1000)
     """Milliseconds between these attempts."""
     short_retries: int = _mqsc("SHORTRTY", number(0, MOST), 10)
     """How often a sender tries to reach its partner, at short intervals first."""
     long_retries: int = _mqsc("LONGRTY", number(0, MOST), MOST)
-    """How often it tries at long intervals then."""
+    """How often it then tries at long intervals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,11 +357,11 @@ class QueueManagerAttributes(Definition):
     keyword: ClassVar[str] = "QMGR"
 
     locations: Mapping[str, SourceLocation] = field(default_factory=dict, compare=False)
-    """Where an attribute was set last, by field; the others have their defaults."""
+    """Where an attribute was last set, by field; others have their defaults."""
     dead_letter_queue: str = _name("DEADQ")
     default_transmission_queue: str = _name("DEFXMITQ")
     has_queue_per_channel: bool = _switch("DEFCLXQ", "SCTQ CHANNEL", on="CHANNEL")
-    """Whether each cluster-sender channel has a transmission queue of its own."""
+    """Whether each cluster-sender channel has its own transmission queue."""
     max_message_length: int = _mqsc("MAXMSGL", _LENGTH, _DEFAULT_LENGTH)
     """Longest message, in bytes."""
     cluster_use: UseQueue = _mqsc(

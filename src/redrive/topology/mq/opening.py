@@ -24,7 +24,7 @@ from redrive.topology.put import QueueLimits
 
 
 class OpenRefused(Exception):
-    """The open fails: leads from any branch to its end."""
+    """The open fails; raised by any branch."""
 
     def __init__(
         self, reason: Reason, detail: str, at_fault: Used | None = None, *, advice: str = ""
@@ -36,7 +36,7 @@ class OpenRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """What carries a message to another manager."""
+    """The transmission queue that carries a message to another manager."""
 
     queue: mq.LocalQueue
     why: str
@@ -52,9 +52,9 @@ class Opening:
     """One open at one queue manager: the request, the objects found, and its possible results.
 
     Attributes:
-        needs_local: Whether the options are such that only a local queue will do.
+        needs_local: Whether the options need a local queue.
         path: The objects found so far.
-        first: What gives the defaults, if it is not the first object of the path.
+        first: The object with the defaults, if not the first of the path.
         is_choice: Whether workload management chose among several instances.
     """
 
@@ -97,17 +97,17 @@ class Opening:
         return self.group is not None and queue_manager in self.group.members
 
     def first_object(self) -> mq.Queue | ClusterInstance | None:
-        """The object that gives the defaults (resolution specification B.6)."""
+        """The object with the defaults."""
         return self.first or (self.path[0] if self.path else None)
 
     def choose(self, candidates: list[ClusterInstance]) -> ClusterInstance:
-        """Choose one of at least one instance by workload management (specification B.10).
+        """Choose one of at least one instance by workload management.
 
         Tested in this order: rank of the channel, rank of the queue, not suspended, state of the
         channel, network priority, priority of the channel, priority of the queue; then at most
-        CLWLMRUC channels stay, first in the alphabet first; weights and seed decide the rest. The
+        CLWLMRUC channels are kept, in alphabetical order; weights and seed decide the rest. The
         product remembers which channel was used last; here the last step is drawn from the seed of
-        the call, in proportion to the weights, so that a replay decides alike.
+        the call, in proportion to the weights, so that a replay chooses the same.
         """
         self.is_choice = self.is_choice or len(candidates) > 1
         best = max(map(_preference, candidates))
@@ -125,7 +125,7 @@ class Opening:
         return equal[-1]  # pragma: no cover - the weights add up to more than the point
 
     def check_output(self, names: Names, definition: mq.Queue | None = None) -> None:
-        """Refuse what needs a local queue where the way leads to another manager."""
+        """Refuse an open that needs a local queue where the path leaves the manager."""
         if self.needs_local:
             detail = f"{names} is not local; it can be opened for output and inquire only"
             raise OpenRefused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, definition)
@@ -133,18 +133,18 @@ class Opening:
     def step(
         self, row: str, rule: str, definition: Used | None, before: Names, after: Names
     ) -> None:
-        """Note a step: the row of the table, what was done, by which definition, and the names."""
+        """Record a step: the row of the table, what it did, the definition, and the names."""
         self.steps.append(Step(self.manager.name, row, rule, definition, before, after))
 
     def local(self, row: str, names: Names, queue: mq.LocalQueue) -> Resolution:
-        """The end at a local queue, by a row of the table."""
+        """End at a local queue, by a row of the table."""
         after = Names(queue=names.queue, queue_manager=self.manager.name)
         self.path.append(queue)
         self.step(row, "local queue", queue, names, after)
         return self.result(Target.LOCAL, after, limits=self.limits(queue))
 
     def carried(self, row: str, carrier: Carrier, names: Names) -> Resolution:
-        """The end at a transmission queue, with the names that travel."""
+        """End at a transmission queue, with the names that travel."""
         queue = carrier.queue
         self.path.append(queue)
         self.step(row, f"transmission queue, {carrier.why}", queue, names, names)
@@ -158,7 +158,7 @@ class Opening:
         )
 
     def limits(self, queue: mq.LocalQueue) -> QueueLimits:
-        """What a put to a queue has to pass, with all that is on the path."""
+        """The limits of a put to a queue, with those of all objects on the path."""
         return QueueLimits(
             put_enabled=all([one.put_enabled for one in self.path]),  # noqa: C419 - twice as fast
             max_message_length=queue.max_message_length,
@@ -179,10 +179,10 @@ class Opening:
         next_queue_manager: str = "",
         channel: str = "",
     ) -> Resolution:
-        """The end of an open that succeeds, most arguments as in ``Resolution``.
+        """The result of a successful open, most arguments as in ``Resolution``.
 
-        ``resolved`` are the names that the application gets, the destination by default;
-        ``first`` gives the defaults if nothing on the path does.
+        ``resolved`` are the names that the application gets, the destination by default; ``first``
+        has the defaults if nothing on the path does.
         """
         resolved = resolved or destination
         if not (self.for_output or self.request.options & NEEDS_NAMES):
@@ -214,13 +214,13 @@ class Opening:
 
 
 def draw(seed: int, *parts: str) -> int:
-    """A number from 0 to 2**64 - 1 that the arguments determine, evenly distributed over seeds."""
+    """A number from 0 to 2**64 - 1 determined by the arguments, evenly distributed over seeds."""
     text = "\0".join((str(seed), *parts))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
 def _preference(candidate: ClusterInstance) -> tuple[int, ...]:
-    """A tuple that is greater for a candidate that is to be preferred."""
+    """A sort key: greater for a preferred candidate."""
     route = candidate.route
     return (
         route.rank,

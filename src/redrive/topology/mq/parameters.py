@@ -46,7 +46,7 @@ def verb_of(command: Command) -> tuple[str, int]:
     if word.startswith(("#", "*", "//", "--")):
         hint = "a comment is a line that starts with * in its first column"
     elif any(word.upper() in attributes for attributes in mq.ATTRIBUTES.values()):
-        hint = "to continue the command before, end the line before in +"
+        hint = "to continue the previous command, end its line with +"
     raise ScriptProblem(
         "UNKNOWN_COMMAND",
         f"{word} is not an MQSC command",
@@ -68,15 +68,15 @@ def check_quotes(command: Command) -> None:
 
 
 class Given:
-    """The parameters of one command, sorted by what they are.
+    """The parameters of one command by purpose.
 
     Attributes:
         fields: Values by field of the object.
         others: Attributes that resolution does not use, as written, by keyword.
-        options: What says how to carry out the command.
+        options: Options of the command.
 
     Raises:
-        ScriptProblem: A parameter is unknown, given twice, or has no value that it takes.
+        ScriptProblem: A parameter is unknown, given twice, or has an invalid value.
     """
 
     __slots__ = ("_parameters", "fields", "options", "others")
@@ -134,7 +134,7 @@ def _as_written(parameter: Parameter, form: Form | None) -> str:
 
 
 def bad_value(parameter: Parameter, problem: ValueProblem, prefix: str = "") -> ScriptProblem:
-    """What is wrong with the value of a parameter."""
+    """The error about the value of a parameter."""
     value = parameter.value or ""
     return ScriptProblem(
         problem.code,
@@ -147,7 +147,7 @@ def bad_value(parameter: Parameter, problem: ValueProblem, prefix: str = "") -> 
 
 
 def object_name(kind: type[mq.Definition], subject: Parameter) -> str:
-    """The name in ``QLOCAL(NAME)``, which objects of the kind can have."""
+    """The name in ``QLOCAL(NAME)``."""
     if kind is mq.QueueManagerAttributes:
         raise ScriptProblem.at("SYNTAX", "a queue manager can only be altered", subject)
     if subject.value is None:

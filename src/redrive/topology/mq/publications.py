@@ -34,7 +34,7 @@ def topic_string_of(manager: QueueManager, subscription: Subscription) -> str | 
 
 
 def subscribers(manager: QueueManager, string: str) -> Iterator[Subscription]:
-    """The subscriptions of a manager that get a copy of what is published to a topic string."""
+    """The subscriptions of a manager that get a copy of a publication to a topic string."""
     for subscription in manager.subscriptions.values():
         wanted = topic_string_of(manager, subscription)
         if wanted is not None and subscription.is_served and _matches(subscription, wanted, string):
@@ -42,7 +42,7 @@ def subscribers(manager: QueueManager, string: str) -> Iterator[Subscription]:
 
 
 def is_publishable(manager: QueueManager, string: str) -> bool:
-    """Whether topics take publications: PUB of the nearest topic object above a topic string."""
+    """Whether topics accept publications: PUB of the nearest topic object above a topic string."""
     objects = {one.string: one for one in manager.topics.values() if one.publishable is not None}
     levels = string.split("/")
     for count in range(len(levels), 0, -1):

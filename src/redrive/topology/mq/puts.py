@@ -1,4 +1,4 @@
-"""Puts on a queue manager: the checks that come after the names resolved."""
+"""Puts on a queue manager: the checks after name resolution."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def put_message(
     *,
     depths: Mapping[str, int] | None = None,
 ) -> PutResult:
-    """Open a queue at a manager and put one message on it (resolution specification B.6, B.8).
+    """Open a queue at a manager and put one message to it.
 
     ``depths`` are the messages on queues of this manager before the put; others are empty.
     """
@@ -76,7 +76,7 @@ def _refusal_of_copy(
     message: PutMessage,
     depths: Mapping[str, int],
 ) -> _Refusal:
-    """Why a message is not put because its copy cannot be: STRMQOS(MUSTDUP)."""
+    """Why a message is refused because its copy is: STRMQOS(MUSTDUP)."""
     at = opened.opened_at
     stream = stream_of(network.queue_managers[at], opened)
     if stream is None or not stream.is_required:
@@ -104,7 +104,7 @@ def _refusal(opened: Resolution, message: PutMessage, depths: Mapping[str, int])
 def reply_to_names(manager: QueueManager, names: Names) -> Names:
     """The reply-to names that travel with a message put on a manager.
 
-    They are unchanged if they name a manager; else they are those of the remote definition that
+    They are unchanged if they name a manager; otherwise those of the remote definition that
     ReplyToQ names, or completed by the name of the local manager.
     """
     if names.queue_manager:
@@ -116,7 +116,7 @@ def reply_to_names(manager: QueueManager, names: Names) -> Names:
 
 
 def stream_of(manager: QueueManager, opened: Resolution) -> Stream | None:
-    """Where a copy of a message goes that is put where an open led (STREAMQ, STRMQOS).
+    """Where a message's copy goes after an open (STREAMQ, STRMQOS).
 
     None if that is not a local queue of the manager, or one without STREAMQ.
     """

@@ -25,7 +25,7 @@ class ChannelState(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRoute:
-    """A cluster queue manager as another one knows it: the way over one cluster channel."""
+    """A cluster queue manager as another one knows it: the route over one cluster channel."""
 
     queue_manager: str
     cluster: str
@@ -42,11 +42,11 @@ class ClusterRoute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInstance:
-    """One instance of a cluster queue, or of a cluster queue manager alias, with the way to it."""
+    """An instance of a cluster queue, or of a cluster queue manager alias, with its route."""
 
     name: str
     route: ClusterRoute
-    """The manager that holds it, and the channel to it."""
+    """The manager that has it, and the channel to it."""
     keyword: str = mq.LocalQueue.keyword
     """Kind of the definition there: QLOCAL, QALIAS or QREMOTE."""
     is_queue_manager_alias: bool = False
@@ -89,9 +89,9 @@ class QueueManager:
     queue_sharing_group: QueueSharingGroup | None = None
     suspended_clusters: frozenset[str] = frozenset()
     known_instances: tuple[ClusterInstance, ...] = ()
-    """Cluster queues its repository knows besides those that the topology itself shows."""
+    """Cluster queues that its repository knows besides those of the topology."""
     known_routes: tuple[ClusterRoute, ...] = ()
-    """Cluster queue managers its repository knows besides those."""
+    """Cluster queue managers that its repository knows besides those of the topology."""
 
     @property
     def name(self) -> str:
@@ -115,10 +115,10 @@ class QueueManager:
         return self.topics.get(name) or SYSTEM_OBJECTS[mq.Topic].get(name)
 
     def holder_of(self, queue: str) -> str:
-        """Whose queue a local queue is: the manager's own, or its queue-sharing group's.
+        """The owner of a local queue: the manager itself, or its queue-sharing group.
 
         All members of a group have one topic for a shared queue. A shared transmission queue counts
-        as each member's own, and a private queue of the same name as the one that is meant.
+        as each member's own, and a private queue takes precedence over a shared one of its name.
         """
         found = self.queue(queue)
         if self.queue_sharing_group is None or found is not self.shared_queues.get(queue):
@@ -132,7 +132,7 @@ class QueueManager:
 
     @property
     def dead_letter_queue_problem(self) -> str:
-        """Why DEADQ cannot serve; empty if it is a local queue with USAGE(NORMAL)."""
+        """Why DEADQ cannot be used; empty if it is a local queue with USAGE(NORMAL)."""
         name = self.attributes.dead_letter_queue
         if not name:
             return f"{self.name} has no DEADQ"
@@ -145,7 +145,7 @@ class QueueManager:
 
     @property
     def default_transmission_queue_problem(self) -> str:
-        """Why DEFXMITQ cannot serve, with the code that a put gets; empty if it can."""
+        """Why DEFXMITQ cannot be used, with the code that a put gets; empty if it can."""
         name = self.attributes.default_transmission_queue
         if not name:
             return ""

@@ -1,7 +1,7 @@
 """Read MQSC scripts: from commands to the definitions of one queue manager.
 
-Resolution specification C. Whatever a script holds, reading goes on with the next command and
-never raises: what is wrong becomes a finding with its place.
+Reading never raises: an error in a command becomes a finding with its location, and reading
+continues with the next command. docs/resolution.md, "MQSC scripts", describes the forms.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _OTHERS: Final = """AUTHINFO BUFFPOOL CFSTRUCT COMMINFO LISTENER LSTR LOG MAXSMS
 SECURITY SERVICE STGCLASS STC TRACE"""
 _OTHER_TYPES: Final = frozenset(_OTHERS.split())
 _STATES: Final = frozenset({"EXISTS", "NOT_FOUND"})
-"""Failures that IGNSTATE(YES) makes none of."""
+"""Failures that IGNSTATE(YES) ignores."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandCounts:
-    """How many commands a script has; as text, what ``runmqsc`` says at its end."""
+    """How many commands a script has; as text, the summary of ``runmqsc``."""
 
     read: int = 0
     """Commands, END left out."""
@@ -79,10 +79,10 @@ def _plural(number: int, one: str, many: str, rest: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MqscResult:
-    """What a script holds."""
+    """The result of reading a script."""
 
     queue_manager: QueueManager
-    """What the commands make that could be carried out."""
+    """The definitions of the commands that could be carried out."""
     diagnostics: tuple[Diagnostic, ...]
     """Findings in the order of the script; each error is a command that was not carried out."""
     counts: CommandCounts = CommandCounts()
@@ -98,7 +98,7 @@ def read_mqsc(
     commands: Iterable[Command] | None = None,
     refuses: bool = True,
 ) -> MqscResult:
-    """Read a script as ``runmqsc`` does: a command that fails changes nothing, the rest stands.
+    """Read a script as ``runmqsc`` does: a command that fails has no effect, others do.
 
     Args:
         text: The script.
@@ -106,9 +106,9 @@ def read_mqsc(
             ``dmpmqcfg`` names.
         file: Name of the script for findings.
         base: A queue manager to which the commands apply; a fresh one by default.
-        configuration: What ``qm.ini`` says of a fresh manager, and of inserts ``+NAME+``.
-        commands: The commands that the text stands for, if it is not MQSC itself.
-        refuses: Whether commands fail that would make what ``runmqsc`` refuses.
+        configuration: The ``qm.ini`` settings of a fresh manager and of inserts ``+NAME+``.
+        commands: The commands of the text, if it is not MQSC itself.
+        refuses: Whether definitions that ``runmqsc`` refuses fail.
     """
     name = queue_manager or manager_name(text)
     attributes = mq.QueueManagerAttributes(name=name, location=SourceLocation(file))
@@ -130,7 +130,7 @@ def read_mqsc(
 
 
 def is_mqsc(text: str) -> bool:
-    """Whether a text is an MQSC script: ``dmpmqcfg`` wrote it, or its first command has a verb."""
+    """Whether a text is an MQSC script: from ``dmpmqcfg``, or with a verb in its first command."""
     first = next(split_script(text), None)
     verb = first.text.split(maxsplit=1)[0].upper() if first else ""
     return bool(manager_name(text)) or verb in VERBS
@@ -138,7 +138,7 @@ def is_mqsc(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One command, taken apart."""
+    """One parsed command."""
 
     command: Command
     verb: str
@@ -208,14 +208,14 @@ class _Reader:
         try:
             action(_Call(command, verb, kind, subject, parameters))
         except CommandFailed as problem:
-            # With IGNSTATE(YES) the state that a command wants may be there already.
+            # With IGNSTATE(YES) the requested state may exist already.
             ignores = any(one.keyword == "IGNSTATE" and one.value == "YES" for one in parameters)
             if not (ignores and problem.code in _STATES):
                 raise
             self.report(Severity.NOTE, command, problem)
 
     def _ignore(self, command: Command, what: str, subject: Parameter) -> None:
-        message = f"{what} {subject.keyword} does not concern resolution and was ignored"
+        message = f"{what} {subject.keyword} is not relevant to resolution and was ignored"
         self.report(Severity.NOTE, command, ScriptProblem.at("IGNORED", message, subject))
 
     def _define(self, call: _Call) -> None:
@@ -267,7 +267,7 @@ class _Reader:
             self.store.delete(existing)
 
     def _suspend(self, call: _Call) -> None:
-        """SUSPEND QMGR and RESUME QMGR: the clusters that CLUSTER or CLUSNL names."""
+        """SUSPEND QMGR and RESUME QMGR for the clusters in CLUSTER or CLUSNL."""
         values = {parameter.keyword: parameter.value or "" for parameter in call.parameters}
         cluster, namelist = values.get("CLUSTER", "").strip(), values.get("CLUSNL", "")
         if call.kind is not mq.QueueManagerAttributes or {"FACILITY", "LOG"} & values.keys():

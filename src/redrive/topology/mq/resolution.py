@@ -1,8 +1,7 @@
 """Name resolution of IBM MQ: from the names in an MQOPEN or MQPUT1 to a queue.
 
-Resolution specification B.3 to B.10. The procedure follows B.4; each branch names its row of the
-resolution table. Where the documentation is silent the function or branch is marked ``OPEN``;
-docs/resolution.md lists these readings.
+Each branch names its row of "The table" in docs/resolution.md. ``OPEN`` marks a branch on which
+IBM's documentation is silent; "Readings" on the same page lists them.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ class _Table(Opening):
     def __init__(self, network: Network, manager: QueueManager, request: OpenRequest) -> None:
         super().__init__(network, manager, request)
         self._alias_of_local = False
-        """A queue manager alias for the local manager was used: a model is refused."""
+        """Whether a queue manager alias for the local manager was used: then models are refused."""
         self._remote_forbidden = False
-        """A queue manager alias was used that must not lead to a remote definition."""
+        """Whether a queue manager alias was used that must not lead to a remote definition."""
 
     def resolve(self) -> Resolution:
-        """From the names of the call; raises ``OpenRefused``."""
+        """Resolve the names of the call; raises ``OpenRefused``."""
         if not self.for_output and not self.request.options:
             raise OpenRefused(Reason.OPTIONS_ERROR, "no open option is given")
         names = Names(
@@ -67,10 +66,11 @@ class _Table(Opening):
         return self._by_queue_manager(names)
 
     def _is_shared_at(self, names: Names) -> bool:
-        """Whether row R11 holds: a shared queue, at another member of the group.
+        """Whether row R11 applies: a shared queue, at another member of the group.
 
-        OPEN: the table opens it here whatever SQQMNAME says; SQQMNAME(USE), if written, sends the
-        put to the member instead, as the attribute's page says.
+        OPEN: the table opens it here whatever SQQMNAME says; an explicit SQQMNAME(USE) sends the
+        put to
+        the member instead, as the attribute's page says.
         """
         return (
             self.is_in_group(names.queue_manager)
@@ -91,9 +91,9 @@ class _Table(Opening):
             case mq.RemoteQueue(remote_queue="") as alias:
                 return self._queue_manager_alias(alias, names)
             case queue:
-                # OPEN for an alias queue: no page covers it; read as the other kinds.
+                # OPEN for an alias queue: no page covers it; treated like the other kinds.
                 detail = f"{queue} is neither a transmission queue nor a queue manager alias"
-                advice = "name the queue manager itself, or let the object be a transmission queue"
+                advice = "name the queue manager itself, or make the object a transmission queue"
                 raise OpenRefused(Reason.UNKNOWN_REMOTE_Q_MGR, detail, queue, advice=advice)
 
     def _unknown_queue_manager(self, names: Names) -> Resolution:
@@ -118,7 +118,7 @@ class _Table(Opening):
                 detail = f"{alias} stands for this manager and can be opened for output only"
                 raise OpenRefused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, alias)
         else:
-            self.step("R13", "alias that leaves the choice to the cluster", alias, names, after)
+            self.step("R13", "alias for a choice by the cluster", alias, names, after)
         return self._here(after)
 
     def _here(self, names: Names) -> Resolution:
@@ -180,7 +180,7 @@ class _Table(Opening):
         if base is None:
             return self._alias_of_cluster_queue(after, alias)
         if row == "R7" and base is alias:
-            # A clustered alias may have the name of the cluster queue it stands for.
+            # A clustered alias may have the name of its own cluster queue.
             instances = self.network.instances(self.manager, alias.target)
             if instances:
                 return workload(self, "R9", after, instances)
@@ -193,7 +193,7 @@ class _Table(Opening):
         """An alias whose base is not defined here.
 
         OPEN: with a local queue manager name such a base is forbidden (row R6), but no code is
-        documented; it is read as unknown.
+        documented; it is treated as unknown.
         """
         instances = self.network.instances(self.manager, after.queue)
         if not after.queue or after.queue_manager or not instances:
@@ -238,7 +238,7 @@ class _Table(Opening):
         if not after.queue_manager or self.is_local(after.queue_manager):
             name = after.queue_manager or "no manager"
             detail = f"{definition} has RQMNAME {name}, which is not remote"
-            advice = "let RQMNAME name another queue manager; for a queue of this one, use a QALIAS"
+            advice = "set RQMNAME to another queue manager; for a queue of this one, use a QALIAS"
             raise OpenRefused(Reason.UNKNOWN_REMOTE_Q_MGR, detail, definition, advice=advice)
         self.check_output(names, definition)
         self.path.append(definition)
@@ -258,7 +258,7 @@ class _Table(Opening):
 
 
 def _dynamic_name(manager: QueueManager, request: OpenRequest) -> str:
-    """The name of the dynamic queue that an open makes (resolution specification B.7)."""
+    """The name of the dynamic queue that an open creates."""
     asked = request.dynamic_queue.rstrip(" ")
     prefix = asked.removesuffix("*")
     generic = prefix != asked

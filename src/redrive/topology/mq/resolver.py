@@ -23,7 +23,7 @@ QUEUE_HEADER = "redrive.oq"
 NEXT_QUEUE_MANAGER_HEADER = "redrive.next"
 """Header for the manager to which a cluster or shared transmission queue leads."""
 BIND_HEADER = "redrive.bind"
-"""Header that names an open: puts of one open go to one instance of a cluster queue."""
+"""Header that names an open; its puts go to one instance of a cluster queue."""
 
 
 class MqResolver:
@@ -46,7 +46,7 @@ class MqResolver:
         return open_queue(self._network, self.queue_manager.name, request)
 
     def destination(self, opened: Resolution) -> Destination | Refusal:
-        """The topic to which an open of this manager led, or the refusal."""
+        """The topic of an open at this manager, or the refusal."""
         if opened.is_failed:
             return Refusal(opened.reason, opened.detail)
         if opened.target is Target.TOPIC:
@@ -70,7 +70,7 @@ class MqResolver:
         )
 
     def _publication(self, opened: Resolution) -> Destination:
-        """The intake, with the copies for subscriptions: each is put from there by itself."""
+        """The intake, with the copies for subscriptions, which are put from there."""
         manager, topic = self.queue_manager, self.queue_manager.topic(opened.destination.queue)
         string = topic.string if isinstance(topic, Topic) else ""
         intake = Destination(
@@ -104,9 +104,9 @@ def _copy(manager: QueueManager, subscription: Subscription, intake: Destination
 
 
 def topic_of_put(opened: Resolution, manager: QueueManager, bindings: Bindings) -> str:
-    """The topic to which a put writes whose names ``manager`` led to a queue of its own."""
+    """The topic of a put that resolved to a queue of ``manager``."""
     queue, to = opened.put_queue, opened.next_queue_manager
-    # A queue that leads to several managers has a topic for each.
+    # A queue that serves several managers has a topic for each.
     if to:
         return transmission_topic(queue=queue, queue_manager=manager.name, to=to)
     return bindings.topic(queue=queue, queue_manager=manager.holder_of(queue))
@@ -123,7 +123,7 @@ def _transmission_headers(opened: Resolution) -> tuple[tuple[str, bytes], ...]:
 
 
 def names_as_headers(names: Names) -> tuple[tuple[str, bytes], ...]:
-    """The names of a put as they travel on intakes and on transmission queues."""
+    """The names of a put as headers on intakes and on transmission queues."""
     return (
         (QUEUE_MANAGER_HEADER, names.queue_manager.encode()),
         (QUEUE_HEADER, names.queue.encode()),

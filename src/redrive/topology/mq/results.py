@@ -25,13 +25,13 @@ class OpenOption(Flag):
 
 
 NEEDS_LOCAL_QUEUE = OpenOption.INPUT | OpenOption.BROWSE | OpenOption.SET
-"""Options for which the queue has to be local in the end."""
+"""Options that need a local queue."""
 NEEDS_NAMES = OpenOption.INPUT | OpenOption.BROWSE | OpenOption.OUTPUT
 """Options with which an application gets the resolved names."""
 
 
 class Call(StrEnum):
-    """The call that opens: MQPUT1 opens and puts at once."""
+    """The call: MQPUT1 opens and puts in one."""
 
     MQOPEN = "MQOPEN"
     MQPUT1 = "MQPUT1"
@@ -56,7 +56,7 @@ class Persistence(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRequest:
-    """The arguments of MQOPEN or MQPUT1 that decide where the names lead."""
+    """The arguments of MQOPEN or MQPUT1 that affect resolution."""
 
     queue: str
     """ObjectName."""
@@ -68,14 +68,14 @@ class OpenRequest:
     dynamic_queue: str = "AMQ.*"
     """DynamicQName: name of the queue made from a model queue."""
     seed: int = 0
-    """Decides among equal cluster queues, and the generated part of dynamic names."""
+    """Determines the choice among equal cluster queues, and the generated part of dynamic names."""
     from_cluster_channel: bool = False
 
 
 def job_request(
     queue: str, queue_manager: str = "", *, seed: int = 0, from_cluster_channel: bool = False
 ) -> OpenRequest:
-    """The open with which the job makes every put, and with which all others predict it.
+    """The open with which the job makes every put, and all views predict it.
 
     Names and message come together on an intake and over a channel, so it is MQPUT1: a model queue
     ends with 2057.
@@ -90,7 +90,7 @@ def job_request(
 
 
 Used: TypeAlias = Definition | ClusterInstance | ClusterRoute
-"""What a step can use: an object, or what the cluster knows of one elsewhere."""
+"""What a step can use: an object, or a cluster's knowledge of one elsewhere."""
 
 
 class Step(NamedTuple):
@@ -111,7 +111,7 @@ class Step(NamedTuple):
 
 
 class Target(StrEnum):
-    """What a name led to."""
+    """What a name resolved to."""
 
     NOTHING = "nothing"
     LOCAL = "local queue"
@@ -123,7 +123,7 @@ class Target(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """Where one open at one queue manager led."""
+    """The result of one open at one queue manager."""
 
     opened_at: str
     """Name of the queue manager that resolved the names."""
@@ -131,7 +131,7 @@ class Resolution:
     reason: Reason = Reason.NONE
     detail: str = ""
     at_fault: Used | None = None
-    """The definition to look at if it failed, as far as one can be named."""
+    """The definition to check if it failed, if any."""
     advice: str = ""
     """What to change if it failed."""
     target: Target = Target.NOTHING
@@ -145,7 +145,7 @@ class Resolution:
     next_queue_manager: str = ""
     """The manager to which a cluster or shared transmission queue leads; empty otherwise."""
     channel: str = ""
-    """The cluster channel that leads there; empty if it is not in a cluster or has no name."""
+    """The cluster channel to it; empty outside a cluster or without a name."""
     path: tuple[Queue | ClusterInstance, ...] = ()
     """Every object on the path, first to last; PUT(DISABLED) on any stops a put."""
     limits: QueueLimits = UNLIMITED
@@ -173,7 +173,7 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutMessage:
-    """What a put's own checks look at."""
+    """The message fields that a put checks."""
 
     length: int = 0
     """Bytes of the body."""
@@ -187,7 +187,7 @@ class PutResult:
     """The result of one put at one queue manager."""
 
     resolution: Resolution
-    """Where its names led; for a cluster queue chosen per message, the choice."""
+    """The resolution of its names; for a cluster queue chosen per message, the choice."""
     reason: Reason = Reason.NONE
     detail: str = ""
     at_fault: Used | None = None

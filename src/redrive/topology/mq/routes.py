@@ -1,8 +1,7 @@
-"""The way that definitions give a message: the opens of several queue managers, one by one.
+"""The route of a message by the definitions: the opens of several queue managers in turn.
 
-A channel moves what a transmission queue holds and, at its far end, opens the queue as an
-application that fills both names (resolution specification B.8). What becomes of a message that
-the far end cannot put is decided by the job (``redrive.engine``), not here.
+A channel empties a transmission queue and, at its far end, opens the queue like an application that
+sets both names. For a message that the far end cannot put, the job decides (``redrive.engine``).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from redrive.topology.names import NO_NAMES, Names
 
 
 class End(StrEnum):
-    """How the way of a message ends."""
+    """How the route of a message ends."""
 
     QUEUE = "on a queue"
     TOPIC = "published to a topic"
@@ -35,12 +34,12 @@ class End(StrEnum):
     REFUSED = "refused to the application"
     UNDELIVERED = "refused at the far end"
     OUTSIDE = "leaves the topology"
-    LOOP = "circulates for ever"
+    LOOP = "circulates forever"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hop:
-    """The way over one transmission queue."""
+    """One transmission queue of a route."""
 
     transmission_queue: str
     queue_manager: str
@@ -55,14 +54,14 @@ class Hop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """The way of one message."""
+    """The route of one message."""
 
     puts: tuple[PutResult, ...]
     """What each manager did, in order; the last one may have failed."""
     hops: tuple[Hop, ...]
     end: End
     final: Names = NO_NAMES
-    """Manager and queue (or topic object) where the message is in the end; blank if nowhere."""
+    """Manager and queue (or topic object) where the message ends; blank if nowhere."""
     detail: str = ""
 
     @property
@@ -79,9 +78,9 @@ class Route:
 def follow_route(
     network: Network, at: str, request: OpenRequest, message: PutMessage | None = None
 ) -> Route:
-    """Follow a put of a message over the managers that definitions lead it to.
+    """Follow a put of a message over the managers that it reaches.
 
-    It ends on every topology: names that come back to a manager are recognised.
+    It terminates on every topology, because it recognises names that return to a manager.
     """
     message = message or PutMessage()
     puts = [put_message(network, at, request, message)]
@@ -106,7 +105,7 @@ def follow_route(
             return ended(end, final=held if end is End.HELD else NO_NAMES, detail=detail)
         arrival = hop.to, sent.destination
         if arrival in seen:
-            return ended(End.LOOP, detail=f"{sent.destination} comes back to {hop.to}")
+            return ended(End.LOOP, detail=f"{sent.destination} returns to {hop.to}")
         seen.add(arrival)
         is_of_cluster = sent.transmission_queue != SHARED_TRANSMISSION_QUEUE
         received = job_request(
@@ -123,7 +122,7 @@ def follow_route(
 
 
 def _next_hop(network: Network, sent: Resolution) -> tuple[Hop, tuple[End, str] | None]:
-    """The way from a transmission queue, and why it ends there if it does."""
+    """The next hop from a transmission queue, and why the route ends if there is none."""
     at, queue = sent.opened_at, sent.transmission_queue
     hop = Hop(transmission_queue=queue, queue_manager=at, to="")
     written = network.queue_managers[at].queue(queue)

@@ -1,7 +1,6 @@
 """The syntax of MQSC scripts: from a text to commands with parameters and positions.
 
-Resolution specification C.1. Nothing here knows what a command means; see
-``redrive.topology.mq.reader``.
+The meaning of commands is in ``redrive.topology.mq.reader``.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ MAX_LINE_LENGTH = 2048
 
 _SEPARATORS = " \t,"
 _ENDS = frozenset({"END", "EXIT", "QUIT"})
-# Possessive quantifiers: a quote in a quoted text is doubled, so nothing is ever worth retrying.
+# Possessive quantifiers: a quote in a quoted text is doubled, so backtracking never helps.
 _PIECE = re.compile(r"'(?:[^']|'')*+'|;|[^';]+|'")
 _PARAMETER = re.compile(
     r"[\s,]*+(?P<keyword>[A-Za-z][A-Za-z0-9]*+)"
@@ -34,7 +33,7 @@ _EBCDIC_BYTES = frozenset([0x40, *range(0x81, 0xAA), *range(0xC1, 0xEA)])
 class ScriptProblem(Exception):
     """An error in one command; the reader continues with the next.
 
-    ``offset`` and ``length`` say where in the command's text.
+    ``offset`` and ``length`` are the position in the command's text.
     """
 
     def __init__(
@@ -53,12 +52,12 @@ class ScriptProblem(Exception):
 
     @classmethod
     def at(cls, code: str, message: str, parameter: Parameter, *, hint: str = "") -> Self:
-        """What is wrong with a parameter, underlined from its keyword on."""
+        """The error about a parameter, underlined from its keyword on."""
         return cls(code, message, parameter.offset, length=len(parameter.keyword), hint=hint)
 
 
 class CommandFailed(ScriptProblem):
-    """A command of valid syntax that cannot be processed; ``runmqsc`` counts these apart."""
+    """A command of valid syntax that cannot be processed; ``runmqsc`` counts these separately."""
 
 
 class Parameter(NamedTuple):
@@ -69,9 +68,9 @@ class Parameter(NamedTuple):
     value: str | None
     """The value, folded to upper case unless it was quoted; None without parentheses."""
     source: str
-    """What stands between the parentheses, as written."""
+    """The text between the parentheses, as written."""
     found: re.Match[str]
-    """Where it stands in the command's text."""
+    """Its position in the command's text."""
 
     @property
     def offset(self) -> int:
@@ -87,7 +86,7 @@ class Parameter(NamedTuple):
 
 @dataclass(slots=True)
 class Command:
-    """One command: its continued lines joined, and where they came from."""
+    """One command: its joined lines, and their positions."""
 
     text: str
     """The command in one line."""
@@ -97,7 +96,7 @@ class Command:
     end: int
     """Index after its last line."""
     start: int = 0
-    """Offset of the command in the joined lines, if several stand there."""
+    """Offset of the command in the joined lines, if there are several."""
 
     @property
     def line(self) -> int:
@@ -105,7 +104,7 @@ class Command:
         return self._pieces("")[0][1].line if self.start else self.first + 1
 
     def _pieces(self, file: str) -> list[tuple[int, SourceLocation]]:
-        """Where the pieces of the command stand; only findings ask for it."""
+        """The positions of the command's pieces, computed only for findings."""
         found = []
         start = -self.start
         for piece, index, at_first_nonblank in _pieces(self.lines, self.first, self.end):
@@ -119,7 +118,7 @@ class Command:
         return found
 
     def location(self, file: str, offset: int = 0, length: int = 1) -> SourceLocation:
-        """Where characters of the command stand; cut at the end of the physical line."""
+        """The location of characters of the command; cut at the end of the physical line."""
         return location_in(self._pieces(file), offset, length)
 
     def parameters(self, offset: int) -> Iterator[Parameter]:
@@ -142,7 +141,7 @@ class Command:
             raise self._syntax_problem(end)
 
     def _syntax_problem(self, offset: int) -> ScriptProblem:
-        """Say why no parameter can be read at an offset."""
+        """Why no parameter can be read at an offset."""
         text = self.text
         while offset < len(text) and text[offset] in _SEPARATORS:
             offset += 1
@@ -177,7 +176,7 @@ class Command:
 
 
 def _pieces(lines: Sequence[str], first: int, end: int) -> Iterator[tuple[str, int, bool]]:
-    """The pieces of the command that starts on a line, comments and blank lines dropped.
+    """The pieces of the command that starts on a line, without comments and blank lines.
 
     Yields:
         The piece, the index of its line, and whether blanks in front of it were dropped.
@@ -207,9 +206,9 @@ def manager_name(text: str) -> str:
 
 
 def split_script(text: str) -> Iterator[Command]:
-    """Cut a script into commands.
+    """Split a script into commands.
 
-    Comments and blank lines are dropped; a line that ends in ``+`` goes on at the next line's
+    Comments and blank lines are dropped; a line that ends in ``+`` continues at the next line's
     first nonblank character, one that ends in ``-`` at its first column; ``;`` ends a command;
     ``END`` ends the script, as do ``EXIT`` and ``QUIT`` (reference of runmqsc, q083460).
     """
@@ -234,7 +233,7 @@ def split_script(text: str) -> Iterator[Command]:
 
 
 def _commands(joined: str) -> Iterator[tuple[int, str]]:
-    """The commands of a joined line, which ``;`` separates, with their offsets."""
+    """The commands of a joined line, separated by ``;``, with their offsets."""
     start = 0
     if ";" in joined:
         for found in _PIECE.finditer(joined):
@@ -245,7 +244,7 @@ def _commands(joined: str) -> Iterator[tuple[int, str]]:
 
 
 def long_lines(text: str) -> Iterator[Command]:
-    """The physical lines that ``runmqsc`` would refuse for their length."""
+    """The physical lines that are too long for ``runmqsc``."""
     if len(text) <= MAX_LINE_LENGTH:
         return
     lines = _physical_lines(text)

@@ -1,7 +1,7 @@
 """The objects that every new queue manager has: what ``crtmqm`` creates besides the QMGR object.
 
-They exist for ALTER, DELETE and LIKE without a DEFINE; some of them give DEFINE its defaults. The
-list is that of "System and default objects" in the product's reference (q081590), queues, models,
+They exist for ALTER, DELETE and LIKE without a DEFINE; some have the defaults of DEFINE. The list
+is that of "System and default objects" in the product's reference (q081590), queues, models,
 channels, topics and namelists.
 """
 
@@ -49,7 +49,7 @@ DEFAULT_QUEUES: Mapping[type[mq.Definition], str] = {
     mq.AliasQueue: "SYSTEM.DEFAULT.ALIAS.QUEUE",
     mq.RemoteQueue: "SYSTEM.DEFAULT.REMOTE.QUEUE",
 }
-"""The object whose attributes DEFINE copies, per kind of queue."""
+"""The object whose attributes DEFINE copies, by kind of queue."""
 
 DEFAULT_CHANNELS: Mapping[str, mq.ChannelType] = {
     "SYSTEM.DEF.SENDER": mq.ChannelType.SDR,
@@ -62,7 +62,7 @@ DEFAULT_CHANNELS: Mapping[str, mq.ChannelType] = {
     "SYSTEM.DEF.CLNTCONN": mq.ChannelType.CLNTCONN,
     "SYSTEM.DEF.AMQP": mq.ChannelType.AMQP,
 }
-"""The channel whose attributes DEFINE copies, and the type of channel it is for."""
+"""The channel whose attributes DEFINE copies, and its type."""
 
 _CHANNELS = {
     **DEFAULT_CHANNELS,

@@ -1,6 +1,6 @@
-"""How a message gets to another queue manager: transmission queues, and cluster queues elsewhere.
+"""How a message reaches another queue manager: transmission queues, and cluster queues elsewhere.
 
-Resolution specification B.4 (``carrier``) and B.10; rows R2 and R9 of the resolution table.
+Rows R2 and R9 of "The table" in docs/resolution.md, and "Which cluster instance is chosen" there.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _default_queue(opening: Opening, queue_manager: str) -> mq.LocalQueue:
 
 
 def _cluster_way(opening: Opening, queue_manager: str) -> Carrier | None:
-    """The way to a cluster queue manager, or to a host of a cluster queue manager alias."""
+    """The route to a cluster queue manager, or to a host of a cluster queue manager alias."""
     network, manager = opening.network, opening.manager
     candidates = [
         ClusterInstance(name=queue_manager, route=route)
@@ -114,14 +114,14 @@ def workload(
 ) -> Resolution:
     """Choose an instance of a cluster queue, now or for each message (rows R2, R9).
 
-    ``instances`` are those that the manager knows at others, ``local`` is its own definition.
+    ``instances`` are those at other managers, ``local`` is its own definition.
     """
     if opening.needs_local:
-        # OPEN: documented as failing, without a code; such a queue is unknown to input.
+        # OPEN: documented as failing, without a code; treated as unknown.
         detail = f"cluster queue {names.queue} has no instance at {opening.manager.name}"
         raise OpenRefused(Reason.UNKNOWN_OBJECT_NAME, detail)
     if not opening.path:
-        # A local definition gives the defaults even if another instance gets the message.
+        # A local definition has the defaults even if another instance gets the message.
         opening.first = local
     able = instances
     if opening.for_output:
@@ -143,7 +143,7 @@ def workload(
         reason = Reason.NO_DESTINATIONS_AVAILABLE if at_once else Reason.CLUSTER_PUT_INHIBITED
         raise OpenRefused(reason, detail)
     # OPEN: with a local instance the open succeeds although every instance is disabled; so does
-    # MQPUT1, and the put then meets the local PUT(DISABLED).
+    # MQPUT1, and the put then fails at the local PUT(DISABLED).
     chosen = own if own is not None and not able else opening.choose(able)
     if local is not None and chosen is own:
         return opening.local(row, names, local)
@@ -155,7 +155,7 @@ def workload(
 
 
 def _prefers_local(opening: Opening, local: mq.LocalQueue | None) -> bool:
-    """Whether a local instance wins at once (resolution specification B.10, step 3)."""
+    """Whether a local instance wins at once."""
     use = local.cluster_use if local else mq.UseQueue.ANY
     if use is mq.UseQueue.QMGR:
         use = opening.manager.attributes.cluster_use
@@ -163,7 +163,7 @@ def _prefers_local(opening: Opening, local: mq.LocalQueue | None) -> bool:
 
 
 def _bind(opening: Opening, instances: list[ClusterInstance]) -> Bind:
-    """The bind option, settled by the first object or the instance if left to the queue."""
+    """The bind option, taken from the first object or the instance if left to the queue."""
     if opening.request.bind is not Bind.AS_Q_DEF:
         return opening.request.bind
     first = opening.first_object() or opening.choose(instances)

@@ -1,7 +1,7 @@
 """Triggering: which local queues cause trigger messages, and why others do not.
 
-The conditions are those of "Conditions for a trigger event" (q026930), as far as definitions decide
-about them: 6, 7, 9 and 10 there.
+The conditions 6, 7, 9 and 10 of "Conditions for a trigger event" (q026930), which depend on
+definitions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from redrive.topology.mq.queue_manager import QueueManager
 
 
 def triggered_queues(manager: QueueManager) -> Iterator[LocalQueue]:
-    """The queues of a manager whose definitions ask for trigger messages.
+    """The queues of a manager whose definitions request trigger messages.
 
     A transmission queue is not among them: channels run without a channel initiator.
     """
@@ -23,7 +23,7 @@ def triggered_queues(manager: QueueManager) -> Iterator[LocalQueue]:
 
 
 def trigger_problem(manager: QueueManager, queue: LocalQueue) -> str:
-    """Why no trigger message is made for a queue with TRIGGER; empty if nothing is missing."""
+    """Why no trigger message is made for a queue with TRIGGER; empty if one is."""
     if not queue.process:
         return "it has no PROCESS"
     if manager.process(queue.process) is None:
@@ -45,7 +45,7 @@ def trigger_problem(manager: QueueManager, queue: LocalQueue) -> str:
 
 
 def trigger_message_fields(manager: QueueManager, queue: LocalQueue) -> dict[str, str | int]:
-    """The fields of the trigger message of a queue without a ``trigger_problem``, as in MQTM."""
+    """The MQTM fields of the trigger message of a queue without a ``trigger_problem``."""
     process = manager.process(queue.process)
     assert isinstance(process, Process), "the queue has no problem"
     return {

@@ -1,5 +1,5 @@
 """MQ Everyplace networks: definitions, their YAML form, and the resolution of puts.
 
-Which queue a put ends on is decided by the definitions of every queue manager it reaches:
-``MqeResolver`` follows it. docs/resolution-mqe.md tells the procedure with examples.
+A put ends on a queue by the definitions of every queue manager it reaches: ``MqeResolver`` follows
+it. docs/resolution-mqe.md describes the procedure with examples.
 """

@@ -1,4 +1,4 @@
-"""What the product answers besides puts: changes, operations on queues, polls (A.1, A.4, A.6)."""
+"""Other operations of the product: changes of aliases, operations on queues, polls."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from redrive.topology.mqe.tables import Addressable, manager_aliases
 
 
 class Answer(StrEnum):
-    """What the product answers; names of its own where they are known, without numbers."""
+    """The product's answers; with its own names where they are known, without numbers."""
 
     DONE = "done"
     INVALID_NAME = "invalid name"
-    """A name that nothing can have; the symbol is ours."""
+    """An invalid name; the symbol is ours."""
     ALIAS_ALREADY_EXISTS = "Except_Con_AliasAlreadyExists"
-    """Java: the queue manager alias is defined already."""
+    """Java: the queue manager alias already exists."""
     NOTHING_TO_DO = "MQERETURN_NOTHING_TO_DO, MQEREASON_DUPLICATE"
-    """C: the alias is there already."""
+    """C: the alias already exists."""
 
 
 def add_queue_alias(queue: Addressable, alias: str) -> tuple[Answer, Addressable]:
-    """Add a further name of a queue, which stays unchanged unless the answer is ``DONE``.
+    """Add an alias of a queue, which stays unchanged unless the answer is ``DONE``.
 
-    Only the answer of the C code base to a duplicate is known; Java is given the same.
+    Only the C code base's answer to a duplicate is known; Java gets the same.
     """
     if mqe.name_problem(alias):
         return Answer.INVALID_NAME, queue
@@ -56,7 +56,7 @@ class Operation(StrEnum):
 
 
 def operations(queue: mqe.Queue) -> frozenset[Operation]:
-    """What a queue offers to applications; nobody addresses those that offer nothing."""
+    """The operations of a queue for applications; none can address a queue without operations."""
     match queue:
         case mqe.StoreAndForwardQueue() | mqe.HomeServerQueue():
             return frozenset()
@@ -69,7 +69,7 @@ def operations(queue: mqe.Queue) -> frozenset[Operation]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polling:
-    """The polling of one home-server queue, in milliseconds on a clock that never goes back."""
+    """The polling of one home-server queue, in milliseconds of a monotonic clock."""
 
     interval: int
     """Time between polls; 0: only triggerTransmission polls."""
@@ -83,8 +83,7 @@ class Polling:
     def after_poll(self, now: int, *, connected: bool = True) -> Polling:
         """The polling after a poll, or after the queue was activated.
 
-        After a poll that did not reach the home server polling stops until the next
-        triggerTransmission.
+        If a poll does not reach the home server, polling stops until the next triggerTransmission.
         """
         goes_on = connected and self.interval > 0
         return replace(self, next_poll=now + self.interval if goes_on else None)

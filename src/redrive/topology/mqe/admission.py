@@ -1,4 +1,4 @@
-"""Adding a message to a queue: the conditions, and the result for the message (A.4, A.6)."""
+"""Adding a message to a queue: the conditions, and the result for the message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redrive.topology.names import Names
 
 @dataclass(slots=True)
 class PutTrace:
-    """One message on its way: what is known about it, and what it has passed."""
+    """One message on its way: what is known of it, and its steps so far."""
 
     message: Message
     conditions: Conditions
@@ -23,7 +23,7 @@ class PutTrace:
     passed: set[tuple[str, Names]] = field(default_factory=set)
 
     def result(self, end: results.End) -> results.Resolution:
-        """The resolution that ends so."""
+        """The resolution with this end."""
         accepted = not isinstance(end, results.Failed)
         return results.Resolution(tuple(self.steps), end, tuple(self.discovered), accepted)
 
@@ -43,7 +43,7 @@ class Admission:
     ) -> results.End:
         """Add a message to a queue that is not synchronous: limits, rule, expiry, then store.
 
-        The order of these checks is ours (reading O10).
+        The order of these checks is ours (reading O10 in docs/resolution-mqe.md).
         """
         here = tables.manager.name
         if isinstance(queue, mqe.BridgeQueue):
@@ -61,7 +61,7 @@ class Admission:
         return results.Stored(here, queue, names)
 
     def expired(self, here: str, queue: mqe.Queue, trace: PutTrace) -> results.Expired | None:
-        """The end of a message that is late when it is added to a queue or removed; else None."""
+        """The end of a message that has expired when added to a queue or removed; else None."""
         now = trace.conditions.now
         if now is None or not is_expired(trace.message, queue.expiry, now):
             return None
@@ -75,11 +75,11 @@ class Admission:
         """Duplicates and limits of a queue that keeps messages."""
         of, message = mqe.identity(queue, here), trace.message
         if self._is_duplicate(here, queue, trace):
-            detail = f"message {message.identity!r} was put on {here!r} before"
+            detail = f"message {message.identity!r} was already put on {here!r}"
             return results.Failed(results.Failure.DUPLICATE, here, detail)
         longest, most = queue.maximum_message_size, queue.maximum_messages
         if longest is not None and message.length > longest:
-            detail = f"{message.length} bytes are more than the {longest} that {of} takes"
+            detail = f"{message.length} bytes are more than the {longest} of {of}"
             return results.Failed(results.Failure.MESSAGE_TOO_BIG, here, detail)
         if most is not None and trace.conditions.depths.get((here, of), 0) >= most:
             return results.Failed(

@@ -1,8 +1,8 @@
-"""What is wrong with a network before any message is put (resolution specification A.1 to A.5).
+"""Errors in a network, found before any message is put.
 
-Errors are definitions that contradict each other, so that a put would depend on chance, or that
-the product refuses. Warnings are definitions that work as documented but cannot be meant so:
-puts that use them fail or never match.
+Errors are definitions that contradict each other, so that a put would depend on chance, or that the
+product refuses. Warnings are definitions that work as documented but are probably mistakes: puts
+that use them fail or never match.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENDS: Mapping[Failure, str] = {
 """Ends of a put that no other finding covers; connections and aliases have their own findings."""
 
 MQ_NAME_LENGTH = 48
-"""Longest name that IBM MQ knows; advised for names that cross the bridge (A.1)."""
+"""Longest name in IBM MQ; advised for names that cross the bridge."""
 
 REFERENCES = frozenset(
     {
@@ -42,11 +42,11 @@ REFERENCES = frozenset(
         "VIA_MISSING",
     }
 )
-"""Findings about one definition that may come from a mistake in another."""
+"""Findings about one definition that another one may cause."""
 
 
 def check_network(network: mqe.Network) -> tuple[Diagnostic, ...]:
-    """Find everything that is wrong with a network, in the order of the definitions."""
+    """The findings in a network, in the order of the definitions."""
     return tuple(_findings(network))
 
 
@@ -84,7 +84,7 @@ _note = partial(_finding, Severity.NOTE)
 
 
 def _names(manager: mqe.QueueManager) -> Iterator[Diagnostic]:
-    hint = "choose a name of other characters"
+    hint = "choose a name with other characters"
     for definition, names in _all_names(manager):
         for name in names:
             problem = mqe.name_problem(name)
@@ -140,12 +140,12 @@ def _queues(manager: mqe.QueueManager) -> Iterator[Diagnostic]:
     for queue in manager.queues:
         names = mqe.identity(queue, manager.name)
         if names in seen:
-            message = f"queue {names} is defined before on {manager.name!r}"
+            message = f"queue {names} is already defined on {manager.name!r}"
             yield _error("DUPLICATE_QUEUE", queue, message, "keep one of the two definitions")
         seen.add(names)
     for queue in manager.dead_letter_queues[1:]:
         first = manager.dead_letter_queues[0].name
-        message = f"{manager.name!r} has a dead-letter queue already: {first!r}"
+        message = f"{manager.name!r} already has a dead-letter queue: {first!r}"
         yield _error("TWO_DEAD_LETTER_QUEUES", queue, message, "give the role to one queue only")
     if not manager.local_queuing:
         yield from _without_local_queuing(manager)
@@ -175,11 +175,11 @@ def _queue_aliases(manager: mqe.QueueManager, tables: Tables) -> Iterator[Diagno
                 yield _warning("ALIAS_REPEATED", queue, message, "write it once")
             other = tables.queue_aliases.get(names, queue)
             if mqe.identity(other, manager.name) != own:
-                message = f"alias {names} belongs to queue {other.name!r} already"
+                message = f"alias {names} already belongs to queue {other.name!r}"
                 hint = "give the alias to one of the two queues"
                 yield _error("DUPLICATE_QUEUE_ALIAS", queue, message, hint)
             if names in tables.queues:
-                message = f"alias {names} never applies: a queue of that name matches before it"
+                message = f"alias {names} never applies: a queue of that name takes precedence"
                 yield _warning("ALIAS_HIDDEN", queue, message, "remove the alias or the queue")
 
 
@@ -190,7 +190,7 @@ def _manager_aliases(manager: mqe.QueueManager, tables: Tables) -> Iterator[Diag
     seen: set[str] = set()
     for alias, _, definition in manager_aliases(manager):
         if alias in seen:
-            message = f"queue manager alias {alias!r} is defined before on {manager.name!r}"
+            message = f"queue manager alias {alias!r} is already defined on {manager.name!r}"
             hint = "keep one of the two definitions"
             yield _error("DUPLICATE_ALIAS", definition, message, hint)
         seen.add(alias)
@@ -198,14 +198,14 @@ def _manager_aliases(manager: mqe.QueueManager, tables: Tables) -> Iterator[Diag
         loop = _alias_loop(tables, alias)
         if loop:
             message = f"queue manager aliases form a loop: {' -> '.join(loop)}"
-            hint = "let one of them name a real queue manager"
+            hint = "make one of them name a real queue manager"
             yield _error("ALIAS_LOOP", definition, message, hint)
         elif name not in _known_names(tables):
-            message = f"queue manager alias {alias!r} stands for {name!r}, which nothing here knows"
+            message = f"queue manager alias {alias!r} stands for {name!r}, which is unknown"
             hint = f"define a connection {name!r}, or correct the name"
             yield _warning("ALIAS_TARGET_UNKNOWN", definition, message, hint)
         elif manager.code_base is mqe.CodeBase.C and name in tables.aliases:
-            message = f"{name!r} is an alias too, and the C code base substitutes only once"
+            message = f"{name!r} is also an alias, and the C code base substitutes only once"
             yield _warning("ALIAS_CHAIN", definition, message, "name the real queue manager")
         real = tables.connections.get(alias)
         if isinstance(real, mqe.DirectConnection | mqe.ViaConnection):
@@ -260,15 +260,15 @@ def _store_and_forward(manager: mqe.QueueManager, tables: Tables) -> Iterator[Di
             continue
         for target in queue.targets:
             if target in listed:
-                message = f"queue manager {target!r} is listed by {listed[target]!r} already"
+                message = f"queue manager {target!r} is already listed by {listed[target]!r}"
                 hint = "list it in one store-and-forward queue only"
                 yield _error("TARGET_LISTED_TWICE", queue, message, hint)
             listed.setdefault(target, queue.name)
             if target == manager.name:
-                message = f"{queue.name!r} stores what is meant for its own manager {target!r}"
+                message = f"{queue.name!r} stores messages for its own manager {target!r}"
                 yield _warning("STORES_FOR_ITSELF", queue, message, "remove the entry")
             if target in tables.aliases:
-                message = f"entry {target!r} never matches: it is an alias and replaced before"
+                message = f"entry {target!r} never matches: it is an alias and replaced earlier"
                 yield _warning("ENTRY_IS_ALIAS", queue, message, "list the real queue manager")
         yield from _delivery(queue, tables)
 
@@ -277,15 +277,13 @@ def _delivery(queue: mqe.StoreAndForwardQueue, tables: Tables) -> Iterator[Diagn
     has_connection = queue.queue_manager in tables.connections
     if queue.delivery is mqe.Delivery.PULL and has_connection:
         message = (
-            f"{queue.name!r} is meant to be pulled from, but connection {queue.queue_manager!r} "
-            "makes it push"
+            f"{queue.name!r} should be pulled from, but connection {queue.queue_manager!r} makes "
+            "it push"
         )
-        hint = "give the queue a queue manager name for which there is no connection"
+        hint = "give the queue a queue manager name without a connection"
         yield _error("PULL_HAS_CONNECTION", queue, message, hint)
     if queue.delivery is mqe.Delivery.PUSH and not has_connection:
-        message = (
-            f"{queue.name!r} is meant to push, but there is no connection {queue.queue_manager!r}"
-        )
+        message = f"{queue.name!r} should push, but there is no connection {queue.queue_manager!r}"
         hint = f"define connection {queue.queue_manager!r}"
         yield _error("PUSH_HAS_NO_CONNECTION", queue, message, hint)
 
@@ -294,7 +292,7 @@ def _links(
     network: mqe.Network, tables: NetworkTables, manager: mqe.QueueManager
 ) -> Iterator[Diagnostic]:
     if manager is not network.queue_manager(manager.name):
-        return  # defined twice: the first one is checked
+        return  # defined twice: the first is checked
     for connection in manager.connections:
         if isinstance(connection, mqe.DirectConnection | mqe.ViaConnection):
             yield from _connection(tables, manager, connection)
@@ -324,7 +322,7 @@ def _connection(
     last = link.steps[-1].definition
     if failure is Failure.VIA_LOOP:
         message = f"connection {connection.name!r} leads back to itself or into a loop"
-        hint = "let the last via connection name a direct one"
+        hint = "make the last via connection name a direct one"
         yield _error("VIA_LOOP", connection, message, hint)
     elif failure is Failure.NO_CONNECTION and isinstance(last, mqe.ViaConnection):
         message = f"connection {connection.name!r} goes via {last.via!r}, which is not defined"
@@ -341,11 +339,11 @@ def _connection(
             yield _warning("NO_LISTENER", connection, message, hint)
 
 
-# A definition and the queue it stands for
+# Definitions and the real queues
 
 
 def _agreement(tables: NetworkTables, manager: mqe.QueueManager) -> Iterator[Diagnostic]:
-    """Attributes of an asynchronous definition should agree with the real queue's (A.4)."""
+    """Attributes of an asynchronous definition should agree with those of the real queue."""
     for queue in manager.queues:
         if not isinstance(queue, mqe.RemoteQueue) or queue.mode is mqe.Mode.SYNC:
             continue
@@ -367,7 +365,7 @@ def _agreement(tables: NetworkTables, manager: mqe.QueueManager) -> Iterator[Dia
 
 
 def _puts(resolver: MqeResolver, manager: mqe.QueueManager) -> Iterator[Diagnostic]:
-    """The result of a put to a remote definition, as far as the definitions determine it."""
+    """The result of a put to a remote definition, as far as definitions determine it."""
     for queue in manager.queues:
         if not isinstance(queue, mqe.RemoteQueue):
             continue
@@ -380,7 +378,7 @@ def _puts(resolver: MqeResolver, manager: mqe.QueueManager) -> Iterator[Diagnost
                 message = f"a put to {names} fails on {end.queue_manager!r}: {failure}"
                 yield _warning(_ENDS[failure], queue, message, failure.advice)
             case Stored(undeliverable=Failure() as failure) if failure in _ENDS:
-                message = f"what is put to {names} stays on {end.queue_manager!r}: {failure}"
+                message = f"a message put to {names} stays on {end.queue_manager!r}: {failure}"
                 yield _warning(_ENDS[failure], queue, message, failure.advice)
 
 
@@ -394,6 +392,6 @@ def _reachability(network: mqe.Network, tables: NetworkTables) -> Iterator[Diagn
     for manager in network.queue_managers:
         pulls = any(isinstance(queue, mqe.HomeServerQueue) for queue in manager.queues)
         if manager.name not in reached and not pulls and len(network.queue_managers) > 1:
-            message = f"no other queue manager can send anything to {manager.name!r}"
+            message = f"no other queue manager can send messages to {manager.name!r}"
             hint = "define a connection that leads to it, or a home-server queue on it"
             yield _note("UNREACHABLE", manager, message, hint)

@@ -1,4 +1,4 @@
-"""What decides about a put besides definitions: the message, and the state of the network (A.6)."""
+"""What a put depends on besides definitions: the message, and the state of the network."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class ExpireAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """The fields of a message that decide about a put."""
+    """The fields of a message that affect a put."""
 
     length: int = 0
     """Bytes."""
     identity: str = ""
-    """Origin manager and time, which name a message; empty if unknown, then never a duplicate."""
+    """Origin manager and time, which identify a message; if empty it is never a duplicate."""
     resend: bool = False
     created: int = 0
     """Time of creation in milliseconds since 1970-01-01 UTC."""
@@ -40,19 +40,19 @@ class Message:
     lock_id: str = ""
     """The lock of an application that browsed it; a locked message does not move."""
     is_confirmed: bool = True
-    """Whether its put is complete; before that it does not move."""
+    """Whether its put is complete; until then it does not move."""
 
     @property
     def is_movable(self) -> bool:
-        """Whether it may be transmitted, pushed or pulled (specification A.4)."""
+        """Whether it may be transmitted, pushed or pulled."""
         return self.is_confirmed and not self.lock_id
 
 
 def deadline(message: Message, queue_expiry: int | None) -> int | None:
     """When a message on a queue expires, in milliseconds since 1970; None for never.
 
-    The queue's expiry (milliseconds) counts from the message's creation, as the field that
-    overrides it does; the product does not say it (docs/resolution-mqe.md, reading O9).
+    The queue's expiry (milliseconds) counts from the message's creation, like the field that
+    overrides it; the product does not document it (docs/resolution-mqe.md, reading O9).
     """
     match message.expire_time:
         case ExpireAt(time):
@@ -63,22 +63,21 @@ def deadline(message: Message, queue_expiry: int | None) -> int | None:
 
 
 def is_expired(message: Message, queue_expiry: int | None, now: int) -> bool:
-    """Whether a message has passed its deadline; at the deadline itself it is still available."""
+    """Whether a message has passed its deadline; at the deadline it is still available."""
     end = deadline(message, queue_expiry)
     return end is not None and now > end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """The state of the network at the moment of a put."""
+    """The state of the network at the time of a put."""
 
     down: Collection[tuple[str, str]] = frozenset()
-    """Links that cannot be used: the manager that calls, the name of its connection."""
+    """Links that cannot be used: the calling manager, the name of its connection."""
     depths: Mapping[tuple[str, Names], int] = field(default_factory=dict)
-    """Messages on queues: the manager and the identity of the queue; a queue that is not named
-    is empty."""
+    """Messages on queues, by the manager and the identity of the queue; others are empty."""
     received: Collection[tuple[str, str]] = frozenset()
-    """Messages that were put before: the manager and the identity of the message."""
+    """Messages already put: the manager and the identity of the message."""
     now: int | None = None
     """Milliseconds since 1970-01-01 UTC; None: nothing expires."""
 

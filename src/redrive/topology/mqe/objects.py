@@ -1,7 +1,7 @@
-"""The objects of an MQ Everyplace network (resolution specification A.1).
+"""The objects of an MQ Everyplace network.
 
-Every definition is a value: two definitions are equal when they say the same, wherever they were
-read. ``location`` remembers where that was and takes no part in comparisons.
+Definitions are values: two are equal when they say the same, wherever they were read; ``location``
+is not compared.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Mode(StrEnum):
 
 
 class Delivery(StrEnum):
-    """How a store-and-forward queue is meant to hand its messages on.
+    """How a store-and-forward queue is meant to pass on its messages.
 
-    The product decides by the existence of a connection (A.4); stating it lets the check find
-    a connection that contradicts the intention.
+    The product decides by the existence of a connection; stating it allows the check to find a
+    connection that contradicts the intention.
     """
 
     PUSH = "push"
@@ -40,7 +40,7 @@ class Delivery(StrEnum):
 
 
 class Role(StrEnum):
-    """What a local queue is for."""
+    """The purpose of a local queue."""
 
     ORDINARY = "ordinary"
     ADMINISTRATION = "administration"
@@ -49,10 +49,10 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """What every object has."""
+    """Common fields of all objects."""
 
     name: str
-    """Its name; which names are allowed: ``name_problem``."""
+    """Its name, as ``name_problem`` allows."""
     description: str = ""
     location: SourceLocation = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
 
@@ -71,14 +71,14 @@ NO_SECURITY = Security()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue(Definition):
-    """What queues of every kind have."""
+    """Common fields of queues of every kind."""
 
     expiry: int | None = None
-    """Milliseconds a message stays available; None for ever."""
+    """Milliseconds a message stays available; None for no limit."""
     maximum_message_size: int | None = None
     """Longest message in bytes; None for no limit."""
     maximum_messages: int | None = None
-    """Most messages the queue holds; None for no limit."""
+    """Maximum number of messages; None for no limit."""
     priority: int | None = None
     """Default priority, 0 to 9."""
     message_store: str = ""
@@ -86,7 +86,7 @@ class Queue(Definition):
     rule: str = ""
     """Entry point ``module:Class`` of the queue's rule; empty for the default rule."""
     active: bool = True
-    """Whether the queue was active when it was described; the first use activates a queue."""
+    """Whether the queue was active when it was described; its first use activates it."""
     creation_date: str = ""
 
 
@@ -100,7 +100,7 @@ class LocalQueue(Queue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteQueue(Queue):
-    """A remote queue definition: it stands for a queue of another queue manager."""
+    """A remote queue definition: stands for a queue of another queue manager."""
 
     queue_manager: str
     """Target manager; the definition's name is the target's queue name."""
@@ -116,11 +116,11 @@ class StoreAndForwardQueue(Queue):
     """Takes every message for the managers it lists and keeps the destination with it."""
 
     queue_manager: str
-    """The next hop; without meaning when the queue is pulled from."""
+    """The next hop; unused when the queue is pulled from."""
     targets: tuple[str, ...]
-    """The managers whose messages it takes: its queue manager entries."""
+    """The managers whose messages it accepts: its queue manager entries."""
     delivery: Delivery | None = None
-    """The intended way out; None if the definitions do not say."""
+    """The intended delivery; None if not defined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +143,10 @@ class BridgeQueue(Queue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection(Definition):
-    """What connections of every kind have; a connection is named after the remote manager."""
+    """Common fields of all connections; a connection is named after the remote manager."""
 
     aliases: tuple[str, ...] = ()
-    """Queue manager aliases attached to the connection: names for its manager (A.3, form b)."""
+    """Queue manager aliases of the connection: names for its manager."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,13 +179,13 @@ class AliasConnection(Connection):
 class NullConnection(Connection):
     """A connection whose channel, adapter and options are the word ``null``.
 
-    Its manager accepts the connection's name as its own (A.3, form a).
+    Its manager accepts the connection's name as its own.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MqConnection(Connection):
-    """Tells the MQ bridge how to reach an IBM MQ queue manager."""
+    """How the MQ bridge reaches an IBM MQ queue manager."""
 
     address: str = ""
     port: int | None = None
@@ -198,12 +198,12 @@ class QueueManagerAlias(Definition):
     """An extra name for a queue manager, known to the manager that defines it."""
 
     of: str
-    """The name that takes the alias's place."""
+    """The name that replaces the alias."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener(Definition):
-    """Where direct connections of other managers arrive."""
+    """Accepts direct connections of other managers."""
 
     adapter: str = ""
     port: int | None = None
@@ -222,18 +222,18 @@ class QueueManager(Definition):
     connections: tuple[Connection, ...] = ()
     """Connections of all kinds; at most one per name."""
     aliases: tuple[QueueManagerAlias, ...] = ()
-    """Queue manager aliases that are not attached to a connection."""
+    """Queue manager aliases without a connection."""
     listeners: tuple[Listener, ...] = ()
 
     @property
     def dead_letter_queues(self) -> tuple[LocalQueue, ...]:
-        """Its dead-letter queues; in a sound network one at most."""
+        """Its dead-letter queues; at most one in a valid network."""
         queues = (one for one in self.queues if isinstance(one, LocalQueue))
         return tuple(one for one in queues if one.role is Role.DEAD_LETTER)
 
 
 class Discovery(StrEnum):
-    """Whether queue managers may create remote definitions on their own (A.5)."""
+    """Whether queue managers may create remote definitions on their own."""
 
     OFF = "off"
     JAVA = "java"
@@ -241,7 +241,7 @@ class Discovery(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How the points that the product leaves open are read."""
+    """How to read points that the product leaves open."""
 
     discovery: Discovery = Discovery.JAVA
     """``java``: managers of the Java code base discover; ``off``: none does."""
@@ -263,7 +263,7 @@ class Network:
         return next((one for one in self.queue_managers if one.name == name), None)
 
     def with_discovered(self, discovered: Iterable[Discovered]) -> Network:
-        """The network after discoveries, in which the same puts match exactly."""
+        """The network with discovered definitions, in which the same puts match exactly."""
         managers = {manager.name: manager for manager in self.queue_managers}
         for one in discovered:
             manager = managers.get(one.queue_manager)
@@ -276,7 +276,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """A definition that queue discovery created; it lasts, so the caller keeps it."""
+    """A definition that queue discovery created; it is permanent, so the caller keeps it."""
 
     queue_manager: str
     definition: RemoteQueue
@@ -289,18 +289,18 @@ class Discovered:
 
 
 def identity(queue: Queue, owner: str) -> Names:
-    """The identity of a queue (A.1): its name with its owner, or with the manager it names."""
+    """The identity of a queue: its name with its owner, or with the manager it names."""
     if isinstance(queue, RemoteQueue | StoreAndForwardQueue | HomeServerQueue | BridgeQueue):
         return Names(queue=queue.name, queue_manager=queue.queue_manager)
     return Names(queue=queue.name, queue_manager=owner)
 
 
 FORBIDDEN_CHARACTERS = "{}[]#():;,'\"="
-"""Characters that no name of a queue or a queue manager may contain (A.1)."""
+"""Characters that names of queues and queue managers must not contain."""
 
 
 def name_problem(name: str) -> str:
-    """Why a queue or queue manager cannot have this name (A.1); empty if it can."""
+    """Why a queue or queue manager cannot have this name; empty if it can."""
     if not name:
         return "a name has at least one character"
     if not name.isascii():
@@ -309,5 +309,5 @@ def name_problem(name: str) -> str:
         return f"name {name!r} contains control characters"
     found = "".join(one for one in FORBIDDEN_CHARACTERS if one in name)
     if found:
-        return f"name {name!r} contains {' '.join(found)}, which no name may contain"
+        return f"name {name!r} contains {' '.join(found)}, which are not allowed in names"
     return ""

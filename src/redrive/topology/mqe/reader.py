@@ -1,4 +1,4 @@
-"""Read MQ Everyplace networks from YAML text, with every finding at once.
+"""Read MQ Everyplace networks from YAML text, reporting all findings at once.
 
 The form is published as a JSON Schema, ``schema.json`` beside this module. Its keys are the names
 of the fields of ``redrive.topology.mqe.objects``; queues and connections say their ``kind``.
@@ -58,7 +58,7 @@ _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """What reading a network gave."""
+    """The result of reading a network."""
 
     network: mqe.Network | None
     """The network; None if anything is an error."""
@@ -68,17 +68,17 @@ class ReadResult:
 def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
     """Read a network from YAML text, of which ``name`` is the name in findings.
 
-    Never raises on a bad text: everything that is wrong, in the text's form and in its meaning, is
-    a finding. There is no network if one is an error.
+    Never raises on a bad text: every error in its form and its meaning is a finding. There is no
+    network if there is an error.
     """
     if isinstance(text, bytes):
-        # What is not UTF-8 becomes a character that YAML does not allow, and is reported so.
+        # Bytes that are not UTF-8 become a character that YAML does not allow, which is reported.
         text = text.decode("utf-8", "surrogateescape")
     document = read_document(text, name)
     findings = list(document.diagnostics)
     if document.data is None and findings:
         return ReadResult(None, tuple(findings))
-    # Names are checked with the network's meaning, which also knows why they are bad.
+    # Names are checked with the network's meaning, which gives better errors.
     flaws = [
         flaw
         for flaw in _SCHEMA.flaws(document.data)
@@ -95,11 +95,11 @@ def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
     return ReadResult(None if has_errors(findings) else network, in_order(findings))
 
 
-# The network that the text describes
+# The network of the text
 
 
 def network_from(document: Document, flawed: frozenset[KeyPath]) -> mqe.Network:
-    """Build what is sound; a definition with a flaw is left out, its manager is not."""
+    """Build the valid definitions; one with a flaw is left out, but not its manager."""
     data: Any = document.data
     build = _Construction(document, flawed)
     if not isinstance(data, dict):
@@ -124,7 +124,7 @@ class _Construction:
     def items(
         self, data: Mapping[str, Any], path: KeyPath, key: str, *, containers: bool = False
     ) -> Iterator[tuple[Any, KeyPath]]:
-        """The sound items of a list; of a list of managers all that have a name."""
+        """The valid items of a list; for a list of managers all that have a name."""
         listed = data.get(key)
         for index, item in enumerate(listed if isinstance(listed, list) else ()):
             place = (*path, key, index)

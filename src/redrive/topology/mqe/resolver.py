@@ -1,9 +1,9 @@
-"""Where a put ends: resolution over all managers it reaches (resolution specification A.2 to A.6).
+"""Where a put ends: resolution over all managers it reaches.
 
 A put is resolved on its manager; a synchronous remote definition passes it on at once, and the
-receiver resolves it afresh with its own objects. It ends on a queue, in the store of an
-asynchronous definition or of a store-and-forward queue, or with an error to whoever put it. What
-is stored moves on when it is pushed, transmitted or pulled; each of these is a put again.
+receiver resolves it again with its own objects. It ends on a queue, in the store of an asynchronous
+definition or of a store-and-forward queue, or with an error for the application. A stored message
+moves when it is pushed, transmitted or pulled; each of these is another put.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from redrive.topology.mqe.tables import NetworkTables, Tables
 from redrive.topology.names import Names
 
 ANY_MESSAGE = Message()
-"""A message without content, which no limit refuses and which never expires by itself."""
+"""An empty message, which no limit refuses and which has no expiry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Store-and-forward queues push the message on, hop after hop, as far as it gets."""
+    """Store-and-forward queues push the message, hop after hop, as far as possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ FollowUp: TypeAlias = Push | TriggerTransmission | Pull
 class MqeResolver:
     """Resolves puts in an MQ Everyplace network.
 
-    A resolver does not change: definitions that a put discovers are part of its result, and
-    ``Network.with_discovered`` makes the network that has them. It terminates on every network;
-    what the check of the network reports as an error ends in a failure here.
+    A resolver is immutable: definitions that a put discovers are part of its result, and
+    ``Network.with_discovered`` makes a network with them. It terminates on every network; an error
+    that the check of the network reports is a failure here.
     """
 
     def __init__(self, network: mqe.Network, *, rules: Rules = DEFAULT_RULES) -> None:
@@ -74,7 +74,7 @@ class MqeResolver:
     def resolve(
         self, at: str, names: Names, message: Message = ANY_MESSAGE, conditions: Conditions = NORMAL
     ) -> Resolution:
-        """Resolve one put on a manager, up to where it is delivered, stored or refused."""
+        """Resolve one put on a manager, until it is delivered, stored or refused."""
         trace = PutTrace(message, conditions)
         names = Names(queue=names.queue, queue_manager=names.queue_manager or at)
         return trace.result(self._put(at, names, trace))
@@ -86,7 +86,7 @@ class MqeResolver:
         message: Message = ANY_MESSAGE,
         conditions: Conditions = NORMAL,
     ) -> Resolution:
-        """Continue the way of a stored message; the new steps follow the earlier ones."""
+        """Follow a stored message; the new steps follow the earlier ones."""
         trace = PutTrace(message, conditions)
         rests: set[tuple[str, Names]] = set()
         end = resolution.end
@@ -106,11 +106,11 @@ class MqeResolver:
     def transmit(
         self, stored: Stored, message: Message = ANY_MESSAGE, conditions: Conditions = NORMAL
     ) -> Resolution:
-        """Pass a stored message on over its queue's connection, once, without asking a rule.
+        """Pass a stored message on over its queue's connection once, without asking a rule.
 
-        It is what a push and a transmission have in common, and what a running channel does for
-        each message. A message that the next manager does not take stays where it is, with the
-        reason (reading O3).
+        It is the common part of a push and a transmission, and what a running channel does for each
+        message. A message that the next manager refuses stays where it is, with the reason (reading
+        O3).
         """
         trace = PutTrace(message, conditions)
         return trace.result(self._pass_on(stored, trace) or stored)
@@ -131,8 +131,8 @@ class MqeResolver:
     ) -> tuple[mqe.RemoteQueue, ...]:
         """Which asynchronous definitions send when transmission is triggered.
 
-        The manager's rule is asked first, for everything or nothing; the rules of the queues are
-        asked only if it agreed (specification A.4).
+        The manager's rule is called first, for all messages; the rules of the queues are called
+        only if it agreed.
         """
         tables = self._tables.of(queue_manager)
         if tables is None or not self._may_transmit(tables, sum(waiting.values())):
@@ -165,7 +165,7 @@ class MqeResolver:
                 detail = f"the network has no queue manager {here!r}"
                 return Failed(Failure.UNKNOWN_QUEUE_MANAGER, here, detail)
             if (here, names) in trace.passed:
-                detail = f"a message for {names} comes back to {here!r}"
+                detail = f"a message for {names} returns to {here!r}"
                 return Failed(Failure.ROUTE_LOOP, here, detail)
             trace.passed.add((here, names))
             found = match(tables, names, self.network.options)
@@ -193,7 +193,7 @@ class MqeResolver:
             trace.steps.append(step)
         return definition
 
-    # What is stored moves on
+    # Moves of stored messages
 
     def _follow_once(self, stored: Stored, follow_up: FollowUp, trace: PutTrace) -> End | None:
         """One move; None if the message does not move at all."""
@@ -255,10 +255,10 @@ class MqeResolver:
     def _handle_undelivered(
         self, client: Tables, stored: Stored, failed: Failed, trace: PutTrace
     ) -> End:
-        """A pulled message that no queue took: the rule decides, by default the dead letters.
+        """A pulled message that no queue accepted: by default it becomes a dead letter.
 
-        Without a dead-letter queue it stays on the home server (reading O4). A duplicate stays
-        too: it must not come into being a second time.
+        Without a dead-letter queue it stays on the home server (reading O4). So does a duplicate,
+        which must not be created a second time.
         """
         failure, here = failed.failure, client.manager.name
         stays = replace(stored, undeliverable=failure)
@@ -281,7 +281,7 @@ class MqeResolver:
 
 def _no_queue(here: str, found: Match) -> Failed:
     if found.alias_loop:
-        detail = f"queue manager aliases of {here!r} lead back to {found.names.queue_manager!r}"
+        detail = f"queue manager aliases of {here!r} form a loop at {found.names.queue_manager!r}"
         return Failed(Failure.ALIAS_LOOP, here, detail)
     detail = f"no queue of {here!r} accepts a message for {found.names}"
     return Failed(Failure.NO_QUEUE_ACCEPTS, here, detail)
@@ -294,10 +294,7 @@ def collects(
     stored: Stored,
     conditions: Conditions,
 ) -> bool:
-    """Whether a home-server queue of a client takes a stored message: one hop, own messages only.
-
-    Resolution specification A.4.
-    """
+    """Whether a home-server queue of a client pulls a stored message: one hop, own ones only."""
     here, options = client.manager.name, tables.options
     if not isinstance(stored.queue, mqe.StoreAndForwardQueue) or stored.names.queue_manager != here:
         return False

@@ -1,7 +1,6 @@
-"""What a resolution says: the steps in order, how it ended, what it created.
+"""The result of a resolution: its steps, its end, and what it created.
 
-The product's constants for failures are not known, so the symbols are ours and have no numbers
-(resolution specification A.6, E.10).
+The product's constants for failures are unknown, so the symbols are ours and have no numbers.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ class Failure(StrEnum):
     UNKNOWN_QUEUE_MANAGER = "unknown queue manager"
     NO_CONNECTION = "no connection"
     LINK_DOWN = "link down"
-    """The connection is defined, but the next manager cannot be reached now."""
+    """The connection is defined, but the next manager cannot be reached."""
     ALIAS_LOOP = "config: alias loop"
     VIA_LOOP = "config: via loop"
     ROUTE_LOOP = "config: route loop"
-    """The message came back, under the same names, to a manager it had left."""
+    """The message returned, with the same names, to a manager it had left."""
     MESSAGE_TOO_BIG = "message too big"
     QUEUE_FULL = "queue full"
     DUPLICATE = "duplicate message"
-    """The manager had this message before, and it is not marked to be sent again."""
+    """The manager already had this message, and it is not marked Resend."""
     RULE_VETO = "refused by rule"
 
     @property
@@ -43,21 +42,21 @@ _ADVICE: dict[Failure, str] = {
     "store-and-forward queue that lists its queue manager",
     Failure.UNKNOWN_QUEUE_MANAGER: "add the queue manager to the network, or correct the name of "
     "the connection",
-    Failure.NO_CONNECTION: "define a connection that is named after the queue manager",
+    Failure.NO_CONNECTION: "define a connection named after the queue manager",
     Failure.LINK_DOWN: "restore the link, or use an asynchronous remote queue definition",
-    Failure.ALIAS_LOOP: "let one of the aliases name a real queue manager",
-    Failure.VIA_LOOP: "let the last via connection name a direct one",
-    Failure.ROUTE_LOOP: "on one of the managers of the circle, define the queue or a connection "
-    "that leads out of it",
+    Failure.ALIAS_LOOP: "make one of the aliases name a real queue manager",
+    Failure.VIA_LOOP: "make the last via connection name a direct one",
+    Failure.ROUTE_LOOP: "on one of the managers of the loop, define the queue or a connection "
+    "that leaves the loop",
     Failure.MESSAGE_TOO_BIG: "raise the queue's maximum message size",
     Failure.QUEUE_FULL: "get messages from the queue, or raise its maximum number of messages",
-    Failure.DUPLICATE: "set Resend on the message if it is meant to be put again",
-    Failure.RULE_VETO: "look at the rule of the queue",
+    Failure.DUPLICATE: "set Resend on the message to put it again",
+    Failure.RULE_VETO: "check the rule of the queue",
 }
 
 
 class StepKind(StrEnum):
-    """Which rule of the procedure a step applied (resolution specification A.2, A.4)."""
+    """Which rule of the procedure a step applied."""
 
     QUEUE_MANAGER_ALIAS = "qm-alias"
     EXACT = "exact"
@@ -75,7 +74,7 @@ class Step:
     queue_manager: str
     kind: StepKind
     definition: mqe.Definition
-    """The definition it used; it knows where it was read."""
+    """The definition it used, with its location."""
     before: Names
     after: Names
 
@@ -128,7 +127,7 @@ class Delivered:
     queue: mqe.Queue
     """Its definition: a local queue, or the bridge queue that leads to it."""
     dead_letter: bool = False
-    """Whether it is there because the queue it was meant for did not take it."""
+    """Whether it is there because its queue refused it."""
 
     def __str__(self) -> str:
         if self.dead_letter:
@@ -143,13 +142,13 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The message waits on a manager to be passed on."""
+    """The message is stored on a manager, to be passed on."""
 
     queue_manager: str
     queue: mqe.RemoteQueue | mqe.StoreAndForwardQueue
     """The queue that keeps it: asynchronous, or store-and-forward."""
     names: Names
-    """The destination that is kept with it."""
+    """Its stored destination."""
     undeliverable: Failure | None = None
     """Why the last attempt to pass it on failed; None if there was none."""
 
@@ -167,7 +166,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The message was late when it was added to a queue or removed from it, and is gone."""
+    """The message had expired when it was added to a queue or removed from it, and is gone."""
 
     queue_manager: str
     queue: mqe.Queue
@@ -193,11 +192,11 @@ End: TypeAlias = Delivered | Stored | Expired | Failed
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The way of one message, as far as it has come."""
+    """The path of one message so far."""
 
     steps: tuple[Step, ...]
     end: End
     discovered: tuple[mqe.Discovered, ...] = ()
-    """Definitions that came into being on the way; the caller keeps them."""
+    """Definitions that were discovered; the caller keeps them."""
     accepted: bool = True
-    """Whether the application's put succeeded, whatever happened to the message afterwards."""
+    """Whether the application's put succeeded, whatever happened to the message later."""

@@ -1,7 +1,6 @@
 """From names to a queue, on one manager and on to the next: matching, connections, discovery.
 
-Steps 1 to 4 of the procedure (resolution specification A.2), which connection a put takes (A.4),
-and when a manager creates a remote definition on its own (A.5).
+Steps 1 to 5 of "The procedure" in docs/resolution-mqe.md, and "Connections" there.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from redrive.topology.names import Names
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What one manager's own objects say about a put."""
+    """The result of matching a put against one manager's own objects."""
 
     steps: tuple[Step, ...]
     names: Names
-    """The put's names now; the earlier ones are forgotten."""
+    """The put's current names, without earlier ones."""
     queue: Addressable | mqe.StoreAndForwardQueue | None
     """The queue that takes the put; None if steps 1 to 4 found none."""
     alias_loop: bool = False
 
 
 def match(tables: Tables, names: Names, options: mqe.Options) -> Match:
-    """Look for the queue that takes a put, with the objects of one manager: steps 1 to 4 (A.2)."""
+    """Find the queue of a put among the objects of one manager: steps 1 to 4."""
     here = tables.manager.name
     steps, names, looping = _substitute_manager_aliases(tables, names, options)
     if looping:
@@ -49,7 +48,7 @@ def match(tables: Tables, names: Names, options: mqe.Options) -> Match:
 def _substitute_manager_aliases(
     tables: Tables, names: Names, options: mqe.Options
 ) -> tuple[tuple[Step, ...], Names, bool]:
-    """Step 1; the last value says that the aliases form a loop."""
+    """Step 1; the last value says whether the aliases form a loop."""
     steps: list[Step] = []
     seen = {names.queue_manager}
     while (alias := tables.aliases.get(names.queue_manager)) is not None:
@@ -70,8 +69,8 @@ def _substitute_manager_aliases(
 def chains_aliases(tables: Tables, options: mqe.Options) -> bool:
     """Whether an alias of an alias is followed on a manager.
 
-    The Java documentation follows it, the C reference says that aliases cannot be chained (A.3,
-    reading O1).
+    By the Java documentation it is; the C reference says that aliases cannot be chained (reading
+    O1).
     """
     return options.alias_chains and tables.manager.code_base is mqe.CodeBase.JAVA
 
@@ -81,23 +80,23 @@ def chains_aliases(tables: Tables, options: mqe.Options) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The way from one manager to another."""
+    """The connection from one manager to another."""
 
     steps: tuple[Step, ...]
-    """The connections, from the one that was asked for to the direct one."""
+    """The connections, from the named one to the direct one."""
     receiver: str
     """The manager at the end; empty if there is none."""
     failed: Failed | None = None
-    """Why the put cannot take this way."""
+    """Why the put cannot use it."""
 
     @property
     def is_defined(self) -> bool:
-        """Whether a connection of the name exists; it decides between push and pull."""
+        """Whether a connection of the name exists, which decides between push and pull."""
         return bool(self.steps)
 
     @property
     def is_one_hop(self) -> bool:
-        """Whether the way is a direct connection, perhaps under an alias, and usable."""
+        """Whether it is a usable direct connection, perhaps under an alias."""
         return self.failed is None and not any(
             isinstance(step.definition, mqe.ViaConnection) for step in self.steps
         )
@@ -108,9 +107,9 @@ def find_link(
 ) -> Link:
     """Follow the connection of a name: via connections are folded, aliases replaced.
 
-    The put's names never change on the way; the steps show them. A "null" connection and the
-    bridge's own connection carry no put (reading O7). A connection is named after the target
-    manager, or after a store-and-forward queue's next hop.
+    The put's names do not change; the steps show them. A "null" connection and the bridge's own
+    connection carry no puts (reading O7). A connection is named after the target manager, or after
+    a store-and-forward queue's next hop.
     """
     tables = network.of(here)
     steps: list[Step] = []
@@ -135,16 +134,16 @@ def find_link(
             )
             return _failed_link(steps, Failure.UNKNOWN_QUEUE_MANAGER, here, detail)
         name = following
-    return _failed_link(steps, Failure.VIA_LOOP, here, f"via connections lead back to {name!r}")
+    return _failed_link(steps, Failure.VIA_LOOP, here, f"via connections form a loop at {name!r}")
 
 
 def link_to(network: NetworkTables, here: str, name: str) -> Link:
-    """The way over the connection of a name, while every link is up."""
+    """The link over the connection of a name, if every link is up."""
     return find_link(network, here, name, Names(queue_manager=name), NORMAL)
 
 
 def _follow_connection(tables: Tables, name: str) -> tuple[mqe.Definition | None, str | None]:
-    """The definition a name stands for among connections, and the name it leads on to."""
+    """The connection of a name, and the name that it refers to."""
     connection = tables.connections.get(name)
     match connection:
         case mqe.DirectConnection():
@@ -162,7 +161,7 @@ def _follow_connection(tables: Tables, name: str) -> tuple[mqe.Definition | None
 
 
 def connections_on_way(tables: Tables, name: str) -> tuple[str, ...]:
-    """The connections of a manager that a put takes over one of them, that one first (A.4)."""
+    """The connections of a manager that a put over one of them uses, starting with that one."""
     way: list[str] = []
     following: str | None = name
     while following is not None and following not in way:
@@ -181,7 +180,7 @@ def _failed_link(steps: list[Step], failure: Failure, here: str, detail: str) ->
 def discover(
     network: NetworkTables, here: Tables, found: Match, conditions: Conditions
 ) -> mqe.RemoteQueue | None:
-    """Create the remote definition that a put needs, or None if discovery is not possible (A.5).
+    """Create the remote definition that a put needs, or None if discovery is not possible.
 
     The definition is always synchronous, and it has the security attribute of the far queue.
     """
@@ -201,10 +200,10 @@ def far_security(
     conditions: Conditions,
     asked: frozenset[tuple[str, Names]],
 ) -> mqe.Security | None:
-    """The predicate of discovery, D1 to D6: the security attribute of the far queue, or None.
+    """The conditions of discovery, D1 to D6: the security attribute of the far queue, or None.
 
-    D5 and D6 stand in for a list of conditions that no copy of the product's documentation still
-    contains (reading O2). ``asked`` are managers and names for which the question is open already.
+    D5 and D6 replace a list of conditions that is missing in all copies of the product's
+    documentation (reading O2). ``asked`` are the managers and names already in question.
     """
     names, manager = found.names, here.manager
     connection = here.connections.get(names.queue_manager)

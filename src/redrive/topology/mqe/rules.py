@@ -1,9 +1,8 @@
 """Rules: the hooks by which a solution changes what queue managers and queues do.
 
 A rule is a Python class; a definition names it as ``module:Class``. Every hook has the product's
-default, so a rule overrides only what it wants to change. Hooks that may forbid something return
-a bool, and False is the veto. A hook that raises counts as not called: the default holds
-(resolution specification A.6).
+default, so a rule overrides only what it wants to change. Hooks that may forbid something return a
+bool, and False is the veto. A hook that raises counts as not called: the default applies.
 """
 
 # ruff: noqa: ARG002  the defaults look at nothing
@@ -32,14 +31,14 @@ class QueueRule:
         return True
 
     def message_expired(self, queue: Names, message: Message) -> None:
-        """A message has expired and goes when this returns: the hook can copy it, not keep it."""
+        """A message expired and will be deleted: the hook can copy it, not keep it."""
 
     def duplicate_message(self, queue: Names, message: Message) -> bool:
-        """A message was put before; True takes it all the same, the default refuses it."""
+        """A message was already put; True accepts it anyway, the default refuses it."""
         return False
 
     def transmit(self, queue: Names) -> bool:
-        """The queue is about to transmit; False keeps its messages. Asked after the manager."""
+        """The queue is about to transmit; False keeps its messages. Called after the manager's."""
         return True
 
 
@@ -85,7 +84,7 @@ DEFAULT_RULES = Rules()
 
 
 def ask(hook: Callable[[], _Answer], *, default: _Answer) -> _Answer:
-    """Call a hook; one that raises counts as not called, and the default is the answer."""
+    """Call a hook; if it raises, it counts as not called, and the default is the answer."""
     try:
         return hook()
     except Exception:  # noqa: BLE001  whatever a rule raises, the documented answer is the default
@@ -93,7 +92,7 @@ def ask(hook: Callable[[], _Answer], *, default: _Answer) -> _Answer:
 
 
 def load_rules(network: mqe.Network) -> tuple[Rules, tuple[Diagnostic, ...]]:
-    """Create every rule that a network names; an entry point that cannot be used is an error."""
+    """Create every rule that a network names; an unusable entry point is an error."""
     findings: list[Diagnostic] = []
     queues: dict[str, QueueRule] = {}
     queue_managers: dict[str, QueueManagerRule] = {}

@@ -1,4 +1,4 @@
-"""The definitions of a network, arranged for looking names up."""
+"""Lookup tables of the definitions of a network."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from redrive.topology.mqe import objects as mqe
 from redrive.topology.names import Names
 
 Addressable: TypeAlias = mqe.LocalQueue | mqe.RemoteQueue | mqe.BridgeQueue
-"""Queues that a put can name (A.2, steps 2 and 3)."""
+"""Queues that a put can name."""
 
 
 class Tables:
-    """One queue manager's definitions, arranged for looking names up.
+    """Lookup tables of one queue manager's definitions.
 
-    What the manager's code base does not have is left out: C knows neither store-and-forward nor
-    bridge queues (A.1).
+    Definitions that the manager's code base does not support are left out: C has neither
+    store-and-forward nor bridge queues.
 
     Attributes:
         queues: Addressable queues by identity.
         queue_aliases: Addressable queues by alias and queue manager name.
         store_and_forward: Store-and-forward queues by the managers they list.
-        aliases: Queue manager aliases: the name that takes their place, and the definition.
+        aliases: Queue manager aliases: the name that replaces them, and the definition.
     """
 
     def __init__(self, manager: mqe.QueueManager) -> None:
-        """Arrange a manager's definitions; of definitions that contradict, the first counts."""
+        """Index a manager's definitions; the first of contradicting ones counts."""
         self.manager = manager
         self.queues: dict[Names, Addressable] = {}
         self.queue_aliases: dict[Names, Addressable] = {}
@@ -63,11 +63,11 @@ class Tables:
 
 
 def manager_aliases(manager: mqe.QueueManager) -> Iterator[tuple[str, str, mqe.Definition]]:
-    """Every queue manager alias of a manager, in all forms (A.3).
+    """Every queue manager alias of a manager, in all forms.
 
     Yields:
-        The alias, the name that takes its place, and the definition that says so. A "null"
-        connection with the manager's own name says nothing and is left out.
+        The alias, the name that replaces it, and its definition. A "null"
+        connection with the manager's own name has no effect and is left out.
     """
     for alias in manager.aliases:
         yield alias.name, alias.of, alias
@@ -81,7 +81,7 @@ def manager_aliases(manager: mqe.QueueManager) -> Iterator[tuple[str, str, mqe.D
 
 
 class NetworkTables:
-    """The tables of every queue manager, made when they are first asked for."""
+    """The tables of every queue manager, created on first use."""
 
     def __init__(self, network: mqe.Network) -> None:
         self.network = network
@@ -101,7 +101,7 @@ class NetworkTables:
         """The manager at the end of a direct connection of this name; None outside the network.
 
         A connection is named after its manager. If no manager has the name, it is the only one that
-        takes the name for its own by a "null" connection or an alias (E14, reading O8).
+        has the name by a "null" connection or an alias (reading O8).
         """
         if name in self._managers:
             return name
