@@ -155,8 +155,8 @@ def _problems(network: Network, at: str, message: NewMessage, body: bytes) -> It
         end = f"{trace.end} {trace.final}".strip()
         yield f"as far as this user can see, the message will not reach its queue: {end}"
         if trace.problem is not None:
-            problem = f"{trace.problem.code or ''} {trace.problem.detail}".strip()
-            yield f"{problem}; redrive resolve with the same names shows the way"
+            why = f"{trace.problem.code or ''} {trace.problem.detail}".strip()
+            yield f"{why}; redrive resolve with the same names shows the way"
 
 
 def _property(text: str) -> tuple[str, str]:
