@@ -8,6 +8,8 @@ A master and two workers of one core and 2 GB each run on this machine, started 
     - that worker is started again;
     - operators' commands are killed.
 
+The executors write the ledger by Spark's Delta sink. It has to end with one row for each outcome.
+
 Run it as ``python -m benchmarks.cluster`` (``make cluster``); it prints a report in JSON.
 """
 
@@ -21,13 +23,16 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from benchmarks.clients import Sent
+from benchmarks.clients import Sent, read_committed
 from benchmarks.engine import CrashProgram, Scene, main, option
-from benchmarks.load import MOSTLY_DELIVERED, dead_letter
+from benchmarks.load import MOSTLY_DELIVERED, OUTCOMES, dead_letter
+from benchmarks.reconciliation import Findings
+from deltalake import DeltaTable
 
 SCRIPT: Final = Path(__file__).parents[1] / "deploy" / "standalone" / "spark_daemon.py"
 HOST: Final = "127.0.0.1"
@@ -110,6 +115,7 @@ class OnCluster(CrashProgram):
 
     takes = ("kill executor", "kill machine")
     emitters = ("lanes",)
+    has_ledger = True
 
     def make(self, number: int, chance: random.Random) -> Sent:
         """Most dead letters can be delivered at once."""
@@ -136,6 +142,30 @@ class OnCluster(CrashProgram):
             if number == 2:
                 self.create_late(scene)
 
+    def await_end(self, scene: Scene) -> None:
+        """Waits for the ledger too, as long as it grows."""
+        super().await_end(scene)
+        outcomes = sum(1 for _ in read_committed(scene.servers, [OUTCOMES]))
+        rows, grown = 0, time.monotonic()
+        while rows < outcomes and time.monotonic() < grown + self.patience:
+            before, rows = rows, _ledger(scene).count()
+            grown = time.monotonic() if rows > before else grown
+            time.sleep(1)
+
+    def audit(self, scene: Scene) -> Findings:
+        """Compares outcomes and ledger too."""
+        findings, table = super().audit(scene), _ledger(scene)
+        outcomes = sum(1 for _ in read_committed(scene.servers, [OUTCOMES]))
+        rows = table.to_pyarrow_table(columns=["outcome"]).column("outcome")
+        distinct = len(rows.unique())
+        if not len(rows) == distinct == outcomes:
+            findings.wrong.append(f"the ledger has {len(rows)} rows of {distinct} of {outcomes}")
+        writers = Counter(str(one.get("engineInfo")) for one in table.history())
+        scene.report.figures |= {"ledger_rows": len(rows), "ledger_commits": dict(writers)}
+        if not any(writer.startswith("Apache-Spark") for writer in writers):
+            findings.wrong.append(f"not Spark's sink wrote the ledger: {dict(writers)}")
+        return findings
+
     def figures(self, scene: Scene) -> dict[str, float]:
         """How fast everything came to its end, and how many executors that took."""
         assert scene.spark is not None
@@ -145,6 +175,10 @@ class OnCluster(CrashProgram):
             "inputs_per_second": round(scene.load.count / scene.seconds),
             "executors": scene.spark.executors,
         }
+
+
+def _ledger(scene: Scene) -> DeltaTable:
+    return DeltaTable(str(scene.folder / "job" / "ledger"))
 
 
 if __name__ == "__main__":

@@ -187,6 +187,7 @@ class CrashProgram:
     interval: ClassVar[float] = 2.0
     """Seconds from one attempt to the next, at least."""
     tables_change: ClassVar[bool] = False
+    has_ledger: ClassVar[bool] = False
     targets: ClassVar[Sequence[str]] = TARGETS
     kept: ClassVar[Mapping[str, str]] = {}
     """Settings of topics."""
@@ -325,7 +326,8 @@ class CrashProgram:
             scene.job.settings,
             f'[application]\nname = "{APPLICATION}"\ndirectory = "job"\n'
             f'[kafka]\nbootstrap_servers = "{scene.servers}"\n{self.handled(scene.folder)}'
-            f'[job]\nemitter = "{emitter}"\n{self.more_of_job(scene)}[ledger]\nenabled = false\n',
+            f'[job]\nemitter = "{emitter}"\n{self.more_of_job(scene)}'
+            f"[ledger]\nenabled = {str(self.has_ledger).lower()}\n",
         )
         scene.write_table(scene.table)
 

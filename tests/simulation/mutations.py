@@ -32,6 +32,7 @@ from redrive.checkpoints.states import StatesFollower
 from redrive.checkpoints.verdicts import Verdict
 from redrive.engine import commands
 from redrive.engine import slice as slices
+from redrive.engine.cache import DecisionCache
 from redrive.engine.commands import NO_STATES
 from redrive.engine.decision import Keep
 from redrive.engine.facts import MISSING, Answers, Facts, Questions
@@ -281,6 +282,11 @@ def _facts_for_ever() -> Iterable[AbstractContextManager[Any]]:
     yield patch("redrive.engine.facts.TOPIC_AGE", 1e9)
     yield patch("redrive.engine.facts.MISSING_AGE", 1e9)
     yield patch.object(Facts, "doubt", lambda *_: None)
+
+
+@replaced("decisions kept although facts changed", DecisionCache, "begin", schedules=4_000)
+def _decided_for_ever(original: Any, self: Any, _facts: object, batch: object) -> None:
+    original(self, None, batch)
 
 
 @replaced("depth counted by offsets", facts.ClusterFacts, "_count")
