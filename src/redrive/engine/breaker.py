@@ -327,7 +327,6 @@ class _Breaker:
                 self.longest = max(self.longest, now - put_at)
 
     def _open_if_failing(self, why: str, now: int) -> None:
-        """Opens the breaker if the last puts were refused, or the last rounds came back."""
         if self.refused >= self.settings.failures:
             self.open = OpenBreaker(now, _refusals(self.refused, why), is_tried=True)
             return

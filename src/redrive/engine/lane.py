@@ -177,7 +177,6 @@ class Lane:
         yield INTERNAL, self._rewrite(row, keys.note_place(known, now), changed)
 
     def _was_held(self, row: int) -> bool:
-        """Whether a row was already held under the current table, according to an outcome."""
         if self._part.kind is not SourceKind.RETRIES:
             return False
         mine = own.read_own(self._part.records.headers[row])
@@ -273,7 +272,6 @@ class Lane:
             yield from self._copies_and_outcome(row, message, put.decision)
 
     def _profiles(self, source: DeadLetterSource, first: int) -> Iterable[DeadLetterProfile]:
-        """The profile of each row, sufficient for a successful attempt."""
         matcher, now = source.decider.profiles, self._facts.now
         if not matcher.is_kafka:
             return source.profiles[first:]

@@ -56,7 +56,6 @@ def own_headers_of_original(
 
 
 def _original(message: Message, schemes: SchemeTable, facts: Facts) -> Original | Gone | None:
-    """The record that a dead letter names as its origin; None while it is unknown."""
     origin = read_view(message.key, message.value, message.headers, schemes=schemes).origin
     if origin.topic is None or origin.partition is None or origin.offset is None:
         return Gone("the dead letter does not say where its original is")

@@ -147,7 +147,6 @@ class ProfileMatcher:
         source.failed_at = next((it for it in times if isinstance(it, int)), None)
 
     def _matched_profile(self, base: MatchedProfile, candidates: int) -> MatchedProfile:
-        """One object for all messages of a profile that are decided the same."""
         profile = self._matched.get((id(base), candidates))
         if profile is None:
             if len(self._matched) >= PROFILES:

@@ -410,7 +410,6 @@ class _PutAttempt:
             self._record(channel, channel_entry(*channel, is_running=False, because=because))
 
     def _record(self, what: object, entry: CommandEntry) -> None:
-        """Add an entry for the tables topic, once per slice."""
         if what in self._facts.recorded:
             return
         self._facts.recorded.add(what)

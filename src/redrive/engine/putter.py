@@ -149,7 +149,6 @@ class Putter:
         return put
 
     def _headers(self, message: Message, descriptor: PutDescriptor, queue: Destination) -> Headers:
-        """The headers of a message after a put to a queue, without its names."""
         headers = without_names(message.headers)
         if changes := self._descriptor_changes(descriptor, queue):
             if EXPIRY in changes:

@@ -120,7 +120,6 @@ class RuleTargets:
     def _group_destination(
         self, profile: DeadLetterProfile, original: Destination
     ) -> Destination | Refusal:
-        """The topic of the group that failed, instead of the original topic."""
         group = failed_group(profile)
         if not group:
             detail = "the dead letter names no consumer group, so TO(GROUP) has no topic for it"

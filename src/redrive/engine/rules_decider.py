@@ -169,7 +169,6 @@ class RulesDecider:
         replay: Replay | None,
         gone: Gone | None,
     ) -> Decided:
-        """The decision about a message, part of which may be missing."""
         if self.profiles.is_kafka:
             profile = self.profiles.match(message, facts.now)
         else:
@@ -273,7 +272,6 @@ class RulesDecider:
         return self._by_table(case._replace(attempts=NO_ATTEMPTS))
 
     def _by_table(self, case: _Case) -> Decision:
-        """The decision of the first matching rule that has attempts left."""
         profile, attempts = case.profile, case.attempts
         if not profile.is_dead_letter:
             return self._keep(case, None, profile.problem)

@@ -62,7 +62,6 @@ class SliceTriggers:
         return decided._replace(decision=decision, records=(*decided.records, *triggered))
 
     def _is_due(self, trigger: Trigger, record: OutputRecord, facts: SliceContext) -> bool:
-        """Whether a put causes a trigger message (conditions 2 and 3 for a trigger event)."""
         priority = read_long(dict(record.headers or []).get(PRIORITY))
         if priority < trigger.lowest_priority:
             return False

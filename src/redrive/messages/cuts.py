@@ -99,7 +99,6 @@ def _without(content: Content, parts: list[str]) -> Content:
 
 
 def _describe(part: str, content: Content) -> str:
-    """Name, length and SHA-256 of a part of a record."""
     raw = content.key if part == "key" else content.value
     if part == "headers":
         raw = b"".join(map(_encode_header, _headers_of_others(content.headers)))
@@ -113,5 +112,4 @@ def _encode_header(header: tuple[str, bytes | None]) -> bytes:
 
 
 def _headers_of_others(headers: Headers) -> Headers:
-    """Headers that are not Redrive's own, which may differ in the original."""
     return [header for header in headers if not header[0].startswith(_PREFIX)]

@@ -397,7 +397,6 @@ class DeadLetterDecoder:
         value: bytes | None,
         headers: Headers,
     ) -> int:
-        """Find or make the profile of a message that is new in its layout."""
         whole = layout.signature, decisive
         code = self._codes.get(whole)
         if code is None:

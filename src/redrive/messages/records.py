@@ -120,7 +120,6 @@ class Records:
         return self._select(lambda column: [column[row] for row in rows])
 
     def _select(self, rows: Callable[[list[Any]], list[Any]]) -> Records:
-        """Some rows of each column."""
         columns: list[list[Any]] = [self.keys, self.values, self.headers]
         return Records(*map(rows, [*columns, self.timestamps, self.offsets]))
 

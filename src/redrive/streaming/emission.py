@@ -329,7 +329,6 @@ class Emission:
     def _slices(
         self, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[tuple[list[PartitionRecords], int]]:
-        """The records of each transaction, and their bytes, within the configuration's limits."""
         settings = self._configuration
         parts: list[PartitionRecords] = []
         rows = size = 0
@@ -364,7 +363,6 @@ class Emission:
             )
 
     def _follow_states(self, now: int) -> None:
-        """Uses the current states set by operators (``redrive queue disable``)."""
         if self._follower is None:
             return
         states: States = self._follower.states().as_of(now)
@@ -403,7 +401,6 @@ def _pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator
 
 
 def _lanes(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """The rows of each lane; most batches have one lane."""
     topics = batch.column("topic").dictionary_encode()
     partitions = batch.column("partition").to_numpy(zero_copy_only=False)
     codes = topics.indices.to_numpy(zero_copy_only=False)

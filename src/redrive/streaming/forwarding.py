@@ -222,7 +222,6 @@ class Forwarder:
                 return
 
     def _move(self, records: Sequence[StoredRecord]) -> None:
-        """Forwards or returns records in their order, one consecutive group at a time."""
         now = time.monotonic()
         self._refused_topics = {
             it: (why, at) for it, (why, at) in self._refused_topics.items() if at > now
@@ -246,7 +245,6 @@ class Forwarder:
         self._refused_records.clear()
 
     def _refusal_of(self, record: StoredRecord) -> Refused | None:
-        """Why a record cannot be forwarded, as far as is known."""
         forward = _forward_of(record)
         if forward is None:
             return Refused(0, Reason.FORMAT_ERROR, f"the header {own.FORWARD} is missing")

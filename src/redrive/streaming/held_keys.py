@@ -98,7 +98,6 @@ class HeldKeysTopic:
             self._cluster.close()
 
     def _write_changes(self) -> None:
-        """Writes changes until the run ends, or an answer is lost."""
         producer = self._emitter.open()  # this settles another writer's last transaction
         written = self._read()
         while not self._ended.is_set():

@@ -245,7 +245,6 @@ class _Planner:
         return NO_STATES if self._follower is None else self._follower.states()
 
     def _is_idle(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether no record arrived since the last check, and none is left to read."""
         before, self._last_ends = self._last_ends, ends
         if ends != before:
             return False

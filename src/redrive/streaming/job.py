@@ -366,7 +366,6 @@ class Job:
                     return self._preparation.nothing_left()
 
     def _report_alarms(self, processor: BatchProcessor) -> None:
-        """Reports breakers and floods that began or ended since the last check."""
         breakers, floods = processor.breakers(), processor.floods()
         lasting: list[BreakerState | FloodState] = [*breakers, *floods]
         alarms: dict[tuple[object, ...], BreakerState | FloodState]
@@ -379,7 +378,6 @@ class Job:
         self._supervisor.breakers, self._supervisor.floods = breakers, floods
 
     def _accept(self, request: Restart, one: _Run) -> bool:
-        """Takes new settings; returns whether they need another run."""
         fresh = self._control.load(request)
         if fresh is None:
             return False
@@ -402,7 +400,6 @@ class Job:
         self._wait = wait_rule(self._configuration)
 
     def _take_subscribed_topics(self) -> None:
-        """Takes the handlers that the preparation found by subscriptions."""
         before, fresh = self._configuration, self._preparation.configuration
         if fresh is before:
             return

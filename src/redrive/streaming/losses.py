@@ -141,7 +141,6 @@ class Losses:
 def _loss_at(
     lane: TopicPartition, committed: int | None, extent: Extent, *, is_anew: bool
 ) -> StoppedTopic | None:
-    """Why a lane cannot continue at the job's position; None if it can."""
     if is_anew:
         problem = f"topic {lane.topic} was deleted and recreated since the job last started"
         return StoppedTopic(problem, "if that was meant, read the new topic from its beginning")

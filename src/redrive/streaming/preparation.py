@@ -352,7 +352,6 @@ class Preparation:
         return changed
 
     def _record_tables(self, configuration: JobConfiguration) -> None:
-        """Records the deciding tables, if they changed since the last run."""
         running = tuple(_running_table(one, configuration) for one in configuration.handlers)
         if running == self._recorded_tables:
             return
@@ -369,7 +368,6 @@ class Preparation:
         return ControlTopic(self._cluster, self.configuration.control_topic)
 
     def _await_sources(self, wait: WaitRule) -> dict[str, int] | None:
-        """Partitions of the dead-letter topics, once at least one can be read."""
         is_reported = False
         while True:
             layout = self._ensured_layout()
@@ -403,7 +401,6 @@ class Preparation:
         return layout
 
     def _report_left_out(self, existing: Collection[str]) -> None:
-        """Warns about topics above the maximum of a subscription, when their number grows."""
         for one in self.configuration.subscriptions:
             topics = one.handlers(self.configuration.application, existing)[1]
             if len(topics) > self._left_out.get(one.name, 0):
@@ -454,7 +451,6 @@ def _running_table(handler: HandlerConfiguration, job: JobConfiguration) -> Runn
 
 
 def _differ_in_tables_only(before: JobConfiguration, after: JobConfiguration) -> bool:
-    """Whether the texts of rules tables are the only difference."""
     alike = replace(after, handlers=before.handlers, operator=before.operator)
     if before.only_replays or alike != before or len(before.handlers) != len(after.handlers):
         return False

@@ -154,7 +154,6 @@ def _row_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _rows_of(batch: pa.RecordBatch) -> pa.Table:
-    """Rows of the ledger of value, time, partition and offset of outcome records."""
     return arrow_of(list(map(row_of, *batch.to_pydict().values())))
 
 
@@ -399,7 +398,6 @@ def _projection(
 
 
 def _lock(path: LedgerFolder) -> bool:
-    """Locks a ledger for this process until it ends."""
     file = lock_file(path)
     if file in _locks:
         return True

@@ -226,7 +226,6 @@ def _java_process() -> subprocess.Popen[bytes] | None:
 
 
 def _is_gone(error: Exception) -> bool:
-    """Whether an error of the Java bridge means that Java has ended."""
     process = _java_process()
     if process is None:
         return isinstance(error, ConnectionError)
@@ -375,7 +374,6 @@ logger.executor.level = fatal
 
 
 def _logging_option(configuration: JobConfiguration) -> str:
-    """The Java option that makes Spark log only errors from the start."""
     path = configuration.own_directory / "log4j2.properties"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_LOGGING)

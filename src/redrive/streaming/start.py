@@ -258,7 +258,6 @@ class StartFinder:
     def _positions_of(
         self, kept: list[KeptLane], identities: Mapping[str, str]
     ) -> tuple[_Positions, list[KeptLane]]:
-        """The positions of lanes, without those of handlers that cannot continue."""
         current = self._all_positions(kept, identities)
         stopped = {one.source for one in self._losses.lost.values()}
         if not stopped:
@@ -314,7 +313,6 @@ class StartFinder:
         )
 
     def _is_known(self, lane: TopicPartition) -> bool:
-        """Whether an earlier run committed a position of this lane."""
         entries = self._entries
         return entries.begin_of(lane) is not None or entries.table_of(lane) is not None
 

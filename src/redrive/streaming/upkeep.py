@@ -196,7 +196,6 @@ class Upkeep:
         return before == now != self.start.leaderless
 
     def _warn_of_leaderless(self) -> None:
-        """Warns about partitions that are left out, at growing intervals."""
         now = time.monotonic()
         if not self.start.leaderless or now < self._warn_at:
             return
@@ -223,7 +222,6 @@ class Upkeep:
         self._cluster.delete_records({lane: read[lane] for lane in retries if read.get(lane)})
 
     def _check_resumes(self) -> None:
-        """Ends a run that left out a handler which may resume now."""
         if self._follower is None or not self.start.lost:
             return
         resumes = self._follower.states().resumes
@@ -252,7 +250,6 @@ class Upkeep:
             self._control.warning("dynamic queues cannot be deleted", error=fault.message)
 
     def _report_invalid(self) -> None:
-        """Reports periodically how many dead letters have no valid header."""
         if self.invalid:
             self._control.notice(
                 "dead letters without a valid dead-letter header remain", count=self.invalid

@@ -80,7 +80,6 @@ def embedded_number(name: str) -> Part:
 
 
 def _content(value: bytes, name: str) -> Any:  # noqa: ANN401 - any JSON
-    """The content of an embedded header; None if it is missing or not JSON."""
     found = _parse(value)
     raw = None if found is None else found.headers.get(name.encode())
     try:

@@ -336,7 +336,6 @@ WOLVERINE: Final = Scheme(
 
 @lru_cache(maxsize=64)
 def _newest_death(raw: bytes) -> Mapping[str, Any]:
-    """The newest entry of ``x-death``; empty if unreadable."""
     try:
         deaths = orjson.loads(raw)
     except orjson.JSONDecodeError:

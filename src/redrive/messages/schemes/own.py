@@ -191,7 +191,6 @@ def _path(place: str) -> JsonPath | None:
 
 @lru_cache(maxsize=2)
 def _document(value: bytes) -> Any:  # noqa: ANN401 - any JSON
-    """A value as JSON; None if it is not JSON. Cached for all parts of a view."""
     try:
         return orjson.loads(value)
     except orjson.JSONDecodeError:

@@ -20,7 +20,6 @@ _VARINT, _BYTES = 0, 2
 
 @lru_cache(maxsize=64)
 def _fields(key: bytes) -> dict[int, int | bytes] | None:
-    """The fields of a key by number; None if it is not such a message."""
     fields: dict[int, int | bytes] = {}
     at = 0
     try:
