@@ -77,7 +77,7 @@ _ON_THIS_MACHINE: Final = {
     "spark.driver.host": "localhost",
     "spark.driver.bindAddress": "127.0.0.1",
     # A machine that slept wakes up after any heartbeat timeout. Spark would declare its only
-    # executor, the driver, lost, and complain every few seconds for ever.
+    # executor, the driver, lost, and complain every few seconds forever.
     "spark.storage.blockManagerHeartbeatTimeoutMs": str(7 * 24 * 3600 * 1000),
 }
 """Only while executors are threads of the driver."""
